@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Functions nobody here may call: included into every file by the build (-include). */
+#pragma once
+
+#include <alloca.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#undef strcpy
+#undef strcat
+#undef strncpy
+#undef strncat
+#undef strtok
+#undef alloca
+#pragma GCC poison strcpy strcat strncpy strncat sprintf vsprintf strtok gmtime localtime
+#pragma GCC poison ctime asctime alloca system popen mktemp tmpnam tempnam

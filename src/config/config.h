@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * forge.yaml as one struct. The schema is a table (config.c); unknown keys, wrong types and
+ * bad values are errors with file:line:column and the legal values.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/cleanup.h"
+#include "base/error.h"
+#include "base/strv.h"
+#include "config/limits.h"
+
+/*
+ * What a host may lack and an administrator may accept by name (sandbox.allow_missing). The
+ * namespaces, the seccomp filter and the dropped privileges are not here: without them
+ * nothing runs. A run's record lists by these names what it did without.
+ */
+enum forge_mechanism {
+	FORGE_MECH_LANDLOCK,       /* second wall around the file system */
+	FORGE_MECH_LANDLOCK_SCOPE, /* signals and abstract sockets stay inside (ABI 6) */
+	FORGE_MECH_MEMORY,         /* hard memory limit */
+	FORGE_MECH_SWAP,           /* swap counted or absent */
+	FORGE_MECH_CPUS,           /* CPU bandwidth limit */
+	FORGE_MECH_PIDS,           /* process limit */
+	FORGE_MECH_CPU_TIME,       /* CPU time of the whole tree */
+	FORGE_MECH_COUNT,
+};
+extern const char *const forge_mechanism_names[FORGE_MECH_COUNT];
+
+enum forge_cgroup_choice {
+	FORGE_CGROUP_AUTO, FORGE_CGROUP_V2, FORGE_CGROUP_SYSTEMD, FORGE_CGROUP_V1, FORGE_CGROUP_NONE,
+};
+
+struct forge_profile {
+	char *name;
+	struct forge_limits limits;
+};
+
+struct forge_config {
+	char *path;                /* the file it came from, NULL: built-in defaults only */
+	char *workdir;             /* template; {id} and {run_id} are replaced */
+	struct forge_strv read_only; /* absolute paths of read-only roots */
+	struct forge_profile *profiles; /* always has default, notebook, tool, post_process */
+	size_t n_profiles;
+	struct forge_limits caps;  /* host.max: 0 means no cap */
+	bool allow_unlimited;      /* host.allow_unlimited */
+	unsigned allow_missing;    /* sandbox.allow_missing: bits 1u << enum forge_mechanism */
+	enum forge_cgroup_choice cgroup; /* sandbox.cgroup */
+	uint64_t tmp_bytes;        /* sandbox.tmp_size, 0: half the memory limit */
+	uint64_t shm_bytes;        /* sandbox.shm_size, 0: the memory limit */
+	uint32_t uid_base, uid_count; /* sandbox.uid_base, .uid_count: payload uids when root */
+	struct forge_strv env_pass; /* env.pass: names, a trailing * is a prefix */
+	struct forge_strv env_set; /* env.set: "K=V" */
+};
+
+/*
+ * Finds and reads the configuration: explicit (may be NULL), $FORGE_CONFIG, ./forge.yaml,
+ * ~/.config/forge/forge.yaml, /etc/forge/forge.yaml, else the built-in defaults. As root,
+ * a file that somebody else owns or that group or others can write is refused.
+ */
+FORGE_MUST_CHECK int forge_config_load(const char *explicit_path, struct forge_config **ret,
+				       struct forge_error *err);
+/* The same from memory; relative paths are taken below base_dir. */
+FORGE_MUST_CHECK int forge_config_parse(const char *text, size_t len, const char *name,
+					const char *base_dir, struct forge_config **ret,
+					struct forge_error *err);
+void forge_config_free(struct forge_config *c);
+FORGE_DEFINE_AUTO(config, struct forge_config *, forge_config_free)
+#define forge_auto_config FORGE_CLEANUP(forge_auto_config_)
+
+/* NULL name means "default". Unknown: error with the names there are. */
+FORGE_MUST_CHECK int forge_config_profile(const struct forge_config *c, const char *name,
+					  const struct forge_profile **ret, struct forge_error *err);
+
+/* One row of the schema, for `forge config` and the manual page. */
+struct forge_config_key {
+	const char *path;     /* "host.max.memory" */
+	const char *type;     /* "size", "list of paths" ... */
+	const char *builtin;  /* the default as text */
+	const char *help;
+};
+/* Calls visit for every key the schema knows, in file order. */
+void forge_config_each_key(void (*visit)(const struct forge_config_key *key, void *arg), void *arg);

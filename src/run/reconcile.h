@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Repair: what a killed supervisor left (cgroups, workdir, an unfinished record) is found by
+ * its lock being free, and cleaned. Every forge command does this first; it costs one readdir
+ * when there is nothing to do.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "base/error.h"
+
+/* Returns how many runs were repaired. With say, one line for each thing removed. */
+FORGE_MUST_CHECK int forge_reconcile(FILE *say, bool dry_run, struct forge_error *err);
