@@ -13,6 +13,8 @@
 #undef strncpy
 #undef strncat
 #undef strtok
+#undef sprintf
+#undef vsprintf
 #undef alloca
 #pragma GCC poison strcpy strcat strncpy strncat sprintf vsprintf strtok gmtime localtime
 #pragma GCC poison ctime asctime alloca system popen mktemp tmpnam tempnam

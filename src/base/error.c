@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+FORGE_PRINTF(3, 0)
 static void vset(struct forge_error *err, int code, const char *fmt, va_list ap)
 {
 	*err = (struct forge_error){ .code = code };

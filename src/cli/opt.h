@@ -1,61 +1,82 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Option and command tables. One row drives parsing, --help, the man page and the shell
- * completions; nothing about an option is written twice.
+ * Option tables. One row drives parsing, --help, the man page and the shell completions;
+ * nothing about an option is written twice.
  */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdio.h>
 
 #include "base/error.h"
 #include "base/strv.h"
 
 enum forge_opt_type {
 	FORGE_OPT_END,
+	FORGE_OPT_GROUP,   /* no option: help is a heading for the rows that follow */
 	FORGE_OPT_FLAG,    /* dest: bool * */
 	FORGE_OPT_UINT,    /* dest: unsigned * */
 	FORGE_OPT_STRING,  /* dest: const char ** */
-	FORGE_OPT_STRV,    /* repeatable; dest: struct forge_strv * */
+	FORGE_OPT_WORD,    /* a word of metavar, "none|host"; dest: const char ** */
+	FORGE_OPT_STRV,    /* repeatable; dest: struct forge_strv *, the command frees */
 };
 
 struct forge_opt {
 	enum forge_opt_type type;
 	char letter;          /* 0: long form only */
 	const char *name;     /* without the dashes */
-	const char *metavar;  /* NULL for flags; "FILE" and "DIR" complete as paths */
+	const char *metavar;  /* NULL for flags; "FILE" and "PATH" complete as files */
 	const char *help;     /* one line, no full stop */
 	void *dest;
+	const char *builtin;  /* the default to show, NULL: none */
 };
 
+/* Rows of one table, so that a parse can note in one word which were given. */
+#define FORGE_OPTS_MAX 64
+
 /* The conditional makes a destination of the wrong type a compile error. */
-#define FORGE_FLAG(l, n, d, h)      { FORGE_OPT_FLAG, (l), (n), NULL, (h), 1 ? (d) : (bool *)0 }
-#define FORGE_UINT(l, n, m, d, h)   { FORGE_OPT_UINT, (l), (n), (m), (h), 1 ? (d) : (unsigned *)0 }
-#define FORGE_STRING(l, n, m, d, h) { FORGE_OPT_STRING, (l), (n), (m), (h), 1 ? (d) : (const char **)0 }
-#define FORGE_STRV(l, n, m, d, h)   { FORGE_OPT_STRV, (l), (n), (m), (h), 1 ? (d) : (struct forge_strv *)0 }
-#define FORGE_OPTS_END              { FORGE_OPT_END, 0, NULL, NULL, NULL, NULL }
+#define FORGE_OPT_ROW(t, l, n, m, d, h) \
+	{ .type = (t), .letter = (l), .name = (n), .metavar = (m), .help = (h), \
+	  .dest = (d) }
+#define FORGE_FLAG(l, n, d, h) \
+	FORGE_OPT_ROW(FORGE_OPT_FLAG, l, n, NULL, 1 ? (d) : (bool *)0, h)
+#define FORGE_UINT(l, n, m, d, h) \
+	FORGE_OPT_ROW(FORGE_OPT_UINT, l, n, m, 1 ? (d) : (unsigned *)0, h)
+#define FORGE_STRING(l, n, m, d, h) \
+	FORGE_OPT_ROW(FORGE_OPT_STRING, l, n, m, 1 ? (d) : (const char **)0, h)
+#define FORGE_WORD(l, n, m, d, h) \
+	FORGE_OPT_ROW(FORGE_OPT_WORD, l, n, m, 1 ? (d) : (const char **)0, h)
+#define FORGE_STRV(l, n, m, d, h) \
+	FORGE_OPT_ROW(FORGE_OPT_STRV, l, n, m, 1 ? (d) : (struct forge_strv *)0, h)
+#define FORGE_GROUP(h) { .type = FORGE_OPT_GROUP, .help = (h) }
+#define FORGE_OPTS_END { .type = FORGE_OPT_END }
+
+/* Every row that is an option, in order. */
+#define forge_opt_foreach(o, table)                                              \
+	for (const struct forge_opt *o = (table); o->type != FORGE_OPT_END; o++) \
+		if (o->type != FORGE_OPT_GROUP)
 
 /*
- * Parses argv[1..argc) up to the first word that is not an option, or "--". Options after
- * it belong to the command. Returns the index of the first remaining word or -EINVAL with
- * a message that names the option and, for an unknown one, the nearest that exists.
+ * Parses argv[1..argc) up to the first word that is not an option, or past "--"; what
+ * follows belongs to somebody else. Returns the index of the first remaining word, or
+ *   -EINVAL  wrong use: unknown option, missing value, a value for a flag, given twice;
+ *   -EDOM    right use, but the value is none that the option takes;
+ * with a message that names the option and, for an unknown one, the nearest that exists.
+ * Names match exactly; an abbreviation today would be ambiguous tomorrow.
  */
 FORGE_MUST_CHECK int forge_opt_parse(const struct forge_opt *opts, int argc, char **argv,
 				     struct forge_error *err);
+/*
+ * The same for a command whose words are its own: options may stand anywhere before "--".
+ * The words are moved to argv[1..n), argv[n] is NULL. Returns n or an error as above.
+ */
+FORGE_MUST_CHECK int forge_opt_permute(const struct forge_opt *opts, int argc,
+				       char **argv, struct forge_error *err);
 
-/* Shared by every command; main.c owns the table. */
-struct forge_cmd {
-	const char *name;
-	const char *synopsis;  /* "[OPTIONS] [--] COMMAND [ARG...]" */
-	const char *help;      /* one line for `forge --help` */
-	const char *about;     /* paragraphs for `forge help NAME` and the man page, may be NULL */
-	/* argv[0] is the command's name. Returns the exit status. */
-	int (*run)(int argc, char **argv);
-	/* The rows, with live destinations; for help, man pages and completions. */
-	const struct forge_opt *(*opts)(void);
-};
-extern const struct forge_cmd forge_cmds[]; /* ends with name == NULL */
-
-void forge_help_print(FILE *f);                               /* forge --help */
-void forge_help_cmd(FILE *f, const struct forge_cmd *cmd);    /* forge help NAME */
+/*
+ * Steps through "a|b|c": *words moves on, *ret_len is the length of the word returned;
+ * NULL at the end.
+ */
+const char *forge_word_next(const char **words, size_t *ret_len);
+/* Whether text is one of "a|b|c". */
+bool forge_word_is_one(const char *words, const char *text);

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Wall-clock text and run ids. */
+#include "base/clock.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <sys/random.h>
+
+const char *forge_format_now(char buf[FORGE_TIME_MAX])
+{
+	struct timespec ts;
+	struct tm tm;
+
+	clock_gettime(CLOCK_REALTIME, &ts);
+	gmtime_r(&ts.tv_sec, &tm);
+	(void)snprintf(buf, FORGE_TIME_MAX, "%04d-%02d-%02dT%02d:%02d:%02d.%03ldZ",
+		       (tm.tm_year + 1900) % 10000, tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min,
+		       tm.tm_sec, ts.tv_nsec / 1000000);
+	return buf;
+}
+
+int forge_make_run_id(char buf[FORGE_RUN_ID_MAX])
+{
+	static const char digits[] = "0123456789abcdefghjkmnpqrstvwxyz"; /* no i l o u */
+	struct timespec ts;
+	unsigned char chance[16];
+
+	clock_gettime(CLOCK_REALTIME, &ts);
+	uint64_t ms = (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
+	if (getrandom(chance, sizeof(chance), 0) != (ssize_t)sizeof(chance))
+		return -EIO;
+	for (int i = 9; i >= 0; i--, ms >>= 5)
+		buf[i] = digits[ms & 31];
+	for (int i = 0; i < 16; i++)
+		buf[10 + i] = digits[chance[i] & 31];
+	buf[26] = '\0';
+	return 0;
+}

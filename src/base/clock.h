@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Time: monotonic microseconds for deadlines, wall-clock text for records. */
+#pragma once
+
+#include <stdint.h>
+#include <time.h>
+
+static inline uint64_t forge_now_usec(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000 + (uint64_t)ts.tv_nsec / 1000;
+}
+
+#define FORGE_TIME_MAX 32
+/* "2026-11-15T03:20:50.123Z" of now. Returns buf. */
+const char *forge_format_now(char buf[FORGE_TIME_MAX]);
+/* A sortable unique id: 48 bits of milliseconds, 80 of chance, 26 lower-case letters. */
+#define FORGE_RUN_ID_MAX 27
+int forge_make_run_id(char buf[FORGE_RUN_ID_MAX]);

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Files by descriptor: whole reads and writes, paths opened without following links. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/error.h"
+
+/* 0 or -errno; retries short writes and EINTR. */
+FORGE_MUST_CHECK int forge_write_all(int fd, const void *data, size_t len);
+/* Writes text to an existing file with one write(2), as procfs and cgroupfs want it. */
+FORGE_MUST_CHECK int forge_write_at(int dirfd, const char *path, const char *text);
+/* Reads at most size-1 bytes and ends them with NUL. Returns the length or -errno. */
+FORGE_MUST_CHECK ssize_t forge_read_at(int dirfd, const char *path, char *buf, size_t size);
+/* Reads one number; the word "max" gives UINT64_MAX. */
+FORGE_MUST_CHECK int forge_read_u64_at(int dirfd, const char *path, uint64_t *ret);
+/* The number behind "key " in text of "key value" lines, or fallback. */
+uint64_t forge_key_u64(const char *text, const char *key, uint64_t fallback);
+/*
+ * Opens an absolute path without following a link in any component, with openat2 or, on a
+ * kernel without it, component by component. Returns the fd or -errno (-ELOOP: a link).
+ */
+FORGE_MUST_CHECK int forge_open_nolink(const char *path, int flags);
+/* mkdir -p with mode for what it makes. 0 or -errno. */
+FORGE_MUST_CHECK int forge_mkdirs(const char *path, mode_t mode);
+/* Writes data to name in dirfd through a temporary file and rename; fsyncs when durable. */
+FORGE_MUST_CHECK int forge_replace_file(int dirfd, const char *name, const void *data, size_t len,
+					bool durable);

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Commands as table rows, and how every command speaks: errors, warnings, colour, JSON.
+ * Only this layer prints.
+ */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "base/error.h"
+#include "cli/opt.h"
+
+enum forge_exit {
+	FORGE_EXIT_OK = 0,
+	FORGE_EXIT_FAILED = 1,
+	FORGE_EXIT_USAGE = 2,
+	FORGE_EXIT_NOT_RUN = 125, /* forge run: nothing was run */
+};
+
+struct forge_cmd {
+	const char *name;
+	const char *synopsis;  /* "[OPTIONS] [--] COMMAND [ARG...]" */
+	const char *help;      /* one line for `forge --help`; NULL: a hidden command */
+	const char *about;     /* paragraphs for `forge help NAME`, may be NULL */
+	/*
+	 * What its first word is, for completion: "check|show" (these words), "COMMAND"
+	 * (a program), "NAME" (a command of forge); NULL: it takes no words.
+	 */
+	const char *first;
+	bool stops;            /* options end at the first word */
+	int bad_value;         /* exit status for a value that an option does not take */
+	/* argv has the words that are left after the options. Returns the exit status. */
+	int (*run)(int argc, char **argv);
+	/* The rows, with live destinations. */
+	const struct forge_opt *(*opts)(void);
+};
+
+extern const struct forge_cmd *const forge_cmds[]; /* main.c; ends with NULL */
+extern const struct forge_cmd forge_cmd_run, forge_cmd_doctor, forge_cmd_gc,
+	forge_cmd_config, forge_cmd_completion, forge_cmd_help, forge_cmd_man_options,
+	forge_cmd_man_commands, forge_cmd_man_config;
+
+/* Every command's table has this row; main.c answers it. */
+extern bool forge_help_wanted;
+#define FORGE_HELP_ROW FORGE_FLAG('h', "help", &forge_help_wanted, "Show this help")
+
+/* The options of `forge` itself. */
+const struct forge_opt *forge_main_opts(void);
+/* NULL when there is none of this name; hidden commands are found too. */
+const struct forge_cmd *forge_cmd_find(const char *name);
+/* Says that there is no such command, and the nearest. Returns FORGE_EXIT_USAGE. */
+int forge_cmd_unknown(const char *name);
+/* Whether its value completes as a file name. */
+bool forge_opt_is_file(const struct forge_opt *o);
+/* Whether a word after the first does. */
+bool forge_cmd_takes_file(const struct forge_cmd *cmd);
+
+void forge_help_print(FILE *f);                            /* forge --help */
+void forge_help_cmd(FILE *f, const struct forge_cmd *cmd); /* forge help NAME */
+
+/* "forge: file:line:col: message" and the hint, on stderr. */
+void forge_print_error(const struct forge_error *err);
+/* The same with a "warning: ". */
+void forge_print_warning(const struct forge_error *err);
+/* Prints the error and the usage line. Returns FORGE_EXIT_USAGE. */
+int forge_print_usage(const struct forge_cmd *cmd, const struct forge_error *err);
+/* Refuses words after the n that the command takes: 0 or FORGE_EXIT_USAGE. */
+int forge_refuse_words(const struct forge_cmd *cmd, int argc, char **argv, int n);
+/* Text from outside: control characters, which could drive the terminal, become '?'. */
+void forge_print_clean(FILE *f, const char *text, size_t len);
+/* Indented, in the order it was built, with a newline; on stdout. */
+void forge_print_json(const json_t *json);
+
+/* Colour only where forge_has_colour(): a terminal, without NO_COLOR. */
+enum forge_colour {
+	FORGE_PLAIN, FORGE_BOLD, FORGE_DIM, FORGE_RED, FORGE_GREEN, FORGE_YELLOW,
+};
+bool forge_has_colour(FILE *f);
+const char *forge_colour_code(enum forge_colour colour);
+
+/* Repairs what crashed runs left; a failure is a warning. */
+void forge_reconcile_first(void);

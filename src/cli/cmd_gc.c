@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* forge gc: repairs what crashed runs left, and says what it did. */
+#include "cli/cli.h"
+
+#include "run/reconcile.h"
+
+static bool is_dry_run;
+
+static const struct forge_opt *gc_opts(void)
+{
+	static const struct forge_opt opts[] = {
+		FORGE_FLAG(0, "dry-run", &is_dry_run,
+			   "Say what would be done and do nothing"),
+		FORGE_HELP_ROW,
+		FORGE_OPTS_END,
+	};
+
+	return opts;
+}
+
+static int cmd_gc(int argc, char **argv)
+{
+	struct forge_error err = FORGE_ERROR_INIT;
+	int rc = forge_refuse_words(&forge_cmd_gc, argc, argv, 0);
+
+	if (rc)
+		return rc;
+	rc = forge_reconcile(stdout, is_dry_run, &err);
+	if (rc < 0) {
+		forge_print_error(&err);
+		return FORGE_EXIT_FAILED;
+	}
+	if (rc == 0)
+		puts("nothing to repair");
+	return FORGE_EXIT_OK;
+}
+
+const struct forge_cmd forge_cmd_gc = {
+	.name = "gc",
+	.synopsis = "[OPTIONS]",
+	.help = "Repair and clean what crashed runs left",
+	.about =
+		"Finds runs whose supervisor is gone, ends what they left running,\n"
+		"removes their cgroups and workdirs and closes their records. Every\n"
+		"forge command that touches runs does the same first, silently.",
+	.bad_value = FORGE_EXIT_FAILED,
+	.run = cmd_gc,
+	.opts = gc_opts,
+};

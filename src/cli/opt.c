@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The option parser: table rows in, destinations filled. */
+#include "cli/opt.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/near.h"
+
+struct parser {
+	const struct forge_opt *opts;
+	uint64_t seen; /* bit n: row n was given */
+};
+
+const char *forge_word_next(const char **words, size_t *ret_len)
+{
+	const char *word = *words;
+
+	if (!word || !*word)
+		return NULL;
+	*ret_len = strcspn(word, "|");
+	*words = word + *ret_len + (word[*ret_len] == '|');
+	return word;
+}
+
+bool forge_word_is_one(const char *words, const char *text)
+{
+	size_t len;
+
+	for (const char *w; (w = forge_word_next(&words, &len));)
+		if (strlen(text) == len && memcmp(w, text, len) == 0)
+			return true;
+	return false;
+}
+
+static const struct forge_opt *find_name(const struct forge_opt *opts, const char *name,
+					 size_t len)
+{
+	forge_opt_foreach(o, opts) {
+		if (strlen(o->name) == len && memcmp(o->name, name, len) == 0)
+			return o;
+	}
+	return NULL;
+}
+
+static const struct forge_opt *find_letter(const struct forge_opt *opts, char letter)
+{
+	forge_opt_foreach(o, opts) {
+		if (o->letter == letter)
+			return o;
+	}
+	return NULL;
+}
+
+/* given is what the user typed, name the part of it that should have been a name. */
+static int fail_unknown(const struct forge_opt *opts, const char *given, int given_len,
+			const char *name, size_t name_len, struct forge_error *err)
+{
+	const char *names[FORGE_OPTS_MAX], *near = NULL;
+	char text[64];
+	size_t n = 0;
+
+	forge_opt_foreach(o, opts)
+		names[n++] = o->name;
+	if (name_len > 0 && name_len < sizeof(text)) {
+		memcpy(text, name, name_len);
+		text[name_len] = '\0';
+		near = forge_near_miss(text, names, n);
+	}
+	if (near)
+		return forge_fail(err, EINVAL,
+				  "unknown option '%.*s' (did you mean --%s?)", given_len,
+				  given, near);
+	return forge_fail(err, EINVAL, "unknown option '%.*s'", given_len, given);
+}
+
+static int set_uint(const struct forge_opt *o, const char *value, struct forge_error *err)
+{
+	char *end;
+
+	errno = 0;
+	unsigned long n = strtoul(value, &end, 10);
+	/* strtoul takes blanks and signs; we do not. */
+	if (*value < '0' || *value > '9' || *end)
+		return forge_fail(err, EDOM, "--%s: '%s' is not a whole number", o->name,
+				  value);
+	if (errno == ERANGE || n > UINT_MAX)
+		return forge_fail(err, EDOM, "--%s: %s is too large", o->name, value);
+	*(unsigned *)o->dest = (unsigned)n;
+	return 0;
+}
+
+static int set_word(const struct forge_opt *o, const char *value, struct forge_error *err)
+{
+	if (!forge_word_is_one(o->metavar, value))
+		return forge_fail(err, EDOM, "--%s: '%s' is not one of %s", o->name,
+				  value, o->metavar);
+	*(const char **)o->dest = value;
+	return 0;
+}
+
+static int set(struct parser *p, const struct forge_opt *o, const char *value,
+	       struct forge_error *err)
+{
+	size_t row = (size_t)(o - p->opts);
+
+	assert(row < FORGE_OPTS_MAX);
+	if (o->type != FORGE_OPT_STRV && (p->seen >> row & 1))
+		return forge_fail(err, EINVAL, "option '--%s' is given twice", o->name);
+	p->seen |= UINT64_C(1) << row;
+	switch (o->type) {
+	case FORGE_OPT_FLAG:
+		*(bool *)o->dest = true;
+		return 0;
+	case FORGE_OPT_UINT:
+		return set_uint(o, value, err);
+	case FORGE_OPT_STRING:
+		*(const char **)o->dest = value;
+		return 0;
+	case FORGE_OPT_WORD:
+		return set_word(o, value, err);
+	case FORGE_OPT_STRV:
+		if (forge_strv_add(o->dest, value) < 0)
+			return forge_fail(err, ENOMEM, "out of memory");
+		return 0;
+	case FORGE_OPT_GROUP:
+	case FORGE_OPT_END:
+		break;
+	}
+	assert(!"no such option type");
+	return -EINVAL;
+}
+
+/* value is NULL when the option's own word has none; then it is the next word. */
+static int set_or_take(struct parser *p, const struct forge_opt *o, const char *value,
+		       const char *next, struct forge_error *err)
+{
+	int took = 0;
+
+	if (o->type != FORGE_OPT_FLAG && !value) {
+		if (!next)
+			return forge_fail(err, EINVAL, "option '--%s' needs a value (%s)",
+					  o->name, o->metavar);
+		value = next;
+		took = 1;
+	}
+	int rc = set(p, o, value, err);
+	return rc < 0 ? rc : took;
+}
+
+static int parse_long(struct parser *p, const char *arg, const char *next,
+		      struct forge_error *err)
+{
+	const char *name = arg + 2, *eq = strchr(name, '=');
+	size_t len = eq ? (size_t)(eq - name) : strlen(name);
+	const struct forge_opt *o = find_name(p->opts, name, len);
+
+	if (!o)
+		return fail_unknown(p->opts, arg, (int)len + 2, name, len, err);
+	if (o->type == FORGE_OPT_FLAG && eq)
+		return forge_fail(err, EINVAL, "option '--%s' takes no value", o->name);
+	return set_or_take(p, o, eq ? eq + 1 : NULL, next, err);
+}
+
+/* "-qk" is -q -k; "-iPATH" is -i PATH. */
+static int parse_cluster(struct parser *p, const char *arg, const char *next,
+			 struct forge_error *err)
+{
+	for (const char *c = arg + 1; *c; c++) {
+		const struct forge_opt *o = find_letter(p->opts, *c);
+
+		if (!o && c == arg + 1 && c[1]) /* maybe a long name with one dash */
+			return fail_unknown(p->opts, arg, (int)strlen(arg), c,
+					    strcspn(c, "="), err);
+		if (!o)
+			return forge_fail(err, EINVAL, "unknown option '-%c'", *c);
+		if (o->type != FORGE_OPT_FLAG)
+			return set_or_take(p, o, c[1] ? c + 1 : NULL, next, err);
+		int rc = set(p, o, "", err);
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+/* Returns how many words the option at argv[i] used, 1 or 2. */
+static int parse_option(struct parser *p, int argc, char **argv, int i,
+			struct forge_error *err)
+{
+	const char *next = i + 1 < argc ? argv[i + 1] : NULL;
+	int took = argv[i][1] == '-' ? parse_long(p, argv[i], next, err)
+				     : parse_cluster(p, argv[i], next, err);
+
+	return took < 0 ? took : took + 1;
+}
+
+static bool is_option(const char *arg)
+{
+	return arg[0] == '-' && arg[1] != '\0';
+}
+
+int forge_opt_parse(const struct forge_opt *opts, int argc, char **argv,
+		    struct forge_error *err)
+{
+	struct parser p = { .opts = opts };
+	int i = 1;
+
+	while (i < argc && is_option(argv[i])) {
+		if (strcmp(argv[i], "--") == 0)
+			return i + 1;
+		int used = parse_option(&p, argc, argv, i, err);
+		if (used < 0)
+			return used;
+		i += used;
+	}
+	return i < argc ? i : argc;
+}
+
+int forge_opt_permute(const struct forge_opt *opts, int argc, char **argv,
+		      struct forge_error *err)
+{
+	struct parser p = { .opts = opts };
+	bool only_words = false;
+	int n = 1;
+
+	for (int i = 1; i < argc;) {
+		if (only_words || !is_option(argv[i])) {
+			argv[n++] = argv[i++];
+		} else if (strcmp(argv[i], "--") == 0) {
+			only_words = true;
+			i++;
+		} else {
+			int used = parse_option(&p, argc, argv, i, err);
+			if (used < 0)
+				return used;
+			i += used;
+		}
+	}
+	if (n < argc)
+		argv[n] = NULL;
+	return n;
+}

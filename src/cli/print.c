@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How every command speaks: errors, warnings, colour, JSON. */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "run/reconcile.h"
+
+void forge_print_clean(FILE *f, const char *text, size_t len)
+{
+	for (size_t i = 0; i < len; i++) {
+		unsigned char c = (unsigned char)text[i];
+		/* C1 controls are two bytes in UTF-8: 0xc2, then 0x80 to 0x9f. */
+		bool is_c1 =
+			c == 0xc2 && i + 1 < len && (unsigned char)text[i + 1] < 0xa0;
+
+		if (is_c1)
+			i++;
+		putc(c < 0x20 || c == 0x7f || is_c1 ? '?' : c, f);
+	}
+}
+
+static void print_problem(const char *kind, const struct forge_error *err)
+{
+	fprintf(stderr, "forge: %s", kind);
+	if (err->file[0]) {
+		forge_print_clean(stderr, err->file, strlen(err->file));
+		if (err->line)
+			fprintf(stderr, ":%u:%u", err->line, err->column);
+		fputs(": ", stderr);
+	}
+	const char *msg = err->msg[0] ? err->msg : strerror(err->code);
+	forge_print_clean(stderr, msg, strlen(msg));
+	putc('\n', stderr);
+	if (err->hint[0]) {
+		fputs("  hint: ", stderr);
+		forge_print_clean(stderr, err->hint, strlen(err->hint));
+		putc('\n', stderr);
+	}
+}
+
+void forge_print_error(const struct forge_error *err)
+{
+	print_problem("", err);
+}
+
+void forge_print_warning(const struct forge_error *err)
+{
+	print_problem("warning: ", err);
+}
+
+int forge_print_usage(const struct forge_cmd *cmd, const struct forge_error *err)
+{
+	if (err)
+		forge_print_error(err);
+	fprintf(stderr, "usage: forge %s %s\n", cmd->name, cmd->synopsis);
+	if (err && !err->hint[0])
+		fprintf(stderr, "  hint: see forge %s --help\n", cmd->name);
+	return FORGE_EXIT_USAGE;
+}
+
+int forge_refuse_words(const struct forge_cmd *cmd, int argc, char **argv, int n)
+{
+	struct forge_error err = FORGE_ERROR_INIT;
+
+	if (argc <= n)
+		return 0;
+	(void)forge_fail(&err, EINVAL, "%s: unexpected argument '%s'", cmd->name,
+			 argv[n]);
+	return forge_print_usage(cmd, &err);
+}
+
+void forge_print_json(const json_t *json)
+{
+	/* A failed write is noticed when main() flushes. */
+	(void)json_dumpf(json, stdout, JSON_INDENT(2));
+	putchar('\n');
+}
+
+bool forge_has_colour(FILE *f)
+{
+	const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
+
+	return isatty(fileno(f)) && !(no && *no) && !(term && strcmp(term, "dumb") == 0);
+}
+
+const char *forge_colour_code(enum forge_colour colour)
+{
+	static const char *const codes[] = {
+		[FORGE_PLAIN] = "\033[0m",  [FORGE_BOLD] = "\033[1m",
+		[FORGE_DIM] = "\033[2m",    [FORGE_RED] = "\033[31m",
+		[FORGE_GREEN] = "\033[32m", [FORGE_YELLOW] = "\033[33m",
+	};
+
+	return codes[colour];
+}
+
+void forge_reconcile_first(void)
+{
+	struct forge_error err = FORGE_ERROR_INIT;
+	int rc = forge_reconcile(NULL, false, &err);
+
+	if (rc < 0) {
+		(void)forge_wrap(&err, rc, "repair what earlier runs left");
+		forge_print_warning(&err);
+	}
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Aligned tables for people: wrapped to a terminal's width, one line a row in a pipe. */
+#pragma once
+
+#include <stddef.h>
+#include <stdio.h>
+
+#include "cli/cli.h"
+
+struct forge_cell {
+	const char *text;         /* borrowed; NULL prints as "-" */
+	enum forge_colour colour; /* FORGE_PLAIN: none */
+};
+
+#define FORGE_TABLE_COLUMNS 16
+
+/*
+ * cells has rows * columns members, row by row; the first row is the heading. At most
+ * FORGE_TABLE_COLUMNS columns are printed. Width counts characters, not cells of a
+ * terminal: wide scripts may misalign, nothing is lost.
+ */
+void forge_table_print(FILE *f, const struct forge_cell *cells, size_t columns,
+		       size_t rows);

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finds the configuration file, and trusts it only as far as its owner. */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "config/schema.h"
+
+#define MAX_BYTES (1u << 20)
+
+/*
+ * Who can write the file decides what root's runs see and may use. Asked of the open
+ * file, not of the path, which could change in between.
+ */
+static int check_trust(const char *path, const struct stat *st, struct forge_error *err)
+{
+	if (geteuid() != 0)
+		return 0;
+	if (st->st_uid != 0) {
+		int rc = forge_fail(err, EPERM,
+				    "config %s belongs to user %u, and root must own "
+				    "what root runs by",
+				    path, (unsigned)st->st_uid);
+		return forge_hint(err, rc, "Read it, then: chown root %s", path);
+	}
+	if (st->st_mode & (S_IWGRP | S_IWOTH)) {
+		int rc = forge_fail(err, EPERM,
+				    "config %s can be written by its group or by "
+				    "others (mode %04o)",
+				    path, (unsigned)(st->st_mode & 07777));
+		return forge_hint(err, rc, "Read it, then: chmod go-w %s", path);
+	}
+	return 0;
+}
+
+static int check_file(const char *path, const struct stat *st, struct forge_error *err)
+{
+	if (!S_ISREG(st->st_mode))
+		return forge_fail(err, EINVAL, "config %s is not a regular file", path);
+	if (st->st_size > MAX_BYTES)
+		return forge_fail(err, EFBIG, "config %s is larger than 1 MiB", path);
+	return check_trust(path, st, err);
+}
+
+/* Reads to the end; a file that grows meanwhile is read up to the cap and one byte. */
+static int read_all(int fd, const char *path, char *buf, size_t size, size_t *ret_len,
+		    struct forge_error *err)
+{
+	size_t len = 0;
+
+	while (len < size) {
+		ssize_t n = read(fd, buf + len, size - len);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return forge_fail_errno(err, errno, "read config %s", path);
+		if (n == 0)
+			break;
+		len += (size_t)n;
+	}
+	*ret_len = len;
+	return 0;
+}
+
+/* path is absolute; its directory is the base of relative paths in the file. */
+static int parse_file(int fd, const char *shown, const char *path, size_t size,
+		      struct forge_config **ret, struct forge_error *err)
+{
+	forge_auto_free char *text = malloc(size + 1);
+	forge_auto_free char *dir = strdup(path);
+	size_t len = 0;
+
+	if (!text || !dir)
+		return forge_loader_oom(err);
+	dir[strrchr(dir, '/') - dir + 1] = '\0';
+	int rc = read_all(fd, shown, text, size + 1, &len, err);
+	if (rc < 0)
+		return rc;
+	return forge_config_parse(text, len, shown, dir, ret, err);
+}
+
+/* Returns 1 and the configuration, or 0 when there is no such file. */
+static int try_file(const char *shown, struct forge_config **ret, struct forge_error *err)
+{
+	/* Not to block on a FIFO somebody put there; it is refused below. */
+	forge_auto_close int fd =
+		open(shown, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	forge_auto_config struct forge_config *c = NULL;
+	forge_auto_free char *path = NULL;
+	struct stat st;
+
+	if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
+		return 0;
+	/* Any other failure stops the search: passing over a file would pass over its
+	 * caps. */
+	if (fd < 0)
+		return forge_fail_errno(err, errno, "open config %s", shown);
+	if (fstat(fd, &st) < 0)
+		return forge_fail_errno(err, errno, "stat config %s", shown);
+	int rc = check_file(shown, &st, err);
+	if (rc < 0)
+		return rc;
+	path = forge_path_absolute(NULL, shown);
+	if (!path)
+		return forge_fail_errno(err, errno, "find the directory of config %s",
+					shown);
+	rc = parse_file(fd, shown, path, (size_t)st.st_size, &c, err);
+	if (rc < 0)
+		return rc;
+	c->path = forge_take_ptr(path);
+	*ret = forge_take_ptr(c);
+	return 1;
+}
+
+/* A file that somebody named must be there. */
+static int load_named(const char *path, const char *by, struct forge_config **ret,
+		      struct forge_error *err)
+{
+	int rc = try_file(path, ret, err);
+
+	if (rc == 0)
+		return forge_fail(err, ENOENT, "config %s (named by %s) does not exist",
+				  path, by);
+	return rc < 0 ? rc : 0;
+}
+
+static int search(struct forge_config **ret, struct forge_error *err)
+{
+	const char *home = getenv("HOME");
+	forge_auto_free char *user = NULL;
+
+	if (home && *home == '/') {
+		user = forge_asprintf("%s/.config/forge/forge.yaml", home);
+		if (!user)
+			return forge_loader_oom(err);
+	}
+	const char *const places[] = {"./forge.yaml", user, "/etc/forge/forge.yaml"};
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(places); i++) {
+		int rc = places[i] ? try_file(places[i], ret, err) : 0;
+		if (rc != 0)
+			return rc;
+	}
+	return 0;
+}
+
+int forge_config_load(const char *explicit_path, struct forge_config **ret,
+		      struct forge_error *err)
+{
+	const char *env = getenv("FORGE_CONFIG");
+
+	if (explicit_path)
+		return load_named(explicit_path, "--config", ret, err);
+	if (env && *env)
+		return load_named(env, "$FORGE_CONFIG", ret, err);
+	int rc = search(ret, err);
+	if (rc != 0)
+		return rc < 0 ? rc : 0;
+	return forge_config_parse("", 0, "built-in", NULL, ret, err);
+}

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Profiles: built-in values, then the file's, all below the host's caps. */
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "config/schema.h"
+
+static const char *const builtin_profiles[] = {"default", "notebook", "tool",
+					       "post_process"};
+
+/* What the built-in profiles have of their own; the rest is as in "default". */
+static const struct {
+	const char *profile, *limit, *text;
+} builtin_values[] = {
+	{"notebook", "memory", "2G"},	   {"notebook", "timeout", "10m"},
+	{"tool", "memory", "1G"},	   {"tool", "cpus", "1"},
+	{"tool", "timeout", "10m"},	   {"post_process", "memory", "1G"},
+	{"post_process", "timeout", "5m"},
+};
+
+static void set_builtin(struct forge_limits *l, const struct forge_limit_row *row,
+			const char *text)
+{
+	int rc = forge_limit_set(l, row, text, NULL);
+
+	assert(rc == 0);
+	(void)rc; /* unused when assert is nothing */
+}
+
+/* "default" starts from the table, the other profiles from "default" as it is by then. */
+static struct forge_limits builtin_limits(const struct forge_config *c,
+					  const char *profile)
+{
+	struct forge_limits l = {0};
+
+	if (strcmp(profile, "default") != 0)
+		l = c->profiles[0].limits;
+	for (size_t i = 0; i < FORGE_LIMIT_COUNT_ROWS; i++) {
+		const struct forge_limit_row *row = &forge_limit_rows[i];
+
+		if (strcmp(profile, "default") == 0)
+			set_builtin(&l, row, row->builtin);
+		for (size_t j = 0; j < FORGE_ARRAY_SIZE(builtin_values); j++)
+			if (strcmp(builtin_values[j].profile, profile) == 0 &&
+			    strcmp(builtin_values[j].limit, row->name) == 0)
+				set_builtin(&l, row, builtin_values[j].text);
+		/*
+		 * Built-in values give way to the caps without a word: a small host.max
+		 * must not make profiles illegal that its author never wrote.
+		 */
+		uint64_t cap = forge_limit_value(&c->caps, row);
+		if (cap != 0 && forge_limit_value(&l, row) > cap)
+			*forge_limit_slot(&l, row) = cap;
+	}
+	return l;
+}
+
+/* What the file itself says must be allowed: one key at a time, to point at the value. */
+static int check_written(const struct forge_loader *ld, const struct forge_yaml *map,
+			 const char *path, const struct forge_limits *written,
+			 struct forge_error *err)
+{
+	for (const struct forge_yaml *n = map->child; n; n = n->next) {
+		for (size_t i = 0; i < FORGE_LIMIT_COUNT_ROWS; i++) {
+			const struct forge_limit_row *row = &forge_limit_rows[i];
+			struct forge_error why = FORGE_ERROR_INIT;
+			struct forge_limits one = {0};
+
+			if (strcmp(row->key, n->key) != 0)
+				continue;
+			*forge_limit_slot(&one, row) = forge_limit_value(written, row);
+			if (forge_limits_check(&one, &ld->config->caps,
+					       ld->config->allow_unlimited, &why) < 0)
+				return forge_loader_fail(ld, n, path, err, "%s", why.msg);
+		}
+	}
+	return 0;
+}
+
+/* map may be NULL: the file does not mention the profile. */
+static int add_profile(struct forge_loader *ld, const char *name,
+		       const struct forge_yaml *map, struct forge_error *err)
+{
+	struct forge_config *c = ld->config;
+	struct forge_limits limits = builtin_limits(c, name);
+
+	if (map) {
+		struct forge_limits written = {0};
+		char path[96];
+
+		(void)snprintf(path, sizeof(path), "profiles.%s", name);
+		int rc = forge_schema_limits(ld, path, map, &written, err);
+		if (rc < 0)
+			return rc;
+		rc = check_written(ld, map, path, &written, err);
+		if (rc < 0)
+			return rc;
+		forge_limits_overlay(&limits, &written);
+	}
+	char *copy = strdup(name);
+	if (!copy)
+		return forge_loader_oom(err);
+	c->profiles[c->n_profiles++] =
+		(struct forge_profile){.name = copy, .limits = limits};
+	return 0;
+}
+
+static const struct forge_yaml *written_profile(const struct forge_loader *ld,
+						const char *name)
+{
+	const struct forge_yaml *n = ld->profiles ? ld->profiles->child : NULL;
+
+	while (n && strcmp(n->key, name) != 0)
+		n = n->next;
+	return n;
+}
+
+static bool is_builtin(const char *name)
+{
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(builtin_profiles); i++)
+		if (strcmp(builtin_profiles[i], name) == 0)
+			return true;
+	return false;
+}
+
+static int add_written_profile(struct forge_loader *ld, const struct forge_yaml *node,
+			       struct forge_error *err)
+{
+	struct forge_error why = FORGE_ERROR_INIT;
+
+	if (forge_parse_id(node->key, &why) < 0)
+		return forge_fail_at(err, ld->name, node->key_line, node->key_column,
+				     "profiles: %s", why.msg);
+	return is_builtin(node->key) ? 0 : add_profile(ld, node->key, node, err);
+}
+
+int forge_profiles_apply(struct forge_loader *ld, struct forge_error *err)
+{
+	size_t n = FORGE_ARRAY_SIZE(builtin_profiles);
+	int rc = 0;
+
+	for (const struct forge_yaml *p = ld->profiles ? ld->profiles->child : NULL; p;
+	     p = p->next)
+		n++;
+	ld->config->profiles = calloc(n, sizeof(*ld->config->profiles));
+	if (!ld->config->profiles)
+		return forge_loader_oom(err);
+	for (size_t i = 0; rc >= 0 && i < FORGE_ARRAY_SIZE(builtin_profiles); i++)
+		rc = add_profile(ld, builtin_profiles[i],
+				 written_profile(ld, builtin_profiles[i]), err);
+	if (!ld->profiles)
+		return rc;
+	for (const struct forge_yaml *p = ld->profiles->child; rc >= 0 && p; p = p->next)
+		rc = add_written_profile(ld, p, err);
+	return rc;
+}
+
+int forge_config_profile(const struct forge_config *c, const char *name,
+			 const struct forge_profile **ret, struct forge_error *err)
+{
+	const char *words[16];
+	char text[FORGE_UNKNOWN_MAX];
+	size_t n = 0;
+
+	for (size_t i = 0; i < c->n_profiles; i++) {
+		if (strcmp(c->profiles[i].name, name ? name : "default") == 0) {
+			*ret = &c->profiles[i];
+			return 0;
+		}
+		if (n < FORGE_ARRAY_SIZE(words))
+			words[n++] = c->profiles[i].name;
+	}
+	return forge_fail(
+		err, ENOENT, "%s",
+		forge_describe_unknown(text, "unknown profile", name, words, n));
+}

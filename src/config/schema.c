@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of configuration keys, and the walk of a file along it. */
+#include "config/schema.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/near.h"
+#include "config/setters.h"
+
+#define FIELD(f)   offsetof(struct forge_config, f)
+#define STRING(x)  STRING_(x)
+#define STRING_(x) #x
+
+/* Rows are in the order of a well-kept file; sections are what stands before the dots. */
+static const struct forge_schema_row rows[] = {
+	{.path = "version",
+	 .type = "1",
+	 .builtin = "1",
+	 .set = forge_set_version,
+	 .help = "Version of this file's format"},
+	{.path = "workdir",
+	 .type = "path with {id} or {run_id}",
+	 .set = forge_set_workdir,
+	 .builtin = FORGE_BUILTIN_WORKDIR,
+	 .help = "Working directory of a run; made for it and removed after it"},
+	{.path = "read_only",
+	 .type = "list of paths",
+	 .builtin = "[]",
+	 .set = forge_set_read_only,
+	 .help = "Directories every run can read; relative ones are below this file's"},
+	{.path = "profiles", .limits_below = "profiles.NAME", .set = forge_set_profiles},
+	{.path = "host.max", .limits_below = "host.max", .set = forge_set_caps},
+	{.path = "host.allow_unlimited",
+	 .type = "true or false",
+	 .builtin = "false",
+	 .set = forge_set_bool,
+	 .offset = FIELD(allow_unlimited),
+	 .help = "Whether a run may ask for unlimited"},
+	{.path = "sandbox.allow_missing",
+	 .type = "list of mechanisms",
+	 .builtin = "[]",
+	 .set = forge_set_allow_missing,
+	 .help = "What this host may lack without runs being refused"},
+	{.path = "sandbox.cgroup",
+	 .type = "auto, v2, systemd, v1 or none",
+	 .builtin = "auto",
+	 .set = forge_set_cgroup,
+	 .help = "How control groups are made"},
+	{.path = "sandbox.tmp_size",
+	 .type = "size",
+	 .builtin = "half the memory limit",
+	 .set = forge_set_size,
+	 .offset = FIELD(tmp_bytes),
+	 .help = "Size of a run's private /tmp"},
+	{.path = "sandbox.shm_size",
+	 .type = "size",
+	 .builtin = "the memory limit",
+	 .set = forge_set_size,
+	 .offset = FIELD(shm_bytes),
+	 .help = "Size of a run's private /dev/shm"},
+	{.path = "sandbox.uid_base",
+	 .type = "user id",
+	 .builtin = STRING(FORGE_BUILTIN_UID_BASE),
+	 .set = forge_set_uid,
+	 .offset = FIELD(uid_base),
+	 .min = 65536,
+	 .help = "First of the user ids that runs started by root get"},
+	{.path = "sandbox.uid_count",
+	 .type = "whole number",
+	 .builtin = STRING(FORGE_BUILTIN_UID_COUNT),
+	 .set = forge_set_uid,
+	 .offset = FIELD(uid_count),
+	 .min = 1,
+	 .help = "How many such user ids there are"},
+	{.path = "env.pass",
+	 .type = "list of names, a final * is a prefix",
+	 .builtin = "[LANG, LANGUAGE, LC_*, TZ]",
+	 .set = forge_set_env_pass,
+	 .help = "Variables runs inherit from the caller; replaces the built-in list"},
+	{.path = "env.set",
+	 .type = "map of names to values",
+	 .builtin = "{}",
+	 .set = forge_set_env_set,
+	 .help = "Variables every run gets"},
+};
+
+int forge_loader_fail(const struct forge_loader *ld, const struct forge_yaml *node,
+		      const char *path, struct forge_error *err, const char *fmt, ...)
+{
+	char text[sizeof(err->msg)];
+	va_list ap;
+
+	va_start(ap, fmt);
+	(void)vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	return forge_fail_at(err, ld->name, node->line, node->column, "%s: %s", path,
+			     text);
+}
+
+FORGE_PRINTF(4, 5)
+static size_t append(char *buf, size_t size, size_t n, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	int more = vsnprintf(buf + n, size - n, fmt, ap);
+	va_end(ap);
+	if (more < 0)
+		return n;
+	return (size_t)more < size - n ? n + (size_t)more : size - 1;
+}
+
+const char *forge_describe_unknown(char buf[FORGE_UNKNOWN_MAX], const char *what,
+				   const char *word, const char *const *words, size_t n)
+{
+	const char *near = forge_near_miss(word, words, n);
+	size_t len = append(buf, FORGE_UNKNOWN_MAX, 0, "%s '%.64s' (have: ", what, word);
+
+	for (size_t i = 0; i < n; i++)
+		len = append(buf, FORGE_UNKNOWN_MAX, len, "%s%s", i ? ", " : "",
+			     words[i]);
+	len = append(buf, FORGE_UNKNOWN_MAX, len, ")");
+	if (near)
+		(void)append(buf, FORGE_UNKNOWN_MAX, len, "; did you mean '%s'?", near);
+	return buf;
+}
+
+static int unknown_key(const struct forge_loader *ld, const struct forge_yaml *node,
+		       const char *prefix, const char *const *words, size_t n,
+		       struct forge_error *err)
+{
+	char text[FORGE_UNKNOWN_MAX];
+
+	(void)forge_describe_unknown(text, "unknown key", node->key, words, n);
+	return forge_fail_at(err, ld->name, node->key_line, node->key_column, "%s%s%s",
+			     prefix, *prefix ? ": " : "", text);
+}
+
+/* When path begins with the components of prefix: the one after them, *ret_len long. */
+static const char *component_below(const char *path, const char *prefix, size_t *ret_len)
+{
+	size_t n = strlen(prefix);
+
+	if (n > 0) {
+		if (strncmp(path, prefix, n) != 0 || path[n] != '.')
+			return NULL;
+		path += n + 1;
+	}
+	*ret_len = strcspn(path, ".");
+	return path;
+}
+
+/* The keys that may stand in a section, cut out of the table's paths. */
+#define WORDS_MAX 16
+#define WORD_SIZE 32
+static size_t keys_below(const char *prefix, char words[WORDS_MAX][WORD_SIZE])
+{
+	size_t n = 0, len;
+
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(rows); i++) {
+		const char *word = component_below(rows[i].path, prefix, &len);
+		if (!word || n == WORDS_MAX)
+			continue;
+		/* Keys of one section stand together. */
+		if (n > 0 && strlen(words[n - 1]) == len &&
+		    memcmp(words[n - 1], word, len) == 0)
+			continue;
+		(void)snprintf(words[n++], WORD_SIZE, "%.*s", (int)len, word);
+	}
+	return n;
+}
+
+static int unknown_schema_key(const struct forge_loader *ld,
+			      const struct forge_yaml *node, const char *prefix,
+			      struct forge_error *err)
+{
+	char words[WORDS_MAX][WORD_SIZE];
+	const char *list[WORDS_MAX];
+	size_t n = keys_below(prefix, words);
+
+	for (size_t i = 0; i < n; i++)
+		list[i] = words[i];
+	return unknown_key(ld, node, prefix, list, n, err);
+}
+
+static int apply_section(struct forge_loader *ld, const struct forge_yaml *map,
+			 const char *prefix, struct forge_error *err);
+
+static int apply_key(struct forge_loader *ld, const struct forge_yaml *node,
+		     const char *prefix, struct forge_error *err)
+{
+	char path[96];
+	size_t len;
+
+	/* Cut when too long, and then it is longer than any key there is. */
+	(void)snprintf(path, sizeof(path), "%s%s%s", prefix, *prefix ? "." : "",
+		       node->key);
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(rows) && !strchr(node->key, '.'); i++) {
+		if (strcmp(rows[i].path, path) == 0)
+			return rows[i].set(ld, &rows[i], node, err);
+		if (component_below(rows[i].path, path, &len))
+			return apply_section(ld, node, path, err);
+	}
+	return unknown_schema_key(ld, node, prefix, err);
+}
+
+/* Recursion follows the table's dots, not the file's depth. */
+static int apply_section(struct forge_loader *ld, const struct forge_yaml *map,
+			 const char *prefix, struct forge_error *err)
+{
+	if (map->type != FORGE_YAML_MAP)
+		return forge_loader_fail(ld, map, *prefix ? prefix : "configuration", err,
+					 "must be a map of keys to values");
+	for (const struct forge_yaml *n = map->child; n; n = n->next) {
+		int rc = apply_key(ld, n, prefix, err);
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+int forge_schema_apply(struct forge_loader *ld, const struct forge_yaml *root,
+		       struct forge_error *err)
+{
+	int rc = apply_section(ld, root, "", err);
+
+	return rc < 0 ? rc : forge_check_uids(ld, err);
+}
+
+static const struct forge_limit_row *limit_by_key(const char *key)
+{
+	for (size_t i = 0; i < FORGE_LIMIT_COUNT_ROWS; i++)
+		if (strcmp(forge_limit_rows[i].key, key) == 0)
+			return &forge_limit_rows[i];
+	return NULL;
+}
+
+static int unknown_limit(const struct forge_loader *ld, const struct forge_yaml *node,
+			 const char *prefix, struct forge_error *err)
+{
+	const char *words[FORGE_LIMIT_COUNT_ROWS];
+
+	for (size_t i = 0; i < FORGE_LIMIT_COUNT_ROWS; i++)
+		words[i] = forge_limit_rows[i].key;
+	return unknown_key(ld, node, prefix, words, FORGE_LIMIT_COUNT_ROWS, err);
+}
+
+int forge_schema_limits(const struct forge_loader *ld, const char *path,
+			const struct forge_yaml *map, struct forge_limits *ret,
+			struct forge_error *err)
+{
+	if (map->type != FORGE_YAML_MAP)
+		return forge_loader_fail(
+			ld, map, path, err,
+			"must be a map of limits, for example memory: 2G");
+	for (const struct forge_yaml *n = map->child; n; n = n->next) {
+		struct forge_error why = FORGE_ERROR_INIT;
+		const struct forge_limit_row *row = limit_by_key(n->key);
+		char full[160];
+
+		if (!row)
+			return unknown_limit(ld, n, path, err);
+		(void)snprintf(full, sizeof(full), "%s.%s", path, row->key);
+		if (n->type != FORGE_YAML_SCALAR)
+			return forge_loader_fail(ld, n, full, err,
+						 "must be one value, like %s",
+						 row->builtin);
+		if (forge_limit_set(ret, row, n->scalar, &why) < 0)
+			return forge_loader_fail(ld, n, full, err, "%s", why.msg);
+	}
+	return 0;
+}
+
+static const char *limit_type_name(enum forge_limit_type type)
+{
+	switch (type) {
+	case FORGE_LIMIT_SIZE:
+		return "size";
+	case FORGE_LIMIT_DURATION:
+		return "duration";
+	case FORGE_LIMIT_COUNT:
+		return "whole number";
+	case FORGE_LIMIT_CPUS:
+		return "number of CPUs";
+	}
+	return "";
+}
+
+/* Callers keep what they are shown, so these paths live as long as the table does. */
+struct limit_paths {
+	char text[FORGE_LIMIT_COUNT_ROWS][40];
+};
+
+static void each_limit(const struct forge_schema_row *row, struct limit_paths *paths,
+		       void (*visit)(const struct forge_config_key *key, void *arg),
+		       void *arg)
+{
+	for (size_t i = 0; i < FORGE_LIMIT_COUNT_ROWS; i++) {
+		const struct forge_limit_row *limit = &forge_limit_rows[i];
+		const char *builtin =
+			row->set == forge_set_caps ? "no cap" : limit->builtin;
+
+		(void)snprintf(paths->text[i], sizeof(paths->text[i]), "%s.%s",
+			       row->limits_below, limit->key);
+		visit(&(struct forge_config_key){.path = paths->text[i],
+						 .type = limit_type_name(limit->type),
+						 .builtin = builtin,
+						 .help = limit->help},
+		      arg);
+	}
+}
+
+void forge_config_each_key(void (*visit)(const struct forge_config_key *key, void *arg),
+			   void *arg)
+{
+	static struct limit_paths paths[FORGE_ARRAY_SIZE(rows)];
+
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(rows); i++) {
+		const struct forge_schema_row *row = &rows[i];
+
+		if (row->limits_below) {
+			each_limit(row, &paths[i], visit, arg);
+			continue;
+		}
+		visit(&(struct forge_config_key){.path = row->path,
+						 .type = row->type,
+						 .builtin = row->builtin,
+						 .help = row->help},
+		      arg);
+	}
+}

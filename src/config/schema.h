@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inside src/config only: the table of configuration keys applied to a parsed file, and
+ * the built-in values it starts from.
+ */
+#pragma once
+
+#include "base/yaml.h"
+#include "config/config.h"
+
+#define FORGE_BUILTIN_WORKDIR	"/tmp/scidex-analysis-{id}"
+#define FORGE_BUILTIN_UID_BASE	1879048192
+#define FORGE_BUILTIN_UID_COUNT 65536
+
+/* A file being read: where values go, and how errors name their place. */
+struct forge_loader {
+	struct forge_config *config;
+	const char *name;     /* of the file, in errors */
+	const char *base_dir; /* of relative paths; NULL: the current directory */
+	const struct forge_yaml
+		*profiles; /* set aside: they need host.max, wherever it stands */
+	const struct forge_yaml *uids; /* the last of uid_base and uid_count, or NULL */
+};
+
+/* Fails with "path: message" at the node's value. */
+int forge_loader_fail(const struct forge_loader *ld, const struct forge_yaml *node,
+		      const char *path, struct forge_error *err, const char *fmt, ...)
+	FORGE_PRINTF(5, 6);
+/* Fails because out of memory. */
+int forge_loader_oom(struct forge_error *err);
+
+/* "<what> 'word' (have: a, b); did you mean 'a'?" into buf. Returns buf. */
+#define FORGE_UNKNOWN_MAX 448
+const char *forge_describe_unknown(char buf[FORGE_UNKNOWN_MAX], const char *what,
+				   const char *word, const char *const *words, size_t n);
+
+/* Every key of the file but the profiles, which are set aside in ld. */
+FORGE_MUST_CHECK int forge_schema_apply(struct forge_loader *ld,
+					const struct forge_yaml *root,
+					struct forge_error *err);
+/* A map of limits, "path.memory" and so on, into ret. */
+FORGE_MUST_CHECK int forge_schema_limits(const struct forge_loader *ld, const char *path,
+					 const struct forge_yaml *map,
+					 struct forge_limits *ret,
+					 struct forge_error *err);
+/* The built-in profiles, then what the file says about them and about new ones. */
+FORGE_MUST_CHECK int forge_profiles_apply(struct forge_loader *ld,
+					  struct forge_error *err);
+
+/*
+ * A new string: path made absolute below base (NULL: the current directory) and without
+ * "//",
+ * "." and ".." by the text alone. NULL with errno when that fails.
+ */
+char *forge_path_absolute(const char *base, const char *path);

@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Configuration values by type: check the node, store it, or say what would be legal. */
+#include "config/setters.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+/* Of enum forge_mechanism. */
+const char *const forge_mechanism_names[FORGE_MECH_COUNT] = {
+	[FORGE_MECH_LANDLOCK] = "landlock",
+	[FORGE_MECH_LANDLOCK_SCOPE] = "landlock_scope",
+	[FORGE_MECH_MEMORY] = "memory",
+	[FORGE_MECH_SWAP] = "swap",
+	[FORGE_MECH_CPUS] = "cpus",
+	[FORGE_MECH_PIDS] = "pids",
+	[FORGE_MECH_CPU_TIME] = "cpu_time",
+};
+
+static const char *const cgroup_names[] = {
+	[FORGE_CGROUP_AUTO] = "auto",	    [FORGE_CGROUP_V2] = "v2",
+	[FORGE_CGROUP_SYSTEMD] = "systemd", [FORGE_CGROUP_V1] = "v1",
+	[FORGE_CGROUP_NONE] = "none",
+};
+
+int forge_loader_oom(struct forge_error *err)
+{
+	return forge_fail(err, ENOMEM, "read configuration: out of memory");
+}
+
+static void *field(const struct forge_loader *ld, const struct forge_schema_row *row)
+{
+	return (char *)ld->config + row->offset;
+}
+
+static int need_scalar(const struct forge_loader *ld, const struct forge_schema_row *row,
+		       const struct forge_yaml *node, struct forge_error *err)
+{
+	if (node->type == FORGE_YAML_SCALAR)
+		return 0;
+	return forge_loader_fail(
+		ld, node, row->path, err, "must be one value, not a %s (%s)",
+		node->type == FORGE_YAML_MAP ? "map" : "list", row->type);
+}
+
+/* A list of plain values; the values themselves are the caller's to check. */
+static int need_list(const struct forge_loader *ld, const struct forge_schema_row *row,
+		     const struct forge_yaml *node, struct forge_error *err)
+{
+	if (node->type != FORGE_YAML_LIST)
+		return forge_loader_fail(ld, node, row->path, err,
+					 "must be a list, like [a, b] (%s)", row->type);
+	for (const struct forge_yaml *n = node->child; n; n = n->next) {
+		int rc = need_scalar(ld, row, n, err);
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+/* The index of the node's word, or an error with the words there are. */
+static int choose(const struct forge_loader *ld, const struct forge_schema_row *row,
+		  const struct forge_yaml *node, const char *const *words, size_t n,
+		  struct forge_error *err)
+{
+	char text[FORGE_UNKNOWN_MAX];
+
+	for (size_t i = 0; i < n; i++)
+		if (strcmp(words[i], node->scalar) == 0)
+			return (int)i;
+	return forge_loader_fail(
+		ld, node, row->path, err, "%s",
+		forge_describe_unknown(text, "unknown value", node->scalar, words, n));
+}
+
+FORGE_SETTER(forge_set_version)
+{
+	int rc = need_scalar(ld, row, node, err);
+
+	if (rc < 0)
+		return rc;
+	if (strcmp(node->scalar, "1") != 0)
+		return forge_loader_fail(
+			ld, node, row->path, err,
+			"'%.40s' is not a version this forge reads (write 1)",
+			node->scalar);
+	return 0;
+}
+
+FORGE_SETTER(forge_set_bool)
+{
+	static const char *const words[] = {"false", "true"};
+	int rc = need_scalar(ld, row, node, err);
+
+	if (rc < 0)
+		return rc;
+	rc = choose(ld, row, node, words, FORGE_ARRAY_SIZE(words), err);
+	if (rc < 0)
+		return rc;
+	*(bool *)field(ld, row) = rc;
+	return 0;
+}
+
+FORGE_SETTER(forge_set_size)
+{
+	struct forge_error why = FORGE_ERROR_INIT;
+	uint64_t bytes;
+	int rc = need_scalar(ld, row, node, err);
+
+	if (rc < 0)
+		return rc;
+	if (forge_parse_size(node->scalar, &bytes, &why) < 0)
+		return forge_loader_fail(ld, node, row->path, err, "%s", why.msg);
+	/* It is memory: without a size it would be a way around the memory limit. */
+	if (bytes == FORGE_UNLIMITED)
+		return forge_loader_fail(
+			ld, node, row->path, err,
+			"'unlimited' is never allowed here (write 512M or 2G)");
+	*(uint64_t *)field(ld, row) = bytes;
+	return 0;
+}
+
+FORGE_SETTER(forge_set_uid)
+{
+	struct forge_error why = FORGE_ERROR_INIT;
+	uint64_t n;
+	int rc = need_scalar(ld, row, node, err);
+
+	if (rc < 0)
+		return rc;
+	if (forge_parse_count(node->scalar, &n, &why) < 0 && why.code != ERANGE)
+		return forge_loader_fail(ld, node, row->path, err, "%s", why.msg);
+	if (why.code == ERANGE || n < row->min || n > INT32_MAX)
+		return forge_loader_fail(ld, node, row->path, err,
+					 "'%.40s' is out of range (write %" PRIu64
+					 " to %d)",
+					 node->scalar, row->min, INT32_MAX);
+	*(uint32_t *)field(ld, row) = (uint32_t)n;
+	ld->uids = node;
+	return 0;
+}
+
+int forge_check_uids(const struct forge_loader *ld, struct forge_error *err)
+{
+	uint64_t last = (uint64_t)ld->config->uid_base + ld->config->uid_count - 1;
+
+	/* Some file systems and tools still keep uids in a signed 32-bit number. */
+	if (!ld->uids || last <= INT32_MAX)
+		return 0;
+	return forge_loader_fail(ld, ld->uids, "sandbox.uid_base", err,
+				 "with uid_count the last user id would be %" PRIu64
+				 " (at most %d)",
+				 last, INT32_MAX);
+}
+
+FORGE_SETTER(forge_set_cgroup)
+{
+	int rc = need_scalar(ld, row, node, err);
+
+	if (rc < 0)
+		return rc;
+	rc = choose(ld, row, node, cgroup_names, FORGE_ARRAY_SIZE(cgroup_names), err);
+	if (rc < 0)
+		return rc;
+	ld->config->cgroup = (enum forge_cgroup_choice)rc;
+	return 0;
+}
+
+FORGE_SETTER(forge_set_allow_missing)
+{
+	int rc = need_list(ld, row, node, err);
+
+	for (const struct forge_yaml *n = node->child; rc >= 0 && n; n = n->next) {
+		rc = choose(ld, row, n, forge_mechanism_names, FORGE_MECH_COUNT, err);
+		if (rc >= 0)
+			ld->config->allow_missing |= 1u << rc;
+	}
+	return rc < 0 ? rc : 0;
+}
+
+/* What is wrong with a workdir template, or NULL. */
+static const char *template_problem(const char *s)
+{
+	bool has_id = false;
+
+	if (*s != '/')
+		return "must be absolute";
+	for (const char *p = s; *p; p++) {
+		if (*p == '/' && strncmp(p, "/..", 3) == 0 && (p[3] == '/' || !p[3]))
+			return "must not contain '..'";
+		if (*p == '}')
+			return "has a '}' without its '{'";
+		if (*p != '{')
+			continue;
+		size_t n = strncmp(p, "{id}", 4) == 0	    ? 4
+			   : strncmp(p, "{run_id}", 8) == 0 ? 8
+							    : 0;
+		if (n == 0)
+			return "has an unknown {name} (have: {id}, {run_id})";
+		has_id = true;
+		p += n - 1;
+	}
+	return has_id ? NULL
+		      : "must contain {id} or {run_id}, or two runs would share it";
+}
+
+FORGE_SETTER(forge_set_workdir)
+{
+	int rc = need_scalar(ld, row, node, err);
+
+	if (rc < 0)
+		return rc;
+	const char *problem = template_problem(node->scalar);
+	if (problem)
+		return forge_loader_fail(ld, node, row->path, err,
+					 "'%.120s' %s (write %s)", node->scalar, problem,
+					 row->builtin);
+	char *path = forge_path_absolute("/", node->scalar);
+	if (!path)
+		return forge_loader_oom(err);
+	free(ld->config->workdir);
+	ld->config->workdir = path;
+	return 0;
+}
+
+static bool has_string(const struct forge_strv *sv, const char *wanted)
+{
+	forge_strv_foreach (s, sv)
+		if (strcmp(s, wanted) == 0)
+			return true;
+	return false;
+}
+
+static int add_root(struct forge_loader *ld, const struct forge_schema_row *row,
+		    const struct forge_yaml *node, struct forge_error *err)
+{
+	if (*node->scalar == '\0')
+		return forge_loader_fail(ld, node, row->path, err,
+					 "a path must not be empty");
+	if (node->scalar[0] == '~')
+		return forge_loader_fail(
+			ld, node, row->path, err,
+			"'%.120s': '~' has no meaning here (write the whole path, "
+			"or ./~ for a file of that name)",
+			node->scalar);
+	forge_auto_free char *path = forge_path_absolute(ld->base_dir, node->scalar);
+	if (!path && errno == ENOMEM)
+		return forge_loader_oom(err);
+	if (!path)
+		return forge_fail_errno(err, errno, "find the current directory");
+	/* Homes, sockets, other runs: all that the sandbox promises to hide. */
+	if (strcmp(path, "/") == 0)
+		return forge_loader_fail(
+			ld, node, row->path, err,
+			"'%.120s' is the whole file system (name the directories "
+			"that runs may read)",
+			node->scalar);
+	if (has_string(&ld->config->read_only, path))
+		return 0;
+	if (forge_strv_take(&ld->config->read_only, forge_take_ptr(path)) < 0)
+		return forge_loader_oom(err);
+	return 0;
+}
+
+FORGE_SETTER(forge_set_read_only)
+{
+	int rc = need_list(ld, row, node, err);
+
+	for (const struct forge_yaml *n = node->child; rc >= 0 && n; n = n->next)
+		rc = add_root(ld, row, n, err);
+	return rc;
+}
+
+FORGE_SETTER(forge_set_profiles)
+{
+	if (node->type != FORGE_YAML_MAP)
+		return forge_loader_fail(ld, node, row->path, err,
+					 "must be a map of profile names to limits");
+	ld->profiles = node;
+	return 0;
+}
+
+FORGE_SETTER(forge_set_caps)
+{
+	struct forge_limits *caps = &ld->config->caps;
+	int rc = forge_schema_limits(ld, row->path, node, caps, err);
+
+	if (rc < 0)
+		return rc;
+	/* "max: unlimited" says in words that there is no cap. */
+	for (size_t i = 0; i < FORGE_LIMIT_COUNT_ROWS; i++)
+		if (forge_limit_value(caps, &forge_limit_rows[i]) == FORGE_UNLIMITED)
+			*forge_limit_slot(caps, &forge_limit_rows[i]) = 0;
+	return 0;
+}
+
+/* Names that begin with FORGE_ are ours to set, inside a run. */
+static int check_env_name(const struct forge_loader *ld,
+			  const struct forge_schema_row *row,
+			  const struct forge_yaml *node, const char *name, size_t len,
+			  struct forge_error *err)
+{
+	struct forge_error why = FORGE_ERROR_INIT;
+
+	if (forge_parse_env_name(name, len, &why) < 0)
+		return forge_loader_fail(ld, node, row->path, err, "%s", why.msg);
+	if (strncmp(name, "FORGE_", 6) == 0)
+		return forge_loader_fail(
+			ld, node, row->path, err,
+			"'%.64s': names that begin with FORGE_ are reserved", name);
+	return 0;
+}
+
+static int add_env_pass(struct forge_strv *list, const struct forge_loader *ld,
+			const struct forge_schema_row *row, const struct forge_yaml *node,
+			struct forge_error *err)
+{
+	size_t len = strlen(node->scalar);
+
+	if (len > 1 && node->scalar[len - 1] == '*')
+		len--;
+	int rc = check_env_name(ld, row, node, node->scalar, len, err);
+	if (rc < 0)
+		return rc;
+	return forge_strv_add(list, node->scalar) < 0 ? forge_loader_oom(err) : 0;
+}
+
+FORGE_SETTER(forge_set_env_pass)
+{
+	forge_auto_strv struct forge_strv list = {0};
+	int rc = need_list(ld, row, node, err);
+
+	for (const struct forge_yaml *n = node->child; rc >= 0 && n; n = n->next)
+		rc = add_env_pass(&list, ld, row, n, err);
+	if (rc < 0)
+		return rc;
+	struct forge_strv old = ld->config->env_pass;
+	ld->config->env_pass = list;
+	list = old;
+	return 0;
+}
+
+FORGE_SETTER(forge_set_env_set)
+{
+	if (node->type != FORGE_YAML_MAP)
+		return forge_loader_fail(ld, node, row->path, err,
+					 "must be a map, like NAME: value (%s)",
+					 row->type);
+	for (const struct forge_yaml *n = node->child; n; n = n->next) {
+		const struct forge_yaml key = {.line = n->key_line,
+					       .column = n->key_column};
+		int rc = check_env_name(ld, row, &key, n->key, strlen(n->key), err);
+		if (rc < 0)
+			return rc;
+		rc = need_scalar(ld, row, n, err);
+		if (rc < 0)
+			return rc;
+		if (forge_strv_setenv(&ld->config->env_set, n->key, n->scalar) < 0)
+			return forge_loader_oom(err);
+	}
+	return 0;
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inside src/config only: one function per type of configuration value. */
+#pragma once
+
+#include "config/schema.h"
+
+/* One key of the schema. */
+struct forge_schema_row {
+	const char *path;
+	const char *type, *builtin, *help;
+	const char *
+		limits_below; /* this key holds limits, listed below this name; or NULL */
+	/* Checks the value and stores it; node may be of any type. */
+	int (*set)(struct forge_loader *ld, const struct forge_schema_row *row,
+		   const struct forge_yaml *node, struct forge_error *err);
+	size_t offset; /* of the value in struct forge_config, where set needs it */
+	uint64_t min;  /* where set needs it */
+};
+
+/* Declares and defines them: all are of the type of forge_schema_row.set. */
+#define FORGE_SETTER(name)                                                               \
+	int name(struct forge_loader *ld, const struct forge_schema_row *row,            \
+		 const struct forge_yaml *node, struct forge_error *err)
+
+FORGE_SETTER(forge_set_version);
+FORGE_SETTER(forge_set_workdir);
+FORGE_SETTER(forge_set_read_only);
+FORGE_SETTER(forge_set_profiles);
+FORGE_SETTER(forge_set_caps);
+FORGE_SETTER(forge_set_bool);
+FORGE_SETTER(forge_set_allow_missing);
+FORGE_SETTER(forge_set_cgroup);
+FORGE_SETTER(forge_set_size);
+FORGE_SETTER(forge_set_uid);
+FORGE_SETTER(forge_set_env_pass);
+FORGE_SETTER(forge_set_env_set);
+
+/* uid_base and uid_count together; at the place of the one that came last. */
+FORGE_MUST_CHECK int forge_check_uids(const struct forge_loader *ld,
+				      struct forge_error *err);

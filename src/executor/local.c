@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Executor "local": a sandbox on this machine. Puts plan, cgroup and supervisor together. */
+#include "executor/executor.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "executor/supervise.h"
+#include "sandbox/cgroup.h"
+#include "sandbox/landlock.h"
+#include "sandbox/sandbox.h"
+
+static int build_plan(const struct forge_job *job, int landlock_abi, struct forge_plan **ret,
+		      struct forge_error *err)
+{
+	struct forge_plan_spec spec = {
+		.run_id = job->run_id,
+		.argv = job->argv,
+		.env = job->env,
+		.read_only = job->read_only,
+		.aliases = job->aliases,
+		.workdir = job->workdir,
+		.workdir_exists = job->workdir_fd >= 0,
+		.own_network = job->own_network,
+		.tmp_bytes = job->config->tmp_bytes,
+		.shm_bytes = job->config->shm_bytes,
+		.host_uid = job->host_uid,
+		.host_gid = job->host_gid,
+		.privileged = job->privileged,
+		.landlock_abi = landlock_abi,
+		.limits = job->limits,
+	};
+	return forge_plan_build(&spec, ret, err);
+}
+
+static unsigned landlock_missing(int abi)
+{
+	return (abi < 1 ? 1u << FORGE_MECH_LANDLOCK : 0) |
+	       (abi < 6 ? 1u << FORGE_MECH_LANDLOCK_SCOPE : 0);
+}
+
+/* Fail closed: what is missing must be in the configuration's list, or nothing starts. */
+static int check_missing(unsigned missing, unsigned allowed, struct forge_error *err)
+{
+	char list[256] = "";
+	size_t len = 0;
+
+	missing &= ~allowed;
+	if (!missing)
+		return 0;
+	for (unsigned i = 0; i < FORGE_MECH_COUNT; i++)
+		if (missing & (1u << i))
+			len += (size_t)snprintf(list + len, sizeof(list) - len, "%s%s",
+						len ? ", " : "", forge_mechanism_names[i]);
+	return forge_hint(err, forge_fail(err, EOPNOTSUPP, "this host cannot enforce: %s", list),
+			  "`forge doctor` shows why and what to do; to run without, name them in "
+			  "sandbox.allow_missing of forge.yaml");
+}
+
+static int local_explain(const struct forge_job *job, json_t **ret, struct forge_error *err)
+{
+	forge_auto_plan struct forge_plan *plan = NULL;
+	int rc = build_plan(job, forge_landlock_abi(), &plan, err);
+
+	if (rc < 0)
+		return rc;
+	*ret = forge_plan_json(plan);
+	return *ret ? 0 : forge_fail(err, ENOMEM, "out of memory");
+}
+
+static int run_in(const struct forge_job *job, const struct forge_plan *plan,
+		  struct forge_cgroup *cg, struct forge_outcome *ret, struct forge_error *err)
+{
+	forge_auto_sandbox struct forge_sandbox *sb = NULL;
+	int rc = forge_sandbox_start(plan, cg, job->pass_stdin, &sb, err);
+	return rc < 0 ? rc : forge_supervise(job, plan, cg, sb, ret, err);
+}
+
+static int local_run(const struct forge_job *job, struct forge_outcome *ret,
+		     struct forge_error *err)
+{
+	*ret = (struct forge_outcome){ .landlock_abi = forge_landlock_abi() };
+	ret->missing = landlock_missing(ret->landlock_abi);
+	forge_auto_plan struct forge_plan *plan = NULL;
+	int rc = build_plan(job, ret->landlock_abi, &plan, err);
+	if (rc < 0)
+		return rc;
+	forge_auto_cgroup struct forge_cgroup *cg = NULL;
+	rc = forge_cgroup_new(job->config->cgroup, job->run_id, job->limits, &cg, err);
+	if (rc < 0)
+		return rc;
+	ret->cgroup_manager = cg->ops->name;
+	ret->missing |= cg->missing;
+	ret->has_memory_limit = !(cg->missing & (1u << FORGE_MECH_MEMORY));
+	rc = check_missing(ret->missing, job->config->allow_missing, err);
+	if (rc == 0)
+		rc = run_in(job, plan, cg, ret, err);
+	struct forge_error late = FORGE_ERROR_INIT;
+	if (forge_cgroup_remove(cg, &late) < 0)
+		job->on_event(job->arg, "cgroup_left", late.msg);
+	return rc;
+}
+
+const struct forge_executor_ops forge_executor_local = {
+	.name = "local",
+	.explain = local_explain,
+	.run = local_run,
+};

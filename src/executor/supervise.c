@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The supervisor: one ppoll over descriptors and the nearest deadline. Nothing is sampled:
+ * every wake-up is an event or a moment at which a limit could be reached.
+ */
+#include "executor/supervise.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "executor/pump.h"
+#include "executor/stdin.h"
+#include "sandbox/disk.h"
+
+#define NEVER UINT64_MAX
+
+struct loop {
+	const struct forge_job *job;
+	const struct forge_plan *plan;
+	struct forge_cgroup *cg;
+	struct forge_sandbox *sb;
+	struct forge_outcome *out;
+	struct forge_pump pumps[2];
+	struct forge_feed feed;
+	struct forge_disk *disk;
+	int signals;
+	uint64_t start;
+	/* deadlines, monotonic microseconds */
+	uint64_t wall_at, grace_at, cpu_at, disk_at;
+	bool is_killed;
+};
+
+static void kill_all(struct loop *l)
+{
+	if (l->is_killed)
+		return;
+	l->is_killed = true;
+	l->grace_at = NEVER;
+	forge_sandbox_kill(l->sb);
+	forge_cgroup_kill(l->cg);
+}
+
+/* The first cause wins: what happens afterwards is a consequence of stopping. */
+static void stop(struct loop *l, enum forge_stop why, const char *event, bool politely)
+{
+	if (l->out->stop == FORGE_STOP_NONE) {
+		l->out->stop = why;
+		l->job->on_event(l->job->arg, event, NULL);
+	}
+	if (!politely) {
+		kill_all(l);
+	} else if (!l->is_killed && l->grace_at == NEVER) {
+		forge_sandbox_signal(l->sb, SIGTERM);
+		forge_sandbox_signal(l->sb, SIGCONT); /* the stopped must wake up to die */
+		l->grace_at = forge_now_usec() + l->job->limits->grace_usec;
+	}
+}
+
+static uint64_t after(uint64_t start, uint64_t delta)
+{
+	return delta == FORGE_UNLIMITED || start + delta < start ? NEVER : start + delta;
+}
+
+/*
+ * The tree can use at most n_cpus seconds a second, so the budget cannot run out before
+ * that much time has passed. Looking again then converges on the moment.
+ */
+static void plan_cpu_check(struct loop *l, uint64_t now)
+{
+	uint64_t limit = l->job->limits->cpu_usec;
+
+	if (limit == FORGE_UNLIMITED) {
+		l->cpu_at = NEVER;
+		return;
+	}
+	uint64_t used = forge_cgroup_cpu_usec(l->cg);
+	if (used != UINT64_MAX && used >= limit) {
+		l->cpu_at = NEVER;
+		stop(l, FORGE_STOP_CPU, "cpu_time_limit", true);
+		return;
+	}
+	uint64_t left = used == UINT64_MAX ? limit : limit - used;
+	uint64_t wait = left / (l->plan->n_cpus ? l->plan->n_cpus : 1);
+	l->cpu_at = now + (wait < 2000 ? 2000 : wait);
+}
+
+static void check_disk(struct loop *l, uint64_t now)
+{
+	switch (forge_disk_step(l->disk, 4000)) {
+	case FORGE_DISK_MORE:
+		l->disk_at = now; /* go on after looking at the other events */
+		break;
+	case FORGE_DISK_DONE:
+		l->disk_at = now + forge_disk_pause_usec(l->disk);
+		break;
+	case FORGE_DISK_OVER:
+		l->disk_at = NEVER;
+		stop(l, FORGE_STOP_DISK, "disk_limit", false);
+		break;
+	}
+}
+
+static void check_deadlines(struct loop *l)
+{
+	uint64_t now = forge_now_usec();
+
+	if (now >= l->wall_at) {
+		l->wall_at = NEVER;
+		stop(l, FORGE_STOP_WALL, "wall_time_limit", true);
+	}
+	if (now >= l->grace_at) {
+		l->job->on_event(l->job->arg, "grace_over", NULL);
+		kill_all(l);
+	}
+	if (now >= l->cpu_at)
+		plan_cpu_check(l, now);
+	if (now >= l->disk_at && !l->is_killed)
+		check_disk(l, now);
+}
+
+static struct timespec until_next(const struct loop *l)
+{
+	uint64_t at = l->wall_at, now = forge_now_usec();
+
+	at = l->grace_at < at ? l->grace_at : at;
+	at = l->cpu_at < at ? l->cpu_at : at;
+	at = l->disk_at < at && !l->is_killed ? l->disk_at : at;
+	if (at == NEVER)
+		return (struct timespec){ .tv_sec = 3600 };
+	uint64_t left = at > now ? at - now : 0;
+	return (struct timespec){ .tv_sec = (time_t)(left / 1000000),
+				  .tv_nsec = (long)(left % 1000000) * 1000 };
+}
+
+static void on_signal(struct loop *l)
+{
+	struct signalfd_siginfo si;
+
+	while (read(l->signals, &si, sizeof(si)) == (ssize_t)sizeof(si)) {
+		bool again = l->out->stop == FORGE_STOP_CANCEL;
+		stop(l, FORGE_STOP_CANCEL, "cancelled", !again);
+	}
+}
+
+static void on_control(struct loop *l)
+{
+	struct forge_ctl_exit msg;
+	ssize_t n = recv(l->sb->control, &msg, sizeof(msg), MSG_DONTWAIT);
+
+	if (n == (ssize_t)sizeof(msg)) {
+		l->out->has_status = true;
+		l->out->wait_status = msg.status;
+	} else if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
+		close(l->sb->control);
+		l->sb->control = -1;
+	}
+}
+
+static void on_report(struct loop *l)
+{
+	struct forge_child_report r;
+	int rc = forge_sandbox_read_report(l->sb, &r);
+
+	if (rc == -EAGAIN)
+		return;
+	if (rc == 1) {
+		l->out->is_exec_failure = r.stage == FORGE_STAGE_EXEC;
+		forge_sandbox_explain(&r, &l->out->start_error);
+	} else if (!l->out->start_error.code) {
+		l->out->has_started = true;
+		l->job->on_event(l->job->arg, "started", NULL);
+	}
+	if (rc == 0) {
+		close(l->sb->report);
+		l->sb->report = -1;
+	}
+}
+
+static void on_oom(struct loop *l)
+{
+	uint64_t n;
+
+	(void)!read(l->cg->oom_fd, &n, sizeof(n)); /* only its arrival matters */
+	stop(l, FORGE_STOP_MEMORY, "memory_limit", false);
+}
+
+enum { P_SIGNALS, P_PIDFD, P_CONTROL, P_REPORT, P_OOM, P_OUT, P_ERR, P_LIVE_OUT, P_LIVE_ERR,
+       P_FEED_SRC, P_FEED_DST, P_COUNT };
+
+/* A negative fd is one that poll skips. */
+static void fill(struct loop *l, struct pollfd *p)
+{
+	for (int i = 0; i < P_COUNT; i++)
+		p[i] = (struct pollfd){ .fd = -1, .events = POLLIN };
+	p[P_SIGNALS].fd = l->signals;
+	p[P_PIDFD].fd = l->sb->pidfd;
+	p[P_CONTROL].fd = l->sb->control;
+	p[P_REPORT].fd = l->sb->report;
+	p[P_OOM].fd = l->is_killed ? -1 : l->cg->oom_fd;
+	for (int i = 0; i < 2; i++) {
+		if (forge_pump_wants_src(&l->pumps[i]))
+			p[P_OUT + i].fd = l->pumps[i].src;
+		if (forge_pump_wants_live(&l->pumps[i]))
+			p[P_LIVE_OUT + i].fd = l->pumps[i].live;
+		p[P_LIVE_OUT + i].events = POLLOUT;
+	}
+	p[P_FEED_SRC].fd = forge_feed_src(&l->feed);
+	p[P_FEED_DST].fd = forge_feed_dst(&l->feed);
+	p[P_FEED_DST].events = POLLOUT;
+}
+
+static void pump(struct loop *l, int i)
+{
+	struct forge_pump *p = &l->pumps[i];
+
+	forge_pump_read(p);
+	if (p->is_truncated && l->out->stop == FORGE_STOP_NONE)
+		stop(l, FORGE_STOP_OUTPUT, i ? "stderr_limit" : "stdout_limit", false);
+}
+
+static void handle(struct loop *l, const struct pollfd *p)
+{
+	if (p[P_SIGNALS].revents)
+		on_signal(l);
+	if (p[P_CONTROL].revents)
+		on_control(l);
+	if (p[P_REPORT].revents)
+		on_report(l);
+	if (p[P_OOM].revents)
+		on_oom(l);
+	for (int i = 0; i < 2; i++) {
+		if (p[P_LIVE_OUT + i].revents)
+			forge_pump_flush(&l->pumps[i]);
+		if (p[P_OUT + i].revents)
+			pump(l, i);
+	}
+	if (p[P_FEED_SRC].revents || p[P_FEED_DST].revents)
+		forge_feed_step(&l->feed);
+}
+
+/* Init is dead, so all writers are: what the pipes still hold is all there will be. */
+static void drain(struct loop *l)
+{
+	for (int i = 0; i < 2; i++) {
+		struct forge_pump *p = &l->pumps[i];
+		for (;;) {
+			/* The live reader gets a second for what is left, not for ever. */
+			struct pollfd live = { .fd = p->live, .events = POLLOUT };
+			while (forge_pump_wants_live(p) && poll(&live, 1, 1000) > 0)
+				forge_pump_flush(p);
+			p->buf_pos = p->buf_len;
+			uint64_t before = p->seen;
+			pump(l, i);
+			if (p->src < 0 || (p->seen == before && !p->log_error))
+				break;
+			if (p->log_error && p->seen == before)
+				break;
+		}
+	}
+}
+
+static void collect_usage(struct loop *l)
+{
+	struct forge_outcome *o = l->out;
+	struct forge_cgroup_usage u;
+
+	forge_cgroup_usage(l->cg, &u);
+	o->wall_usec = forge_now_usec() - l->start;
+	o->cpu_usec = u.cpu_usec;
+	o->memory_peak_bytes = u.memory_peak_bytes;
+	o->pids_peak = u.pids_peak;
+	o->oom_kills = u.oom_kills;
+	o->oom_elsewhere = u.oom_elsewhere;
+	o->pids_refused = u.pids_refused;
+	/* Without an io controller: what the kernel counted for init and all it reaped. */
+	o->io_read_bytes = u.io_read_bytes != UINT64_MAX ?
+				   u.io_read_bytes :
+				   (uint64_t)l->sb->rusage.ru_inblock * 512;
+	o->io_write_bytes = u.io_write_bytes != UINT64_MAX ?
+				    u.io_write_bytes :
+				    (uint64_t)l->sb->rusage.ru_oublock * 512;
+	while (forge_disk_step(l->disk, 100000) == FORGE_DISK_MORE)
+		;
+	o->disk_peak_bytes = forge_disk_usage(l->disk)->peak_bytes;
+	o->inodes_peak = forge_disk_usage(l->disk)->peak_inodes;
+	o->is_too_deep = forge_disk_usage(l->disk)->is_too_deep;
+	for (int i = 0; i < 2; i++) {
+		o->stream_bytes[i] = l->pumps[i].seen;
+		o->is_truncated[i] = l->pumps[i].is_truncated;
+		if (l->pumps[i].log_error)
+			l->job->on_event(l->job->arg, "log_failed", strerror(l->pumps[i].log_error));
+	}
+}
+
+static int run_loop(struct loop *l, struct forge_error *err)
+{
+	for (;;) {
+		struct pollfd fds[P_COUNT];
+		fill(l, fds);
+		struct timespec ts = until_next(l);
+		int n = ppoll(fds, P_COUNT, &ts, NULL);
+		if (n < 0 && errno != EINTR)
+			return forge_fail_errno(err, errno, "wait for the run");
+		if (n > 0) {
+			handle(l, fds);
+			if (fds[P_PIDFD].revents)
+				break;
+		}
+		check_deadlines(l);
+	}
+	/* Init may have spoken just before it died. */
+	if (l->sb->control >= 0)
+		on_control(l);
+	for (int i = 0; i < 2 && l->sb->report >= 0; i++)
+		on_report(l);
+	return 0;
+}
+
+static int init_loop(struct loop *l, struct forge_error *err)
+{
+	const struct forge_limits *lim = l->job->limits;
+	int src[2] = { l->sb->out, l->sb->err };
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGHUP);
+	l->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (l->signals < 0)
+		return forge_fail_errno(err, errno, "signalfd");
+	for (int i = 0; i < 2; i++)
+		if (forge_pump_init(&l->pumps[i], src[i], l->job->log_fd[i], l->job->live_fd[i],
+				    lim->output_bytes) < 0)
+			return forge_fail(err, ENOMEM, "out of memory");
+	forge_feed_init(&l->feed, l->sb->in >= 0 ? STDIN_FILENO : -1, &l->sb->in);
+	int procs = l->cg->v2_fd >= 0 ? l->cg->v2_fd : l->cg->pids_fd;
+	if (forge_disk_new(l->job->workdir_fd, procs, lim->disk_bytes, lim->inodes, &l->disk) < 0)
+		return forge_fail(err, ENOMEM, "out of memory");
+	l->wall_at = after(l->start, lim->wall_usec);
+	l->grace_at = NEVER;
+	l->disk_at = l->start + forge_disk_pause_usec(l->disk);
+	l->cpu_at = NEVER;
+	plan_cpu_check(l, l->start);
+	return 0;
+}
+
+int forge_supervise(const struct forge_job *job, const struct forge_plan *plan,
+		    struct forge_cgroup *cg, struct forge_sandbox *sb, struct forge_outcome *ret,
+		    struct forge_error *err)
+{
+	struct loop l = { .job = job, .plan = plan, .cg = cg, .sb = sb, .out = ret,
+			  .signals = -1, .start = forge_now_usec() };
+	int rc = init_loop(&l, err);
+
+	if (rc == 0)
+		rc = run_loop(&l, err);
+	if (rc == 0) {
+		forge_sandbox_reap(sb);
+		drain(&l);
+		collect_usage(&l);
+	}
+	if (l.signals >= 0)
+		close(l.signals);
+	forge_pump_done(&l.pumps[0]);
+	forge_pump_done(&l.pumps[1]);
+	forge_disk_free(l.disk);
+	return rc;
+}

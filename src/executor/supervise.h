@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The supervisor's event loop around one running sandbox. */
+#pragma once
+
+#include "executor/executor.h"
+#include "sandbox/cgroup.h"
+#include "sandbox/plan.h"
+#include "sandbox/sandbox.h"
+
+/*
+ * Watches sb until it and everything in it is gone. SIGINT, SIGTERM and SIGHUP to this
+ * process cancel the run; a second one kills at once. They must be blocked by the caller.
+ */
+FORGE_MUST_CHECK int forge_supervise(const struct forge_job *job, const struct forge_plan *plan,
+				     struct forge_cgroup *cg, struct forge_sandbox *sb,
+				     struct forge_outcome *ret, struct forge_error *err);

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inputs and the command: paths as people type them to paths as the sandbox shows them. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "run/home.h"
+#include "run/spec.h"
+
+static bool is_below(const char *path, const char *top)
+{
+	size_t len = strlen(top);
+
+	return strncmp(path, top, len) == 0 && (path[len] == '/' || path[len] == '\0');
+}
+
+/* "a/./b//c/" -> "a/b/c"; *has_up tells of a ".." component. */
+static void normalise(const char *in, char out[PATH_MAX], bool *has_up)
+{
+	size_t len = 0;
+
+	*has_up = false;
+	if (*in == '/')
+		out[len++] = '/';
+	while (*in) {
+		in += strspn(in, "/");
+		size_t n = strcspn(in, "/");
+		if (n == 2 && strncmp(in, "..", 2) == 0)
+			*has_up = true;
+		if (n > 0 && !(n == 1 && *in == '.') && len + n + 2 < PATH_MAX) {
+			if (len > 0 && out[len - 1] != '/')
+				out[len++] = '/';
+			memcpy(out + len, in, n);
+			len += n;
+		}
+		in += n;
+	}
+	out[len] = '\0';
+}
+
+/* Root's runs have another uid inside; say now what would be "permission denied" there. */
+static int check_readable(const char *path, const struct stat *st, struct forge_error *err)
+{
+	mode_t want = S_ISDIR(st->st_mode) ? 05 : 04;
+
+	if (geteuid() != 0 || (st->st_mode & want) == want)
+		return 0;
+	return forge_hint(err, forge_fail(err, EACCES, "input %s cannot be read inside", path),
+			  "Runs of root have an unprivileged user id: chmod o+r%s %s",
+			  S_ISDIR(st->st_mode) ? "x" : "", path);
+}
+
+static int check_input(const char *typed, const char *path, struct forge_error *err)
+{
+	struct stat st;
+
+	if (stat(path, &st) < 0)
+		return forge_fail_errno(err, errno, "input %s", typed);
+	if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
+		return forge_fail(err, EINVAL, "input %s is neither a file nor a directory", typed);
+	forge_auto_free char *home = forge_home_path();
+	if (home && (is_below(home, path) || is_below(path, home)))
+		return forge_fail(err, EPERM, "input %s would show forge's own records (%s)", typed,
+				  home);
+	return check_readable(path, &st, err);
+}
+
+static int add_names(struct forge_spec *s, const char *typed, const char *real)
+{
+	char name[PATH_MAX];
+	bool has_up;
+
+	normalise(typed, name, &has_up);
+	if (name[0] == '/') {
+		if (has_up || strcmp(name, real) == 0)
+			return 0;
+		int rc = forge_strv_add(&s->aliases, name);
+		return rc < 0 ? rc : forge_strv_add(&s->aliases, real);
+	}
+	if (has_up || !*name)
+		return 0; /* outside of the current directory: found by its absolute path only */
+	int rc = forge_strv_add(&s->links, name);
+	return rc < 0 ? rc : forge_strv_add(&s->links, real);
+}
+
+int forge_spec_add_input(struct forge_spec *s, const char *typed, struct forge_error *err)
+{
+	if (!*typed)
+		return forge_fail(err, EINVAL, "input: the path is empty");
+	forge_auto_free char *real = realpath(typed, NULL);
+	if (!real)
+		return forge_fail_errno(err, errno, "input %s", typed);
+	int rc = check_input(typed, real, err);
+	if (rc < 0)
+		return rc;
+	if (forge_strv_add(&s->inputs, real) < 0 || add_names(s, typed, real) < 0)
+		return forge_fail(err, ENOMEM, "out of memory");
+	return 0;
+}
+
+/* A word without a slash that the sandbox's PATH would find is that program. */
+static bool is_in_path(const char *word)
+{
+	static const char *const dirs[] = { "/usr/local/bin", "/usr/bin", "/bin" };
+	char path[PATH_MAX];
+
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(dirs); i++)
+		if (snprintf(path, sizeof(path), "%s/%s", dirs[i], word) < (int)sizeof(path) &&
+		    access(path, X_OK) == 0)
+			return true;
+	return false;
+}
+
+/* Who runs a script that is not executable itself, by its ending. */
+static const char *interpreter(const char *path)
+{
+	static const struct {
+		const char *ending, *program;
+	} table[] = { { ".py", "python3" }, { ".R", "Rscript" }, { ".sh", "sh" } };
+	const char *dot = strrchr(path, '.');
+
+	for (size_t i = 0; dot && i < FORGE_ARRAY_SIZE(table); i++)
+		if (strcasecmp(dot, table[i].ending) == 0)
+			return table[i].program;
+	return NULL;
+}
+
+/* A file named as the thing to run is an input by itself, and runs by where it is. */
+static int add_script(struct forge_spec *s, const char *word, bool *ret_is_script,
+		      struct forge_error *err)
+{
+	struct stat st;
+
+	*ret_is_script = false;
+	if ((!strchr(word, '/') && is_in_path(word)) || stat(word, &st) < 0 || !S_ISREG(st.st_mode))
+		return 0;
+	forge_auto_free char *real = realpath(word, NULL);
+	if (!real || is_below(real, "/usr"))
+		return 0;
+	const char *by = st.st_mode & 0111 ? NULL : interpreter(real);
+	int rc = forge_spec_add_input(s, word, err);
+	if (rc < 0)
+		return rc;
+	if ((by && forge_strv_add(&s->argv, by) < 0) || forge_strv_add(&s->argv, real) < 0)
+		return forge_fail(err, ENOMEM, "out of memory");
+	*ret_is_script = true;
+	return 0;
+}
+
+int forge_spec_command(struct forge_spec *s, char *const *argv, struct forge_error *err)
+{
+	bool is_script;
+
+	if (!argv || !argv[0] || !*argv[0])
+		return forge_fail(err, EINVAL, "the command is empty");
+	int rc = add_script(s, argv[0], &is_script, err);
+	if (rc < 0)
+		return rc;
+	for (size_t i = is_script ? 1 : 0; argv[i] && rc == 0; i++)
+		rc = forge_strv_add(&s->argv, argv[i]);
+	return rc < 0 ? forge_fail(err, ENOMEM, "out of memory") : 0;
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The verdict: facts in, status, reason and one sentence out. Pure; see docs for the table. */
+#pragma once
+
+#include "config/limits.h"
+#include "executor/executor.h"
+
+struct forge_verdict {
+	const char *status;  /* "succeeded", "failed", "killed", "cancelled", "lost", "rejected" */
+	const char *reason;  /* DESIGN's list */
+	char notes[512];     /* completion_notes */
+	int exit_status;     /* of forge run */
+	int exit_code;       /* of the command, -1: it did not exit */
+	int signal;          /* that the command died of, 0: none */
+};
+
+void forge_judge(const struct forge_outcome *o, const struct forge_limits *limits,
+		 struct forge_verdict *ret);
+/* For a run that the executor refused to start. */
+void forge_judge_refused(const struct forge_error *err, struct forge_verdict *ret);

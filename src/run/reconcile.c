@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finds runs whose supervisor is dead and cleans up after them. */
+#include "run/reconcile.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/rmtree.h"
+#include "run/home.h"
+#include "run/record.h"
+#include "sandbox/cgroup.h"
+
+struct repair {
+	const struct forge_home *home;
+	FILE *say;
+	bool dry_run;
+	const char *run_id;
+	json_t *facts;
+};
+
+static void say(const struct repair *r, const char *what, const char *detail)
+{
+	if (r->say)
+		fprintf(r->say, "%s: %s%s %s\n", r->run_id, r->dry_run ? "would " : "", what, detail);
+}
+
+static int remove_cgroups(const struct repair *r, struct forge_error *err)
+{
+	size_t i;
+	json_t *dir;
+
+	json_array_foreach(json_object_get(r->facts, "cgroups"), i, dir) {
+		const char *path = json_string_value(dir);
+		/* Only directories that a run makes: the last part is forge-<run id>. */
+		const char *base = path ? strrchr(path, '/') : NULL;
+		if (!base || strncmp(base, "/forge-", 7) != 0 || strcmp(base + 7, r->run_id) != 0 ||
+		    access(path, F_OK) < 0)
+			continue;
+		say(r, "remove cgroup", path);
+		int rc = r->dry_run ? 0 : forge_cgroup_remove_dir(path, err);
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+static int remove_workdir(const struct repair *r, struct forge_error *err)
+{
+	const char *path = json_string_value(json_object_get(r->facts, "workdir"));
+	json_t *dev = json_object_get(r->facts, "dev"), *ino = json_object_get(r->facts, "ino");
+	struct stat st;
+
+	if (!path || lstat(path, &st) < 0 || json_is_true(json_object_get(r->facts, "keep")))
+		return 0;
+	if (!dev || !ino) {
+		/* Killed between making it and noting it. Ours would be empty; rmdir checks that. */
+		if (st.st_uid == geteuid() && S_ISDIR(st.st_mode) && (st.st_mode & 0777) == 0700) {
+			say(r, "remove empty workdir", path);
+			if (!r->dry_run)
+				(void)rmdir(path); /* not empty: not ours */
+		}
+		return 0;
+	}
+	if (st.st_dev != (dev_t)json_integer_value(dev) || st.st_ino != (ino_t)json_integer_value(ino))
+		return 0; /* somebody else's by now */
+	say(r, "remove workdir", path);
+	return r->dry_run ? 0 : forge_rmtree(path, st.st_dev, st.st_ino, NULL, err);
+}
+
+static json_t *load_record(int dir)
+{
+	forge_auto_close int fd = openat(dir, "record.json", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+
+	return fd < 0 ? NULL : json_loadfd(fd, 0, NULL);
+}
+
+/* A record without a verdict gets the only true one: nobody knows how it ended. */
+static int close_record(const struct repair *r, struct forge_error *err)
+{
+	forge_auto_close int dir = openat(r->home->runs_fd, r->run_id,
+					  O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	json_t *rec = dir < 0 ? NULL : load_record(dir);
+	if (!rec)
+		return 0; /* it died before there was one */
+	const char *status = json_string_value(json_object_get(rec, "status"));
+	int rc = 0;
+	if (!status || !forge_status_is_terminal(status)) {
+		char now[FORGE_TIME_MAX];
+		say(r, "close record", "as lost");
+		json_object_set_new(rec, "status", json_string("lost"));
+		json_object_set_new(rec, "reason", json_string("host_lost"));
+		json_object_set_new(rec, "completion_notes",
+				    json_string("Lost: the supervisor was killed; everything it ran was "
+						"ended and cleaned up. Run it again."));
+		json_object_set_new(rec, "ended_at", json_string(forge_format_now(now)));
+		char *text = r->dry_run ? NULL : json_dumps(rec, JSON_INDENT(2));
+		if (text)
+			rc = forge_replace_file(dir, "record.json", text, strlen(text), true);
+		free(text);
+	}
+	json_decref(rec);
+	return rc < 0 ? forge_fail_errno(err, -rc, "write record of %s", r->run_id) : 0;
+}
+
+static int repair_one(struct repair *r, int fd, struct forge_error *err)
+{
+	int rc = 0;
+
+	r->facts = json_loadfd(fd, 0, NULL);
+	if (r->facts) {
+		rc = remove_cgroups(r, err);
+		if (rc == 0)
+			rc = remove_workdir(r, err);
+		if (rc == 0)
+			rc = close_record(r, err);
+		json_decref(r->facts);
+	}
+	/* Without facts it died before it made anything. */
+	if (rc == 0 && !r->dry_run && unlinkat(r->home->active_fd, r->run_id, 0) < 0 &&
+	    errno != ENOENT)
+		rc = forge_fail_errno(err, errno, "remove active/%s", r->run_id);
+	return rc;
+}
+
+/* 1: repaired, 0: alive or gone, negative: failed. */
+static int look_at(const struct forge_home *home, const char *name, FILE *out, bool dry_run,
+		   struct forge_error *err)
+{
+	struct stat st;
+	forge_auto_close int fd = openat(home->active_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+
+	if (fd < 0)
+		return errno == ENOENT ? 0 : forge_fail_errno(err, errno, "open active/%s", name);
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+		return 0; /* its supervisor lives */
+	if (fstat(fd, &st) < 0 || st.st_nlink == 0)
+		return 0; /* it has just ended, or another repair was faster */
+	struct repair r = { .home = home, .say = out, .dry_run = dry_run, .run_id = name };
+	int rc = repair_one(&r, fd, err);
+	return rc < 0 ? rc : 1;
+}
+
+int forge_reconcile(FILE *out, bool dry_run, struct forge_error *err)
+{
+	forge_auto_home struct forge_home home = FORGE_HOME_INIT;
+	int rc = forge_home_open(false, &home, err);
+
+	if (rc == -ENOENT)
+		return 0; /* nothing ever ran */
+	if (rc < 0)
+		return rc;
+	int fd = openat(home.active_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	forge_auto_dir DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	if (!d)
+		return forge_fail_errno(err, errno, "read %s/active", home.path);
+	int n = 0, first = 0;
+	for (struct dirent *e; (e = readdir(d));) {
+		if (e->d_name[0] == '.')
+			continue;
+		/* One that cannot be repaired must not keep the others from it. */
+		rc = look_at(&home, e->d_name, out, dry_run, first ? NULL : err);
+		if (rc < 0 && !first)
+			first = rc;
+		n += rc > 0;
+	}
+	return first ? first : n;
+}

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Builds and writes records. */
+#include "run/record.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "config-build.h"
+
+bool forge_status_is_terminal(const char *status)
+{
+	static const char *const open_ones[] = { "queued", "preparing", "running", "collecting" };
+
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(open_ones); i++)
+		if (strcmp(status, open_ones[i]) == 0)
+			return false;
+	return true;
+}
+
+/* Bytes that are not UTF-8 (arguments can hold any) become "?": a record is always JSON. */
+static json_t *text(const char *s)
+{
+	json_t *j = json_string(s);
+	if (j)
+		return j;
+	forge_auto_free char *copy = strdup(s);
+	for (char *p = copy; p && *p; p++)
+		if ((unsigned char)*p >= 0x80)
+			*p = '?';
+	return copy ? json_string(copy) : NULL;
+}
+
+static json_t *strings(const struct forge_strv *sv)
+{
+	json_t *a = json_array();
+
+	forge_strv_foreach(s, sv)
+		json_array_append_new(a, text(s));
+	return a;
+}
+
+/* Unknown and unlimited are null. */
+static json_t *number(uint64_t n)
+{
+	return n == UINT64_MAX ? json_null() : json_integer((json_int_t)n);
+}
+
+static json_t *seconds(uint64_t usec)
+{
+	return usec == UINT64_MAX ? json_null() : json_real((double)usec / 1e6);
+}
+
+static json_t *limits_json(const struct forge_limits *l)
+{
+	json_t *o = json_object();
+
+	for (size_t i = 0; i < FORGE_LIMIT_COUNT_ROWS; i++) {
+		const struct forge_limit_row *row = &forge_limit_rows[i];
+		uint64_t v = forge_limit_value(l, row);
+		json_t *j;
+		if (row->type == FORGE_LIMIT_DURATION)
+			j = seconds(v);
+		else if (row->type == FORGE_LIMIT_CPUS)
+			j = v == FORGE_UNLIMITED ? json_null() : json_real((double)v / 1000);
+		else
+			j = number(v);
+		json_object_set_new(o, row->json, j);
+	}
+	return o;
+}
+
+static json_t *inputs_json(const struct forge_strv *inputs)
+{
+	json_t *a = json_array();
+
+	forge_strv_foreach(path, inputs) {
+		struct stat st;
+		json_t *o = json_object();
+		json_object_set_new(o, "path", text(path));
+		if (stat(path, &st) == 0 && S_ISREG(st.st_mode))
+			json_object_set_new(o, "size", json_integer(st.st_size));
+		json_array_append_new(a, o);
+	}
+	return a;
+}
+
+static json_t *user_json(void)
+{
+	char buf[24];
+	const char *name = getenv("USER");
+
+	if (name && *name && geteuid() == getuid())
+		return text(name);
+	(void)snprintf(buf, sizeof(buf), "%u", getuid());
+	return json_string(buf);
+}
+
+static json_t *logs_json(const struct forge_home *home, const char *run_id)
+{
+	char buf[3][4096];
+	static const char *const names[] = { "stdout", "stderr", "events.jsonl" };
+
+	for (int i = 0; i < 3; i++)
+		(void)snprintf(buf[i], sizeof(buf[i]), "%s/runs/%s/%s", home->path, run_id, names[i]);
+	return json_pack("{s:s, s:s, s:s}", "stdout", buf[0], "stderr", buf[1], "events", buf[2]);
+}
+
+static json_t *new_record(const struct forge_home *home, const struct forge_spec *s)
+{
+	char host[256] = "", now[FORGE_TIME_MAX];
+	json_t *r = json_object();
+
+	(void)gethostname(host, sizeof(host) - 1); /* "" will do */
+	json_object_set_new(r, "run_id", json_string(s->run_id));
+	json_object_set_new(r, "analysis_id", json_string(s->analysis_id));
+	json_object_set_new(r, "status", json_string("preparing"));
+	json_object_set_new(r, "reason", json_null());
+	json_object_set_new(r, "completion_notes", json_null());
+	json_object_set_new(r, "exit_code", json_null());
+	json_object_set_new(r, "signal", json_null());
+	json_object_set_new(r, "command", strings(&s->argv));
+	json_object_set_new(r, "executor", json_string("local"));
+	json_object_set_new(r, "host", text(host));
+	json_object_set_new(r, "user", user_json());
+	json_object_set_new(r, "created_at", json_string(forge_format_now(now)));
+	json_object_set_new(r, "started_at", json_null());
+	json_object_set_new(r, "ended_at", json_null());
+	json_object_set_new(r, "profile", json_string(s->profile));
+	json_object_set_new(r, "limits", limits_json(&s->limits));
+	json_object_set_new(r, "usage", json_object());
+	json_object_set_new(r, "network", json_string(s->own_network ? "none" : "host"));
+	json_object_set_new(r, "inputs", inputs_json(&s->inputs));
+	json_object_set_new(r, "logs", logs_json(home, s->run_id));
+	json_object_set_new(r, "workdir", text(s->workdir));
+	json_object_set_new(r, "attempt", json_integer(1));
+	json_object_set_new(r, "forge_version", json_string(FORGE_VERSION));
+	return r;
+}
+
+static int open_file(int dir, const char *name, int *ret)
+{
+	*ret = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	return *ret < 0 ? -errno : 0;
+}
+
+int forge_record_open(const struct forge_home *home, const struct forge_spec *s,
+		      struct forge_record *ret, struct forge_error *err)
+{
+	struct forge_record r = FORGE_RECORD_INIT;
+
+	if (mkdirat(home->runs_fd, s->run_id, 0700) < 0)
+		return forge_fail_errno(err, errno, "make %s/runs/%s", home->path, s->run_id);
+	r.dir_fd = openat(home->runs_fd, s->run_id, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int rc = r.dir_fd < 0 ? -errno : open_file(r.dir_fd, "events.jsonl", &r.events_fd);
+	if (rc == 0)
+		rc = open_file(r.dir_fd, "stdout", &r.log_fd[0]);
+	if (rc == 0)
+		rc = open_file(r.dir_fd, "stderr", &r.log_fd[1]);
+	if (rc < 0) {
+		forge_record_close(&r);
+		return forge_fail_errno(err, -rc, "make files in %s/runs/%s", home->path, s->run_id);
+	}
+	r.json = new_record(home, s);
+	*ret = r;
+	return forge_record_write(ret, false, err);
+}
+
+void forge_record_event(struct forge_record *r, const char *event, const char *detail)
+{
+	char now[FORGE_TIME_MAX];
+	json_t *o = json_pack("{s:s, s:s}", "time", forge_format_now(now), "event", event);
+
+	if (strcmp(event, "started") == 0)
+		json_object_set_new(r->json, "started_at", json_string(now));
+	if (detail)
+		json_object_set_new(o, "detail", text(detail));
+	char *line = json_dumps(o, JSON_COMPACT);
+	json_decref(o);
+	if (!line)
+		return;
+	size_t len = strlen(line);
+	line[len] = '\n'; /* in place of its NUL: one write a line */
+	(void)!forge_write_all(r->events_fd, line, len + 1); /* a full disk must not stop a run */
+	free(line);
+}
+
+void forge_record_set_status(struct forge_record *r, const char *status)
+{
+	json_object_set_new(r->json, "status", json_string(status));
+}
+
+static json_t *isolation_json(const struct forge_outcome *o)
+{
+	json_t *missing = json_array();
+	char landlock[32] = "none";
+
+	for (unsigned i = 0; i < FORGE_MECH_COUNT; i++)
+		if (o->missing & (1u << i))
+			json_array_append_new(missing, json_string(forge_mechanism_names[i]));
+	if (o->landlock_abi > 0)
+		(void)snprintf(landlock, sizeof(landlock), "ABI %d", o->landlock_abi);
+	return json_pack("{s:s, s:o, s:{s:s, s:s, s:s, s:s, s:s}}", "level",
+			 o->missing ? "partial" : "full", "missing", missing, "mechanisms",
+			 "namespaces", "user mount pid network ipc uts cgroup", "cgroup",
+			 o->cgroup_manager ? o->cgroup_manager : "none", "seccomp", "filter",
+			 "landlock", landlock, "disk", "measured");
+}
+
+static json_t *usage_json(const struct forge_outcome *o)
+{
+	json_t *u = json_object();
+
+	json_object_set_new(u, "wall_seconds", seconds(o->wall_usec));
+	json_object_set_new(u, "cpu_seconds", seconds(o->cpu_usec));
+	json_object_set_new(u, "memory_peak_bytes", number(o->memory_peak_bytes));
+	json_object_set_new(u, "pids_peak", number(o->pids_peak));
+	json_object_set_new(u, "pids_refused", number(o->pids_refused));
+	json_object_set_new(u, "disk_peak_bytes", number(o->disk_peak_bytes));
+	json_object_set_new(u, "inodes_peak", number(o->inodes_peak));
+	json_object_set_new(u, "io_read_bytes", number(o->io_read_bytes));
+	json_object_set_new(u, "io_write_bytes", number(o->io_write_bytes));
+	json_object_set_new(u, "stdout_bytes", number(o->stream_bytes[0]));
+	json_object_set_new(u, "stderr_bytes", number(o->stream_bytes[1]));
+	json_object_set_new(u, "stdout_truncated", json_boolean(o->is_truncated[0]));
+	json_object_set_new(u, "stderr_truncated", json_boolean(o->is_truncated[1]));
+	return u;
+}
+
+void forge_record_set_outcome(struct forge_record *r, const struct forge_outcome *o,
+			      const struct forge_verdict *v)
+{
+	char now[FORGE_TIME_MAX];
+
+	json_object_set_new(r->json, "status", json_string(v->status));
+	json_object_set_new(r->json, "reason", json_string(v->reason));
+	json_object_set_new(r->json, "completion_notes", text(v->notes));
+	json_object_set_new(r->json, "exit_code",
+			    v->exit_code >= 0 ? json_integer(v->exit_code) : json_null());
+	json_object_set_new(r->json, "signal", v->signal ? json_integer(v->signal) : json_null());
+	json_object_set_new(r->json, "ended_at", json_string(forge_format_now(now)));
+	json_object_set_new(r->json, "usage", usage_json(o));
+	json_object_set_new(r->json, "isolation", isolation_json(o));
+}
+
+int forge_record_write(struct forge_record *r, bool is_final, struct forge_error *err)
+{
+	char *s = json_dumps(r->json, JSON_INDENT(2));
+
+	if (!s)
+		return forge_fail(err, ENOMEM, "out of memory");
+	/* Only the verdict is worth waiting for the disk. */
+	int rc = forge_replace_file(r->dir_fd, "record.json", s, strlen(s), is_final);
+	free(s);
+	return rc < 0 ? forge_fail_errno(err, -rc, "write the record") : 0;
+}
+
+void forge_record_close(struct forge_record *r)
+{
+	int fds[] = { r->dir_fd, r->events_fd, r->log_fd[0], r->log_fd[1] };
+
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(fds); i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+	json_decref(r->json);
+	*r = FORGE_RECORD_INIT;
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The resolved request: everything decided, nothing made yet. */
+#pragma once
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/strv.h"
+#include "config/config.h"
+#include "run/run.h"
+
+struct forge_spec {
+	char run_id[FORGE_RUN_ID_MAX];
+	char *analysis_id;
+	char *workdir;
+	const char *profile;           /* name, borrowed from the config */
+	struct forge_limits limits;
+	bool own_network;
+	struct forge_strv argv;
+	struct forge_strv env;
+	struct forge_strv inputs;      /* canonical, in the order given */
+	struct forge_strv aliases;     /* pairs: absolute path as typed, canonical */
+	struct forge_strv links;       /* pairs: path below the workdir, canonical */
+	struct forge_strv read_only;   /* inputs and the configured roots that exist */
+};
+
+/* Anything unknown, malformed or out of reach stops here. */
+FORGE_MUST_CHECK int forge_spec_resolve(const struct forge_config *cfg,
+					const struct forge_run_request *req,
+					struct forge_spec *ret, struct forge_error *err);
+void forge_spec_done(struct forge_spec *s);
+#define forge_auto_spec FORGE_CLEANUP(forge_spec_done) /* initialise to {0} */
+
+/* Parts, each in its own file. */
+FORGE_MUST_CHECK int forge_spec_add_input(struct forge_spec *s, const char *typed,
+					  struct forge_error *err);
+FORGE_MUST_CHECK int forge_spec_command(struct forge_spec *s, char *const *argv,
+					struct forge_error *err);
+FORGE_MUST_CHECK int forge_spec_environment(struct forge_spec *s, const struct forge_config *cfg,
+					    const struct forge_run_request *req,
+					    struct forge_error *err);

@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The front of the cgroup managers: choosing one, killing, removing. */
+#include "sandbox/cgroup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "config-build.h"
+
+#define CGROUP_ROOT "/sys/fs/cgroup"
+
+static bool has_magic(const char *path, long magic)
+{
+	struct statfs fs;
+
+	return statfs(path, &fs) == 0 && (long)fs.f_type == magic;
+}
+
+/* The mount of a hierarchy at its usual place; NULL when it is not there. */
+static const char *hierarchy_mount(const char *controller, char buf[64])
+{
+	if (*controller) {
+		(void)snprintf(buf, 64, CGROUP_ROOT "/%s", controller);
+		return has_magic(buf, CGROUP_SUPER_MAGIC) ? buf : NULL;
+	}
+	if (has_magic(CGROUP_ROOT, CGROUP2_SUPER_MAGIC))
+		return CGROUP_ROOT;
+	if (has_magic(CGROUP_ROOT "/unified", CGROUP2_SUPER_MAGIC))
+		return CGROUP_ROOT "/unified";
+	return NULL;
+}
+
+/* Is controller one of the comma-separated names in list[0..len)? */
+static bool list_has(const char *list, size_t len, const char *controller)
+{
+	size_t want = strlen(controller);
+
+	for (const char *p = list, *end = list + len; p <= end;) {
+		size_t n = strcspn(p, ",:");
+		if (n == want && strncmp(p, controller, n) == 0)
+			return true;
+		p += n + 1;
+	}
+	return false;
+}
+
+/* Copies our path in that hierarchy out of /proc/self/cgroup's "id:list:path" lines. */
+static int own_path(const char *controller, char *ret, size_t size)
+{
+	char buf[8192];
+	ssize_t n = forge_read_at(AT_FDCWD, "/proc/self/cgroup", buf, sizeof(buf));
+	if (n < 0)
+		return (int)n;
+	for (char *line = buf; line && *line;) {
+		char *next = strchr(line, '\n');
+		if (next)
+			*next++ = '\0';
+		char *list = strchr(line, ':');
+		char *path = list ? strchr(list + 1, ':') : NULL;
+		if (path && list_has(list + 1, (size_t)(path - list - 1), controller)) {
+			if (snprintf(ret, size, "%s", path + 1) >= (int)size)
+				return -ENAMETOOLONG;
+			return 0;
+		}
+		line = next;
+	}
+	return -ENOENT;
+}
+
+char *forge_cgroup_own_dir(const char *controller)
+{
+	char mnt_buf[64], path[4096];
+	const char *mnt = hierarchy_mount(controller, mnt_buf);
+
+	if (!mnt || own_path(controller, path, sizeof(path)) < 0)
+		return NULL;
+	char *dir = forge_asprintf("%s%s", mnt, strcmp(path, "/") == 0 ? "" : path);
+	/*
+	 * In a container the mount may show our own cgroup as its root while the path names
+	 * it from the host's; then the root of the mount is where we are.
+	 */
+	if (dir && access(dir, F_OK) < 0) {
+		free(dir);
+		dir = strdup(mnt);
+	}
+	return dir;
+}
+
+int forge_cgroup_predict(const char *run_id, struct forge_strv *ret)
+{
+	static const char *const controllers[] = { "", "memory", "pids", "cpu", "cpuacct" };
+	int rc = 0;
+
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(controllers) && rc == 0; i++) {
+		forge_auto_free char *own = forge_cgroup_own_dir(controllers[i]);
+		if (own)
+			rc = forge_strv_addf(ret, "%s/forge-%s", own, run_id);
+	}
+	return rc;
+}
+
+bool forge_host_has_swap(void)
+{
+	char buf[4096];
+	ssize_t n = forge_read_at(AT_FDCWD, "/proc/swaps", buf, sizeof(buf));
+
+	/* one heading line, then one for each swap area */
+	const char *nl = n > 0 ? strchr(buf, '\n') : NULL;
+	return nl && nl[1];
+}
+
+int forge_cgroup_make_dir(struct forge_cgroup *cg, const char *parent)
+{
+	char *dir = forge_asprintf("%s/%s", parent, cg->name);
+
+	if (!dir)
+		return -ENOMEM;
+	if (mkdir(dir, 0755) < 0) {
+		int error = errno;
+		free(dir);
+		return -error;
+	}
+	int fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	int rc = forge_strv_take(&cg->dirs, dir);
+	if (rc < 0 || fd < 0)
+		return rc < 0 ? rc : -errno;
+	return fd;
+}
+
+/* The managers that "auto" tries, in order. */
+static const struct forge_cgroup_ops *const managers[] = {
+	&forge_cgroup_v2, &forge_cgroup_v1,
+#if HAVE_SYSTEMD
+	&forge_cgroup_systemd,
+#endif
+};
+
+static struct forge_cgroup *alloc_group(const struct forge_cgroup_ops *ops, const char *run_id,
+					const struct forge_limits *limits)
+{
+	struct forge_cgroup *cg = calloc(1, sizeof(*cg));
+
+	if (!cg)
+		return NULL;
+	cg->ops = ops;
+	cg->limits = *limits;
+	cg->v2_fd = cg->memory_fd = cg->cpu_fd = cg->cpuacct_fd = cg->pids_fd = cg->oom_fd = -1;
+	cg->name = forge_asprintf("forge-%s", run_id);
+	if (!cg->name) {
+		free(cg);
+		return NULL;
+	}
+	return cg;
+}
+
+static int try_manager(const struct forge_cgroup_ops *ops, const char *run_id,
+		       const struct forge_limits *limits, struct forge_cgroup **ret,
+		       struct forge_error *err)
+{
+	forge_auto_cgroup struct forge_cgroup *cg = alloc_group(ops, run_id, limits);
+	if (!cg)
+		return forge_fail(err, ENOMEM, "out of memory");
+	int rc = ops->create(cg, err);
+	if (rc < 0) {
+		(void)!forge_cgroup_remove(cg, NULL); /* empty directories of a failed try */
+		return forge_wrap(err, rc, "cgroup manager %s", ops->name);
+	}
+	*ret = forge_take_ptr(cg);
+	return 0;
+}
+
+static const struct forge_cgroup_ops *chosen(enum forge_cgroup_choice choice)
+{
+	switch (choice) {
+	case FORGE_CGROUP_V2:
+		return &forge_cgroup_v2;
+	case FORGE_CGROUP_SYSTEMD:
+		return &forge_cgroup_systemd;
+	case FORGE_CGROUP_V1:
+		return &forge_cgroup_v1;
+	case FORGE_CGROUP_NONE:
+		return &forge_cgroup_none;
+	case FORGE_CGROUP_AUTO:
+		break;
+	}
+	return NULL;
+}
+
+int forge_cgroup_new(enum forge_cgroup_choice choice, const char *run_id,
+		     const struct forge_limits *limits, struct forge_cgroup **ret,
+		     struct forge_error *err)
+{
+	const struct forge_cgroup_ops *ops = chosen(choice);
+
+	if (ops)
+		return try_manager(ops, run_id, limits, ret, err);
+	struct forge_error first = FORGE_ERROR_INIT, e = FORGE_ERROR_INIT;
+	int rc = -ENOSYS;
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(managers); i++) {
+		rc = try_manager(managers[i], run_id, limits, ret, &e);
+		if (rc == 0)
+			return 0;
+		/* The first manager that exists here but is not ours to use explains best. */
+		if (!first.code || (first.code == ENOENT && e.code != ENOENT))
+			first = e;
+	}
+	if (err)
+		*err = first;
+	return rc;
+}
+
+int forge_cgroup_enter(struct forge_cgroup *cg, pid_t pid, struct forge_error *err)
+{
+	return cg->ops->enter ? cg->ops->enter(cg, pid, err) : 0;
+}
+
+void forge_cgroup_usage(struct forge_cgroup *cg, struct forge_cgroup_usage *ret)
+{
+	*ret = (struct forge_cgroup_usage){
+		.memory_peak_bytes = UINT64_MAX,
+		.pids_peak = UINT64_MAX,
+		.io_read_bytes = UINT64_MAX,
+		.io_write_bytes = UINT64_MAX,
+	};
+	cg->ops->usage(cg, ret);
+	ret->cpu_usec = forge_cgroup_cpu_usec(cg);
+}
+
+uint64_t forge_cgroup_cpu_usec(struct forge_cgroup *cg)
+{
+	char buf[1024];
+	uint64_t nsec;
+
+	/* cpu.stat's usage is there on every v2 directory, with or without the controller. */
+	if (cg->v2_fd >= 0 && forge_read_at(cg->v2_fd, "cpu.stat", buf, sizeof(buf)) > 0)
+		return forge_key_u64(buf, "usage_usec", UINT64_MAX);
+	if (cg->cpuacct_fd >= 0 && forge_read_u64_at(cg->cpuacct_fd, "cpuacct.usage", &nsec) == 0)
+		return nsec / 1000;
+	return UINT64_MAX;
+}
+
+/* Without cgroup.kill: signal everybody listed. New children of the dead cannot appear. */
+static void kill_listed(int dirfd)
+{
+	char buf[65536];
+
+	if (forge_read_at(dirfd, "cgroup.procs", buf, sizeof(buf)) <= 0)
+		return;
+	for (char *p = buf; *p; p += strspn(p, "\n")) {
+		long pid = strtol(p, &p, 10);
+		if (pid > 1)
+			(void)kill((pid_t)pid, SIGKILL); /* gone already is fine */
+	}
+}
+
+static void kill_dir(int dirfd)
+{
+	if (forge_write_at(dirfd, "cgroup.kill", "1") < 0)
+		kill_listed(dirfd);
+}
+
+void forge_cgroup_kill(struct forge_cgroup *cg)
+{
+	if (cg->v2_fd >= 0)
+		kill_dir(cg->v2_fd);
+	else if (cg->pids_fd >= 0)
+		kill_listed(cg->pids_fd);
+}
+
+/* Waits, by event on v2, until rmdir works; the dying leave within milliseconds. */
+static int remove_when_empty(const char *path)
+{
+	forge_auto_close int dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (dir < 0)
+		return errno == ENOENT ? 0 : -errno;
+	forge_auto_close int events = openat(dir, "cgroup.events", O_RDONLY | O_CLOEXEC);
+	for (int tries = 0; tries < 500; tries++) {
+		if (rmdir(path) == 0 || errno == ENOENT)
+			return 0;
+		if (errno != EBUSY)
+			return -errno;
+		char buf[128];
+		struct pollfd p = { .fd = events, .events = POLLPRI };
+		if (events >= 0)
+			(void)!pread(events, buf, sizeof(buf), 0); /* arms the event */
+		(void)poll(&p, events >= 0 ? 1 : 0, 10);
+		if (tries >= 5)
+			kill_dir(dir);
+	}
+	return -EBUSY;
+}
+
+int forge_cgroup_remove(struct forge_cgroup *cg, struct forge_error *err)
+{
+	int first = 0;
+
+	forge_strv_foreach(dir, &cg->dirs) {
+		int rc = remove_when_empty(dir);
+		if (rc < 0 && first == 0)
+			first = forge_fail_errno(err, -rc, "remove %s", dir);
+	}
+	return first;
+}
+
+int forge_cgroup_remove_dir(const char *path, struct forge_error *err)
+{
+	forge_auto_close int dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (dir < 0)
+		return errno == ENOENT ? 0 : forge_fail_errno(err, errno, "open %s", path);
+	kill_dir(dir);
+	int rc = remove_when_empty(path);
+	return rc < 0 ? forge_fail_errno(err, -rc, "remove %s", path) : 0;
+}
+
+void forge_cgroup_free(struct forge_cgroup *cg)
+{
+	if (!cg)
+		return;
+	int fds[] = { cg->v2_fd, cg->memory_fd, cg->cpu_fd, cg->cpuacct_fd, cg->pids_fd, cg->oom_fd };
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(fds); i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+	forge_strv_done(&cg->dirs);
+	free(cg->name);
+	free(cg);
+}

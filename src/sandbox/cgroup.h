@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Control groups: where memory, CPUs and processes of a run are limited, counted and killed.
+ * Managers are rows of a table; everyone calls the forge_cgroup_*() functions.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/cleanup.h"
+#include "base/error.h"
+#include "base/strv.h"
+#include "config/config.h"
+
+/* UINT64_MAX where the kernel does not tell. */
+struct forge_cgroup_usage {
+	uint64_t memory_peak_bytes;
+	uint64_t cpu_usec;
+	uint64_t pids_peak;
+	uint64_t oom_kills;
+	bool oom_elsewhere;     /* killed for memory, but not because of this group's limit */
+	uint64_t pids_refused;  /* forks that met the limit */
+	uint64_t io_read_bytes, io_write_bytes;
+};
+
+struct forge_cgroup {
+	const struct forge_cgroup_ops *ops;
+	struct forge_limits limits;
+	char *name;          /* "forge-<run id>" */
+	/* Directories of this run: one on v2, one for each hierarchy on v1. */
+	struct forge_strv dirs;
+	int v2_fd;           /* on the unified tree: for CLONE_INTO_CGROUP and kill, or -1 */
+	int memory_fd, cpu_fd, cpuacct_fd, pids_fd; /* v1 directories, or -1 */
+	int oom_fd;          /* readable when memory ran out and the rest must be killed, or -1 */
+	unsigned missing;    /* 1u << enum forge_mechanism: what is not enforced */
+};
+
+/*
+ * Contract of a manager. Ops never log; they fill err (with a hint where a person can fix
+ * it) and return -errno. Only children of our own cgroup are ever made.
+ */
+struct forge_cgroup_ops {
+	const char *name; /* "v2", "systemd", "v1", "none": also what the record says */
+
+	/* required: makes the directories and writes the limits; *missing says what could not
+	 * be limited. On failure forge_cgroup_free() cleans up. */
+	int (*create)(struct forge_cgroup *cg, struct forge_error *err);
+	/* optional: moves a stopped-at-the-gate process in; NULL when clone3 put it there. */
+	int (*enter)(struct forge_cgroup *cg, pid_t pid, struct forge_error *err);
+	/* required: fills what it knows, leaves the rest. */
+	void (*usage)(struct forge_cgroup *cg, struct forge_cgroup_usage *u);
+};
+
+extern const struct forge_cgroup_ops forge_cgroup_v2, forge_cgroup_systemd, forge_cgroup_v1,
+	forge_cgroup_none;
+
+/* Picks the manager (auto: v2, systemd, v1 in this order of preference) and makes the group. */
+FORGE_MUST_CHECK int forge_cgroup_new(enum forge_cgroup_choice choice, const char *run_id,
+				      const struct forge_limits *limits, struct forge_cgroup **ret,
+				      struct forge_error *err);
+/* Every directory that a run of this id could make from here; for repair after a crash. */
+FORGE_MUST_CHECK int forge_cgroup_predict(const char *run_id, struct forge_strv *ret);
+FORGE_MUST_CHECK int forge_cgroup_enter(struct forge_cgroup *cg, pid_t pid, struct forge_error *err);
+void forge_cgroup_usage(struct forge_cgroup *cg, struct forge_cgroup_usage *ret);
+/* CPU time so far, UINT64_MAX when unknown. */
+uint64_t forge_cgroup_cpu_usec(struct forge_cgroup *cg);
+/* Kills everything in it; returns at once. */
+void forge_cgroup_kill(struct forge_cgroup *cg);
+/* Waits until it is empty and removes its directories. */
+FORGE_MUST_CHECK int forge_cgroup_remove(struct forge_cgroup *cg, struct forge_error *err);
+/* The same for directories that a dead supervisor left, by path; killing what is in them. */
+FORGE_MUST_CHECK int forge_cgroup_remove_dir(const char *path, struct forge_error *err);
+/* Closes; the directories stay unless they were removed. Accepts NULL and half-made ones. */
+void forge_cgroup_free(struct forge_cgroup *cg);
+FORGE_DEFINE_AUTO(cgroup, struct forge_cgroup *, forge_cgroup_free)
+#define forge_auto_cgroup FORGE_CLEANUP(forge_auto_cgroup_)
+
+/* For the managers. */
+/* Our own directory of a hierarchy ("memory", or "" for the unified one); NULL: not there. */
+char *forge_cgroup_own_dir(const char *controller);
+/* Makes <parent>/<name>, notes it in dirs and opens it. Returns the fd or -errno. */
+int forge_cgroup_make_dir(struct forge_cgroup *cg, const char *parent);
+/* Is any swap area in use on this host? */
+bool forge_host_has_swap(void);
+/* Writes the values of a v2 directory. */
+int forge_cgroup_v2_configure(struct forge_cgroup *cg, struct forge_error *err);

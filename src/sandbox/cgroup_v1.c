@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Manager "v1": hybrid and old hosts. One directory in each hierarchy that carries a limit
+ * (entering one costs a grace period of the kernel, so not one more), and, where a unified
+ * tree without controllers is mounted beside, one there for clone3, kill and CPU time.
+ */
+#include "sandbox/cgroup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+
+/* Makes our directory of a hierarchy. Absent ones set *missing; no right to is an error. */
+static int make_in(struct forge_cgroup *cg, const char *controller, enum forge_mechanism mech,
+		   int *ret_fd, struct forge_error *err)
+{
+	forge_auto_free char *own = forge_cgroup_own_dir(controller);
+	if (!own) {
+		cg->missing |= 1u << mech;
+		return 0;
+	}
+	int fd = forge_cgroup_make_dir(cg, own);
+	if (fd < 0) {
+		int rc = forge_fail_errno(err, -fd, "make a cgroup below %s", own);
+		return forge_hint(err, rc, "Run forge as root, or have the administrator make a "
+				  "directory there, give it to you and start your shell in it "
+				  "(cgroup v1 delegation, docs/HOSTS.md)");
+	}
+	*ret_fd = fd;
+	return 0;
+}
+
+static int set_number(int dir, const char *file, uint64_t value, struct forge_error *err)
+{
+	char buf[24];
+
+	(void)snprintf(buf, sizeof(buf), "%" PRIu64, value);
+	int rc = forge_write_at(dir, file, buf);
+	return rc < 0 ? forge_fail_errno(err, -rc, "write %s to %s", buf, file) : 0;
+}
+
+/* v1 kills one process on out of memory; this event lets the supervisor kill the rest. */
+static int watch_oom(struct forge_cgroup *cg, struct forge_error *err)
+{
+	forge_auto_close int ctl = openat(cg->memory_fd, "memory.oom_control", O_RDONLY | O_CLOEXEC);
+	if (ctl < 0)
+		return forge_fail_errno(err, errno, "open memory.oom_control");
+	cg->oom_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (cg->oom_fd < 0)
+		return forge_fail_errno(err, errno, "eventfd");
+	char buf[32];
+	(void)snprintf(buf, sizeof(buf), "%d %d", cg->oom_fd, ctl);
+	int rc = forge_write_at(cg->memory_fd, "cgroup.event_control", buf);
+	return rc < 0 ? forge_fail_errno(err, -rc, "watch memory.oom_control") : 0;
+}
+
+static int limit_memory(struct forge_cgroup *cg, struct forge_error *err)
+{
+	if (cg->memory_fd < 0)
+		return 0;
+	int rc = 0;
+	if (cg->limits.memory_bytes != FORGE_UNLIMITED) {
+		rc = set_number(cg->memory_fd, "memory.limit_in_bytes", cg->limits.memory_bytes, err);
+		if (rc < 0)
+			return rc;
+		/* memory + swap together: the same number leaves no room for swap */
+		if (forge_write_at(cg->memory_fd, "memory.swappiness", "0") < 0 ||
+		    set_number(cg->memory_fd, "memory.memsw.limit_in_bytes",
+			       cg->limits.memory_bytes, NULL) < 0)
+			if (forge_host_has_swap())
+				cg->missing |= 1u << FORGE_MECH_SWAP;
+	}
+	return watch_oom(cg, err);
+}
+
+static int limit_others(struct forge_cgroup *cg, struct forge_error *err)
+{
+	const struct forge_limits *l = &cg->limits;
+	int rc = 0;
+
+	if (cg->pids_fd >= 0 && l->pids != FORGE_UNLIMITED) /* + 1: our init */
+		rc = set_number(cg->pids_fd, "pids.max", l->pids + 1, err);
+	if (rc == 0 && cg->cpu_fd >= 0)
+		rc = set_number(cg->cpu_fd, "cpu.cfs_quota_us", l->cpus_milli * 100, err);
+	return rc;
+}
+
+static int v1_create(struct forge_cgroup *cg, struct forge_error *err)
+{
+	forge_auto_free char *memory = forge_cgroup_own_dir("memory");
+	if (!memory)
+		return forge_fail(err, ENOENT, "no cgroup v1 memory hierarchy is mounted");
+	int rc = make_in(cg, "memory", FORGE_MECH_MEMORY, &cg->memory_fd, err);
+	if (rc == 0)
+		rc = make_in(cg, "pids", FORGE_MECH_PIDS, &cg->pids_fd, err);
+	if (rc == 0 && cg->limits.cpus_milli != FORGE_UNLIMITED)
+		rc = make_in(cg, "cpu", FORGE_MECH_CPUS, &cg->cpu_fd, err);
+	/* The unified tree is a help, not a condition: the pid namespace kills as surely. */
+	forge_auto_free char *unified = rc == 0 ? forge_cgroup_own_dir("") : NULL;
+	if (unified) {
+		int fd = forge_cgroup_make_dir(cg, unified);
+		cg->v2_fd = fd < 0 ? -1 : fd;
+	}
+	if (rc == 0 && cg->v2_fd < 0)
+		rc = make_in(cg, "cpuacct", FORGE_MECH_CPU_TIME, &cg->cpuacct_fd, err);
+	if (rc == 0)
+		rc = limit_memory(cg, err);
+	return rc == 0 ? limit_others(cg, err) : rc;
+}
+
+static int v1_enter(struct forge_cgroup *cg, pid_t pid, struct forge_error *err)
+{
+	int fds[] = { cg->memory_fd, cg->pids_fd, cg->cpu_fd, cg->cpuacct_fd };
+	char buf[16];
+
+	(void)snprintf(buf, sizeof(buf), "%ld", (long)pid);
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(fds); i++) {
+		int rc = fds[i] >= 0 ? forge_write_at(fds[i], "cgroup.procs", buf) : 0;
+		if (rc < 0)
+			return forge_fail_errno(err, -rc, "enter cgroup %s", cg->name);
+	}
+	return 0;
+}
+
+static void v1_usage(struct forge_cgroup *cg, struct forge_cgroup_usage *u)
+{
+	char buf[512];
+
+	if (cg->memory_fd >= 0) {
+		(void)!forge_read_u64_at(cg->memory_fd, "memory.max_usage_in_bytes",
+					 &u->memory_peak_bytes);
+		if (forge_read_at(cg->memory_fd, "memory.oom_control", buf, sizeof(buf)) > 0)
+			u->oom_kills = forge_key_u64(buf, "oom_kill", 0);
+	}
+	if (cg->pids_fd >= 0) {
+		if (forge_read_u64_at(cg->pids_fd, "pids.peak", &u->pids_peak) == 0 &&
+		    u->pids_peak > 0)
+			u->pids_peak--; /* our init */
+		if (forge_read_at(cg->pids_fd, "pids.events", buf, sizeof(buf)) > 0)
+			u->pids_refused = forge_key_u64(buf, "max", 0);
+	}
+}
+
+const struct forge_cgroup_ops forge_cgroup_v1 = {
+	.name = "v1",
+	.create = v1_create,
+	.enter = v1_enter,
+	.usage = v1_usage,
+};

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Manager "v2": a child of our own cgroup on the unified hierarchy. */
+#include "sandbox/cgroup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+
+#define LEAF "forge-supervisors"
+
+static const struct {
+	const char *name;
+	enum forge_mechanism mech;
+} needed[] = {
+	{ "memory", FORGE_MECH_MEMORY },
+	{ "pids", FORGE_MECH_PIDS },
+	{ "cpu", FORGE_MECH_CPUS },
+};
+
+static bool has_word(const char *text, const char *word)
+{
+	size_t len = strlen(word);
+
+	for (const char *p = text; (p = strstr(p, word)); p += len)
+		if ((p == text || p[-1] == ' ') && (p[len] == ' ' || p[len] == '\n' || !p[len]))
+			return true;
+	return false;
+}
+
+/* Which of the controllers we need are not in the named file of dir. */
+static int list_absent(int dir, const char *file, char *absent, size_t size)
+{
+	char have[512];
+	ssize_t n = forge_read_at(dir, file, have, sizeof(have));
+	size_t len = 0;
+
+	if (n < 0)
+		return (int)n;
+	absent[0] = '\0';
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(needed); i++)
+		if (!has_word(have, needed[i].name))
+			len += (size_t)snprintf(absent + len, size - len, "%s+%s", len ? " " : "",
+						needed[i].name);
+	return 0;
+}
+
+/*
+ * A cgroup with processes in it cannot give controllers to children. When we are the only
+ * one, we step into a leaf; with others there (a shell), it is theirs and stays as it is.
+ */
+static int step_aside(int own)
+{
+	char pid[16];
+
+	if (mkdirat(own, LEAF, 0755) < 0 && errno != EEXIST)
+		return -errno;
+	(void)snprintf(pid, sizeof(pid), "%ld", (long)getpid());
+	return forge_write_at(own, LEAF "/cgroup.procs", pid);
+}
+
+static int enable_controllers(int own, const char *path, struct forge_error *err)
+{
+	char absent[64];
+	int rc = list_absent(own, "cgroup.controllers", absent, sizeof(absent));
+
+	if (rc < 0)
+		return forge_fail_errno(err, -rc, "read %s/cgroup.controllers", path);
+	if (*absent)
+		return forge_hint(err, forge_fail(err, ENOENT, "controllers %s are not delegated to %s",
+						  absent, path),
+				  "As a user: systemd-run --user --scope -p Delegate=yes forge ...; "
+				  "the administrator: systemctl edit user@.service with "
+				  "[Service] Delegate=cpu memory pids");
+	rc = list_absent(own, "cgroup.subtree_control", absent, sizeof(absent));
+	if (rc < 0)
+		return forge_fail_errno(err, -rc, "read %s/cgroup.subtree_control", path);
+	if (!*absent)
+		return 0;
+	rc = forge_write_at(own, "cgroup.subtree_control", absent);
+	if (rc == -EBUSY && step_aside(own) == 0)
+		rc = forge_write_at(own, "cgroup.subtree_control", absent);
+	if (rc == -EBUSY)
+		return forge_hint(err, forge_fail(err, EBUSY, "other processes live in %s", path),
+				  "Start forge in a cgroup of its own: systemd-run --scope "
+				  "-p Delegate=yes forge ... (with --user when not root)");
+	if (rc < 0)
+		return forge_hint(err, forge_fail_errno(err, -rc, "enable %s in %s", absent, path),
+				  "This cgroup is not delegated to you: systemd-run --user --scope "
+				  "-p Delegate=yes forge ...");
+	return 0;
+}
+
+static int set(struct forge_cgroup *cg, const char *file, const char *value,
+	       struct forge_error *err)
+{
+	int rc = forge_write_at(cg->v2_fd, file, value);
+
+	return rc < 0 ? forge_fail_errno(err, -rc, "write %s to %s/%s", value, cg->dirs.v[0], file) :
+			0;
+}
+
+static int set_number(struct forge_cgroup *cg, const char *file, uint64_t value,
+		      struct forge_error *err)
+{
+	char buf[24];
+
+	(void)snprintf(buf, sizeof(buf), "%" PRIu64, value);
+	return set(cg, file, value == FORGE_UNLIMITED ? "max" : buf, err);
+}
+
+static int set_memory(struct forge_cgroup *cg, struct forge_error *err)
+{
+	int rc = set_number(cg, "memory.max", cg->limits.memory_bytes, err);
+
+	if (rc == 0)
+		rc = set(cg, "memory.oom.group", "1", err);
+	/* Without swap in the kernel there is no such file, and nothing to limit. */
+	if (rc == 0 && faccessat(cg->v2_fd, "memory.swap.max", F_OK, 0) == 0)
+		rc = set(cg, "memory.swap.max", "0", err);
+	else if (rc == 0 && forge_host_has_swap())
+		cg->missing |= 1u << FORGE_MECH_SWAP;
+	return rc;
+}
+
+int forge_cgroup_v2_configure(struct forge_cgroup *cg, struct forge_error *err)
+{
+	const struct forge_limits *l = &cg->limits;
+	char cpu[48] = "max";
+
+	/* thousandths of a CPU of a 100 ms period */
+	if (l->cpus_milli != FORGE_UNLIMITED)
+		(void)snprintf(cpu, sizeof(cpu), "%" PRIu64 " 100000", l->cpus_milli * 100);
+	int rc = set_memory(cg, err);
+	/* Our init counts as one. */
+	if (rc == 0)
+		rc = set_number(cg, "pids.max",
+				l->pids == FORGE_UNLIMITED ? l->pids : l->pids + 1, err);
+	if (rc == 0)
+		rc = set(cg, "cpu.max", cpu, err);
+	/* No need to watch: with oom.group the kernel kills all of it, init too. */
+	return rc;
+}
+
+static int v2_create(struct forge_cgroup *cg, struct forge_error *err)
+{
+	forge_auto_free char *path = forge_cgroup_own_dir("");
+	if (!path)
+		return forge_fail(err, ENOENT, "no unified cgroup hierarchy is mounted");
+	forge_auto_close int own = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (own < 0)
+		return forge_fail_errno(err, errno, "open %s", path);
+	int rc = enable_controllers(own, path, err);
+	if (rc < 0)
+		return rc;
+	cg->v2_fd = forge_cgroup_make_dir(cg, path);
+	if (cg->v2_fd < 0)
+		return forge_fail_errno(err, -cg->v2_fd, "make a cgroup below %s", path);
+	return forge_cgroup_v2_configure(cg, err);
+}
+
+/* io.stat has one line a device: "8:0 rbytes=1 wbytes=2 ...". */
+static void read_io(int dir, struct forge_cgroup_usage *u)
+{
+	char buf[8192];
+
+	if (forge_read_at(dir, "io.stat", buf, sizeof(buf)) < 0)
+		return;
+	u->io_read_bytes = u->io_write_bytes = 0;
+	for (const char *p = buf; (p = strstr(p, "rbytes=")); p++)
+		u->io_read_bytes += strtoull(p + 7, NULL, 10);
+	for (const char *p = buf; (p = strstr(p, "wbytes=")); p++)
+		u->io_write_bytes += strtoull(p + 7, NULL, 10);
+}
+
+static void v2_usage(struct forge_cgroup *cg, struct forge_cgroup_usage *u)
+{
+	char buf[512];
+
+	/* Peaks are younger than our oldest kernel; they then stay unknown. */
+	(void)!forge_read_u64_at(cg->v2_fd, "memory.peak", &u->memory_peak_bytes);
+	if (forge_read_u64_at(cg->v2_fd, "pids.peak", &u->pids_peak) == 0 && u->pids_peak > 0)
+		u->pids_peak--; /* our init */
+	if (forge_read_at(cg->v2_fd, "memory.events", buf, sizeof(buf)) > 0) {
+		u->oom_kills = forge_key_u64(buf, "oom_kill", 0);
+		u->oom_elsewhere = u->oom_kills && forge_key_u64(buf, "oom", 0) == 0;
+	}
+	if (forge_read_at(cg->v2_fd, "pids.events", buf, sizeof(buf)) > 0)
+		u->pids_refused = forge_key_u64(buf, "max", 0);
+	read_io(cg->v2_fd, u);
+}
+
+const struct forge_cgroup_ops forge_cgroup_v2 = {
+	.name = "v2",
+	.create = v2_create,
+	.usage = v2_usage,
+};
+
+static int none_create(struct forge_cgroup *cg, struct forge_error *err)
+{
+	(void)err; /* cannot fail */
+	cg->missing = 1u << FORGE_MECH_MEMORY | 1u << FORGE_MECH_SWAP | 1u << FORGE_MECH_CPUS |
+		      1u << FORGE_MECH_PIDS | 1u << FORGE_MECH_CPU_TIME;
+	return 0;
+}
+
+static void none_usage(struct forge_cgroup *cg, struct forge_cgroup_usage *u)
+{
+	(void)cg;
+	(void)u; /* everything stays unknown */
+}
+
+/* Manager "none": what an explicit choice gets. Nothing is limited, and the record says so. */
+const struct forge_cgroup_ops forge_cgroup_none = {
+	.name = "none",
+	.create = none_create,
+	.usage = none_usage,
+};

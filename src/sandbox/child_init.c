@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inside: process 1 of the new pid namespace. It builds the sandbox, starts the command, then
+ * only reaps and passes signals on. When the command ends, or when the supervisor is gone (the
+ * control socket hangs up), it exits, and the kernel kills whatever is left in the namespace.
+ */
+#include "sandbox/child.h"
+
+#include <errno.h>
+#include <net/if.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/sys.h"
+
+const char *const forge_stage_names[FORGE_STAGE_COUNT] = {
+	[FORGE_STAGE_NONE] = "nothing",
+	[FORGE_STAGE_SYNC] = "wait for the supervisor",
+	[FORGE_STAGE_PROPAGATION] = "make mounts private",
+	[FORGE_STAGE_ROOT] = "make the new root",
+	[FORGE_STAGE_MKDIR] = "make mount point",
+	[FORGE_STAGE_OPEN] = "open",
+	[FORGE_STAGE_CHANGED] = "verify (it changed while the run was prepared)",
+	[FORGE_STAGE_CLONE_TREE] = "clone mount tree",
+	[FORGE_STAGE_READ_ONLY] = "make read-only",
+	[FORGE_STAGE_MOUNT] = "mount",
+	[FORGE_STAGE_ATTACH] = "attach mount",
+	[FORGE_STAGE_WRITE] = "write",
+	[FORGE_STAGE_PIVOT] = "pivot_root",
+	[FORGE_STAGE_LOOPBACK] = "bring up loopback",
+	[FORGE_STAGE_HOSTNAME] = "set host name",
+	[FORGE_STAGE_IDS] = "change user and group",
+	[FORGE_STAGE_CAPS] = "drop capabilities",
+	[FORGE_STAGE_RLIMIT] = "set resource limit",
+	[FORGE_STAGE_CGROUP_NS] = "unshare cgroup namespace",
+	[FORGE_STAGE_FORK] = "start process",
+	[FORGE_STAGE_STDIO] = "connect standard streams",
+	[FORGE_STAGE_CHDIR] = "enter workdir",
+	[FORGE_STAGE_LANDLOCK] = "enforce Landlock",
+	[FORGE_STAGE_SECCOMP] = "enforce seccomp filter",
+	[FORGE_STAGE_EXEC] = "execute",
+};
+
+_Noreturn void forge_child_die(int report, enum forge_stage stage, const char *what)
+{
+	struct forge_child_report r = { .stage = (int32_t)stage, .error = errno };
+	size_t len = strlen(what);
+
+	if (len >= sizeof(r.what))
+		len = sizeof(r.what) - 1;
+	memcpy(r.what, what, len);
+	(void)!write(report, &r, sizeof(r)); /* nobody left to tell if this fails */
+	_exit(125);
+}
+
+/* Blocks until the supervisor says so; exits when it is gone. */
+static void wait_for(const struct forge_child *c, char expected)
+{
+	char msg[8];
+	ssize_t n;
+
+	do
+		n = recv(c->control, msg, sizeof(msg), 0);
+	while (n < 0 && errno == EINTR);
+	if (n <= 0)
+		_exit(125);
+	if (msg[0] != expected) {
+		errno = EPROTO;
+		forge_child_die(c->report, FORGE_STAGE_SYNC, "control socket");
+	}
+}
+
+static void bring_up_loopback(int report)
+{
+	struct ifreq ifr = { .ifr_name = "lo" };
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	if (fd < 0)
+		forge_child_die(report, FORGE_STAGE_LOOPBACK, "socket");
+	ifr.ifr_flags = IFF_UP | IFF_RUNNING;
+	if (ioctl(fd, SIOCSIFFLAGS, &ifr) < 0)
+		forge_child_die(report, FORGE_STAGE_LOOPBACK, "lo");
+	close(fd);
+}
+
+/* Reaps everybody; returns true, with the status, once the command itself has ended. */
+static bool reap(pid_t command, int *ret_status)
+{
+	bool is_done = false;
+	int status;
+	pid_t pid;
+
+	while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
+		if (pid == command) {
+			*ret_status = status;
+			is_done = true;
+		}
+	return is_done;
+}
+
+static void serve_control(int control)
+{
+	unsigned char msg[8];
+	ssize_t n = recv(control, msg, sizeof(msg), MSG_DONTWAIT);
+
+	if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+		_exit(125); /* the supervisor is gone; everything ends with us */
+	if (n == 2 && msg[0] == FORGE_CTL_SIGNAL)
+		(void)kill(-1, msg[1]); /* ESRCH: nobody left to signal */
+}
+
+_Noreturn static void serve(const struct forge_child *c, pid_t command, int sigfd)
+{
+	struct pollfd fds[] = {
+		{ .fd = sigfd, .events = POLLIN },
+		{ .fd = c->control, .events = POLLIN },
+	};
+
+	for (;;) {
+		if (poll(fds, 2, -1) < 0 && errno != EINTR)
+			_exit(125);
+		if (fds[0].revents) {
+			struct signalfd_siginfo si;
+			struct forge_ctl_exit msg = { 0 };
+
+			(void)!read(sigfd, &si, sizeof(si)); /* only its arrival matters */
+			if (reap(command, &msg.status)) {
+				(void)send(c->control, &msg, sizeof(msg), MSG_NOSIGNAL);
+				_exit(0);
+			}
+		}
+		if (fds[1].revents)
+			serve_control(c->control);
+	}
+}
+
+/* Keeps control and sigfd and closes all others, so that the pipes end with the command. */
+static void close_others(struct forge_child *c, int *sigfd)
+{
+	/* The supervisor's 0 to 2 are open, so neither of ours is below 3. */
+	c->control = dup2(c->control, 0);
+	*sigfd = dup2(*sigfd, 1);
+	(void)sys_close_range(2, ~0U, 0); /* since 5.9 */
+}
+
+_Noreturn void forge_child_main(const struct forge_child *given)
+{
+	struct forge_child c = *given;
+	sigset_t all, chld;
+
+	sigfillset(&all);
+	(void)sigprocmask(SIG_SETMASK, &all, NULL);
+	sigemptyset(&chld);
+	sigaddset(&chld, SIGCHLD);
+	wait_for(&c, FORGE_CTL_IDS_READY);
+	forge_child_set_ids(&c);
+	if (c.plan->own_network)
+		bring_up_loopback(c.report);
+	if (sethostname("forge", 5) < 0)
+		forge_child_die(c.report, FORGE_STAGE_HOSTNAME, "forge");
+	forge_child_build_root(&c);
+	wait_for(&c, FORGE_CTL_CGROUP_READY);
+	forge_child_confine(&c);
+	int sigfd = signalfd(-1, &chld, SFD_CLOEXEC);
+	if (sigfd < 0)
+		forge_child_die(c.report, FORGE_STAGE_FORK, "signalfd");
+	pid_t command = fork();
+	if (command < 0)
+		forge_child_die(c.report, FORGE_STAGE_FORK, c.plan->argv.v[0]);
+	if (command == 0)
+		forge_child_exec(&c);
+	close_others(&c, &sigfd);
+	serve(&c, command, sigfd);
+}

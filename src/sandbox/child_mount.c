@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inside: builds the new root on a fresh tmpfs and pivots into it.
+ *
+ * Rules that past holes in other sandboxes taught: no path is ever resolved in a tree that
+ * somebody else can write while the old root is reachable; mount points are made only on our
+ * own tmpfs, one component at a time and without following links; trees are attached to
+ * descriptors, not to names; sources are compared with the inode the plan saw.
+ */
+#include "sandbox/child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/sys.h"
+
+/* sys/mount.h clashes with linux/mount.h on some glibc versions. */
+int mount(const char *src, const char *dst, const char *type, unsigned long flags,
+	  const void *data);
+int umount2(const char *target, int flags);
+
+static uint64_t attributes(const struct forge_mount *m)
+{
+	uint64_t a = MOUNT_ATTR_NOSUID;
+
+	if (m->type != FORGE_MOUNT_DEV)
+		a |= MOUNT_ATTR_NODEV;
+	if (m->type != FORGE_MOUNT_RW && m->type != FORGE_MOUNT_TMPFS)
+		a |= MOUNT_ATTR_RDONLY;
+	/* A device must stay writable; the node's own mode guards it. */
+	if (m->type == FORGE_MOUNT_DEV)
+		a = (a & ~(uint64_t)MOUNT_ATTR_RDONLY) | MOUNT_ATTR_NOEXEC;
+	if (m->noexec)
+		a |= MOUNT_ATTR_NOEXEC;
+	return a;
+}
+
+int forge_child_open_source(const struct forge_mount *m, enum forge_stage *ret_stage)
+{
+	unsigned recursive = m->type == FORGE_MOUNT_RO ? AT_RECURSIVE : 0;
+	struct stat st;
+
+	*ret_stage = FORGE_STAGE_OPEN;
+	/* With OPEN_TREE_CLONE the link itself would be cloned: the inode check below refuses. */
+	int fd = sys_open_tree(AT_FDCWD, m->source,
+			       OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_SYMLINK_NOFOLLOW |
+				       recursive);
+	if (fd < 0)
+		return -1;
+	*ret_stage = FORGE_STAGE_CHANGED;
+	if (fstat(fd, &st) < 0)
+		goto fail;
+	if (st.st_dev != m->dev || st.st_ino != m->ino ||
+	    (m->type == FORGE_MOUNT_DEV && (!S_ISCHR(st.st_mode) || st.st_rdev != m->rdev))) {
+		errno = ESTALE;
+		goto fail;
+	}
+	*ret_stage = FORGE_STAGE_READ_ONLY;
+	if (sys_mount_setattr(fd, "", AT_EMPTY_PATH | recursive, attributes(m), 0) < 0)
+		goto fail;
+	return fd;
+fail:;
+	int saved = errno;
+	close(fd);
+	errno = saved;
+	return -1;
+}
+
+static int fs_string(int fs, const char *key, const char *value)
+{
+	return sys_fsconfig(fs, FSCONFIG_SET_STRING, key, value, 0);
+}
+
+static int fs_number(int fs, const char *key, uint64_t value)
+{
+	char buf[24];
+	char *p = buf + sizeof(buf) - 1;
+
+	*p = '\0';
+	do
+		*--p = (char)('0' + value % 10);
+	while (value /= 10);
+	return fs_string(fs, key, p);
+}
+
+/* A detached tmpfs; size 0 means the small root, which is made read-only later. */
+static int new_tmpfs(uint64_t size, uint64_t inodes, const char *mode, unsigned attrs)
+{
+	int fs = sys_fsopen("tmpfs", FSOPEN_CLOEXEC);
+
+	if (fs < 0)
+		return -1;
+	int fd = -1;
+	if (fs_number(fs, "size", size) == 0 && fs_number(fs, "nr_inodes", inodes) == 0 &&
+	    fs_string(fs, "mode", mode) == 0 &&
+	    sys_fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) == 0)
+		fd = sys_fsmount(fs, FSMOUNT_CLOEXEC, attrs);
+	int saved = errno;
+	close(fs);
+	errno = saved;
+	return fd;
+}
+
+static int new_proc(void)
+{
+	int fs = sys_fsopen("proc", FSOPEN_CLOEXEC);
+
+	if (fs < 0)
+		return -1;
+	int fd = -1;
+	if (sys_fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) == 0)
+		fd = sys_fsmount(fs, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV |
+							      MOUNT_ATTR_NOEXEC |
+							      MOUNT_ATTR_RDONLY);
+	int saved = errno;
+	close(fs);
+	errno = saved;
+	return fd;
+}
+
+static int attach(int tree, int target)
+{
+	return sys_move_mount(tree, "", target, "",
+			      MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH);
+}
+
+/*
+ * Opens the directory that holds the last component of path, making directories on the way
+ * when make is set, and copies that component to name. O_NOFOLLOW at every step.
+ */
+static int open_parent(int root, const char *path, char name[NAME_MAX + 1], bool make)
+{
+	int dir = dup(root);
+
+	while (dir >= 0) {
+		path += strspn(path, "/");
+		size_t len = strcspn(path, "/");
+		if (len == 0 || len > NAME_MAX) {
+			close(dir);
+			errno = EINVAL;
+			return -1;
+		}
+		memcpy(name, path, len);
+		name[len] = '\0';
+		path += len;
+		if (!*path)
+			return dir;
+		if (make && mkdirat(dir, name, 0755) < 0 && errno != EEXIST)
+			break;
+		int next = openat(dir, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		if (next < 0)
+			break;
+		close(dir);
+		dir = next;
+	}
+	if (dir >= 0) {
+		int saved = errno;
+		close(dir);
+		errno = saved;
+	}
+	return -1;
+}
+
+/* Makes an empty file or directory for m and opens it O_PATH. */
+static int make_target(int parent, const char *name, bool is_dir)
+{
+	if (is_dir) {
+		if (mkdirat(parent, name, 0755) < 0 && errno != EEXIST)
+			return -1;
+	} else if (mknodat(parent, name, S_IFREG | 0644, 0) < 0 && errno != EEXIST) {
+		return -1;
+	}
+	return openat(parent, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+}
+
+static int write_file(int parent, const char *name, const char *text)
+{
+	int fd = openat(parent, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+
+	if (fd < 0)
+		return -1;
+	size_t len = strlen(text);
+	ssize_t n = write(fd, text, len);
+	close(fd);
+	return n == (ssize_t)len ? 0 : -1;
+}
+
+struct builder {
+	const struct forge_child *c;
+	int root;
+	const struct forge_mount *null_device; /* the plan's row for /dev/null */
+};
+
+/*
+ * What hides a path: an empty directory, or the null device on a mount without devices, so
+ * that even opening it fails. The null device is verified like every other source.
+ */
+static int open_mask(struct builder *b, bool is_dir, enum forge_stage *stage)
+{
+	const unsigned attrs = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOEXEC | MOUNT_ATTR_NOSUID |
+			       MOUNT_ATTR_NODEV;
+
+	if (is_dir)
+		return new_tmpfs(4096, 2, "0555", attrs);
+	int fd = forge_child_open_source(b->null_device, stage);
+	if (fd >= 0 && sys_mount_setattr(fd, "", AT_EMPTY_PATH, attrs, 0) < 0) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+/* The tree to attach for m, or -1 with the stage that failed. */
+static int open_tree_for(struct builder *b, size_t i, enum forge_stage *stage)
+{
+	const struct forge_mount *m = &b->c->plan->mounts[i];
+
+	*stage = FORGE_STAGE_MOUNT;
+	switch (m->type) {
+	case FORGE_MOUNT_TMPFS:
+		return new_tmpfs(m->size_bytes, m->inodes, "1777",
+				 MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+	case FORGE_MOUNT_PROC:
+		return new_proc();
+	case FORGE_MOUNT_MASK:
+		return open_mask(b, m->is_dir, stage);
+	case FORGE_MOUNT_RO:
+	case FORGE_MOUNT_RW:
+	case FORGE_MOUNT_DEV:
+		if (b->c->sources[i] >= 0)
+			return b->c->sources[i];
+		return forge_child_open_source(m, stage);
+	case FORGE_MOUNT_DIR:
+	case FORGE_MOUNT_SYMLINK:
+	case FORGE_MOUNT_FILE:
+		break;
+	}
+	errno = EINVAL;
+	return -1;
+}
+
+static void build_one(struct builder *b, size_t i)
+{
+	const struct forge_mount *m = &b->c->plan->mounts[i];
+	int report = b->c->report;
+	char name[NAME_MAX + 1];
+	/* A mask's target is part of /proc, which is ours and cannot hold links we follow. */
+	bool is_mask = m->type == FORGE_MOUNT_MASK;
+	int parent = open_parent(b->root, m->target, name, !is_mask);
+
+	if (parent < 0)
+		forge_child_die(report, FORGE_STAGE_MKDIR, m->target);
+	if (m->type == FORGE_MOUNT_SYMLINK) {
+		if (symlinkat(m->source, parent, name) < 0)
+			forge_child_die(report, FORGE_STAGE_WRITE, m->target);
+	} else if (m->type == FORGE_MOUNT_FILE) {
+		if (write_file(parent, name, m->source) < 0)
+			forge_child_die(report, FORGE_STAGE_WRITE, m->target);
+	} else {
+		bool is_dir = m->is_dir || m->type == FORGE_MOUNT_DIR ||
+			      m->type == FORGE_MOUNT_PROC;
+		int target = is_mask ? openat(parent, name, O_PATH | O_NOFOLLOW | O_CLOEXEC) :
+				       make_target(parent, name, is_dir);
+		if (target < 0)
+			forge_child_die(report, FORGE_STAGE_MKDIR, m->target);
+		if (m->type != FORGE_MOUNT_DIR) {
+			enum forge_stage stage;
+			int tree = open_tree_for(b, i, &stage);
+			if (tree < 0)
+				forge_child_die(report, stage, m->source ? m->source : m->target);
+			if (attach(tree, target) < 0)
+				forge_child_die(report, FORGE_STAGE_ATTACH, m->target);
+			close(tree);
+		}
+		close(target);
+	}
+	close(parent);
+}
+
+void forge_child_build_root(const struct forge_child *c)
+{
+	struct builder b = { .c = c };
+
+	for (size_t i = 0; i < c->plan->n_mounts && !b.null_device; i++)
+		if (strcmp(c->plan->mounts[i].target, "/dev/null") == 0)
+			b.null_device = &c->plan->mounts[i];
+
+	/* Nothing we mount may travel back to the host. */
+	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+		forge_child_die(c->report, FORGE_STAGE_PROPAGATION, "/");
+	b.root = new_tmpfs(1 << 20, 4096, "0755", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+	if (b.root < 0)
+		forge_child_die(c->report, FORGE_STAGE_ROOT, "tmpfs");
+	/* Over the old root: no directory of the host is needed as a mount point. */
+	if (sys_move_mount(b.root, "", AT_FDCWD, "/", MOVE_MOUNT_F_EMPTY_PATH) < 0)
+		forge_child_die(c->report, FORGE_STAGE_ROOT, "attach tmpfs");
+	for (size_t i = 0; i < c->plan->n_mounts; i++)
+		build_one(&b, i);
+	/*
+	 * pivot_root(".", ".") stacks the old root on the new one; detaching "." then removes
+	 * it, and the new root is all there is. No put_old directory is needed.
+	 */
+	if (fchdir(b.root) < 0 || sys_pivot_root(".", ".") < 0 || umount2(".", MNT_DETACH) < 0 ||
+	    chdir("/") < 0)
+		forge_child_die(c->report, FORGE_STAGE_PIVOT, "/");
+	if (sys_mount_setattr(AT_FDCWD, "/", 0, MOUNT_ATTR_RDONLY, 0) < 0)
+		forge_child_die(c->report, FORGE_STAGE_READ_ONLY, "/");
+	close(b.root);
+}

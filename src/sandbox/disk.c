@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Measures a workdir while its owner may be changing it. Every name is looked at without
+ * following links; a directory that moves away meanwhile only makes one scan less exact.
+ * Files that were deleted but are still open are found through the processes' descriptors.
+ */
+#include "sandbox/disk.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+
+struct level {
+	int fd;
+	long len, pos;       /* of what getdents64 gave */
+	char buf[4096];
+};
+
+/* What getdents64 writes; the name follows. */
+struct kernel_dirent {
+	uint64_t ino;
+	int64_t off;
+	uint16_t reclen;
+	uint8_t type;
+	char name[];
+};
+
+#define MAX_DELETED 512
+
+struct forge_disk {
+	int root, procs;
+	uint64_t max_bytes, max_inodes;
+	struct level *levels[FORGE_DISK_MAX_DEPTH];
+	unsigned depth;          /* levels in use; 0: no scan is under way */
+	uint64_t bytes, inodes;  /* of the scan under way */
+	uint64_t busy_usec;      /* what this scan has cost so far */
+	uint64_t last_cost_usec;
+	struct forge_disk_usage usage;
+};
+
+int forge_disk_new(int dir_fd, int procs_fd, uint64_t max_bytes, uint64_t max_inodes,
+		   struct forge_disk **ret)
+{
+	struct forge_disk *d = calloc(1, sizeof(*d));
+
+	if (!d)
+		return -ENOMEM;
+	d->root = dir_fd;
+	d->procs = procs_fd;
+	d->max_bytes = max_bytes;
+	d->max_inodes = max_inodes;
+	*ret = d;
+	return 0;
+}
+
+static void pop(struct forge_disk *d)
+{
+	close(d->levels[--d->depth]->fd);
+}
+
+void forge_disk_free(struct forge_disk *d)
+{
+	if (!d)
+		return;
+	while (d->depth > 0)
+		pop(d);
+	for (unsigned i = 0; i < FORGE_DISK_MAX_DEPTH; i++)
+		free(d->levels[i]);
+	free(d);
+}
+
+/* A directory that cannot be entered (gone, mode 0) is skipped: it still counted itself. */
+static void push(struct forge_disk *d, int parent, const char *name)
+{
+	if (d->depth == FORGE_DISK_MAX_DEPTH) {
+		d->usage.is_too_deep = true;
+		return;
+	}
+	if (!d->levels[d->depth])
+		d->levels[d->depth] = malloc(sizeof(struct level));
+	if (!d->levels[d->depth])
+		return;
+	int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return;
+	struct level *l = d->levels[d->depth++];
+	l->fd = fd;
+	l->len = l->pos = 0;
+}
+
+static void count(struct forge_disk *d, const struct stat *st)
+{
+	/* All names of an inode are in this tree, so each carries its share of it. */
+	uint64_t links = S_ISDIR(st->st_mode) || st->st_nlink == 0 ? 1 : st->st_nlink;
+
+	d->bytes += (uint64_t)st->st_blocks * 512 / links;
+	d->inodes++;
+}
+
+static void visit(struct forge_disk *d, struct level *l, const char *name)
+{
+	struct stat st;
+
+	if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
+	    fstatat(l->fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return;
+	count(d, &st);
+	if (S_ISDIR(st.st_mode))
+		push(d, l->fd, name);
+}
+
+/* Adds each deleted file that one process holds open on our file system, once. */
+static void count_deleted_of(struct forge_disk *d, long pid, dev_t dev, ino_t *seen, size_t *n_seen)
+{
+	char path[64];
+	struct stat st;
+
+	(void)snprintf(path, sizeof(path), "/proc/%ld/fd", pid);
+	forge_auto_dir DIR *dir = opendir(path);
+	if (!dir)
+		return; /* it has ended */
+	for (struct dirent *e; (e = readdir(dir)) && *n_seen < MAX_DELETED;) {
+		if (e->d_name[0] == '.' || fstatat(dirfd(dir), e->d_name, &st, 0) < 0 ||
+		    st.st_nlink != 0 || st.st_dev != dev || !S_ISREG(st.st_mode))
+			continue;
+		size_t i = 0;
+		while (i < *n_seen && seen[i] != st.st_ino)
+			i++;
+		if (i < *n_seen)
+			continue;
+		seen[(*n_seen)++] = st.st_ino;
+		count(d, &st);
+	}
+}
+
+static void count_deleted(struct forge_disk *d)
+{
+	char buf[16384];
+	ino_t seen[MAX_DELETED];
+	size_t n_seen = 0;
+	struct stat st;
+
+	if (d->procs < 0 || fstat(d->root, &st) < 0 ||
+	    forge_read_at(d->procs, "cgroup.procs", buf, sizeof(buf)) <= 0)
+		return;
+	for (char *p = buf; *p; p += strspn(p, "\n")) {
+		long pid = strtol(p, &p, 10);
+		if (pid > 0)
+			count_deleted_of(d, pid, st.st_dev, seen, &n_seen);
+	}
+}
+
+static bool is_over(const struct forge_disk *d)
+{
+	return d->bytes > d->max_bytes || d->inodes > d->max_inodes || d->usage.is_too_deep;
+}
+
+static void note_peak(struct forge_disk *d)
+{
+	if (d->bytes > d->usage.peak_bytes)
+		d->usage.peak_bytes = d->bytes;
+	if (d->inodes > d->usage.peak_inodes)
+		d->usage.peak_inodes = d->inodes;
+}
+
+static enum forge_disk_state finish(struct forge_disk *d)
+{
+	count_deleted(d);
+	note_peak(d);
+	d->usage.bytes = d->bytes;
+	d->usage.inodes = d->inodes;
+	d->last_cost_usec = d->busy_usec;
+	return is_over(d) ? FORGE_DISK_OVER : FORGE_DISK_DONE;
+}
+
+/* Handles one entry, or fills the buffer, or leaves the directory. */
+static void advance(struct forge_disk *d)
+{
+	struct level *l = d->levels[d->depth - 1];
+
+	if (l->pos >= l->len) {
+		l->len = syscall(SYS_getdents64, l->fd, l->buf, sizeof(l->buf));
+		l->pos = 0;
+		if (l->len <= 0)
+			pop(d);
+		return;
+	}
+	const struct kernel_dirent *e = (const void *)(l->buf + l->pos);
+	l->pos += e->reclen;
+	visit(d, l, e->name);
+}
+
+enum forge_disk_state forge_disk_step(struct forge_disk *d, uint64_t budget_usec)
+{
+	uint64_t start = forge_now_usec();
+	enum forge_disk_state state = FORGE_DISK_MORE;
+
+	if (d->depth == 0) {
+		d->bytes = d->inodes = d->busy_usec = 0;
+		push(d, d->root, ".");
+	}
+	for (unsigned n = 1; d->depth > 0; n++) {
+		advance(d);
+		if (is_over(d)) {
+			note_peak(d);
+			while (d->depth > 0)
+				pop(d);
+			return FORGE_DISK_OVER;
+		}
+		if (n % 64 == 0 && forge_now_usec() - start > budget_usec)
+			break;
+	}
+	if (d->depth == 0)
+		state = finish(d);
+	d->busy_usec += forge_now_usec() - start;
+	return state;
+}
+
+const struct forge_disk_usage *forge_disk_usage(const struct forge_disk *d)
+{
+	return &d->usage;
+}
+
+uint64_t forge_disk_pause_usec(const struct forge_disk *d)
+{
+	const uint64_t rate = 2ULL << 30; /* bytes a second that a fast disk takes */
+	uint64_t room = d->max_bytes > d->usage.bytes ? d->max_bytes - d->usage.bytes : 0;
+	/* Half the time it would take to fill what is left: overshoot halves with each scan. */
+	uint64_t pause = room / (rate / 1000000) / 2;
+
+	if (pause < 20000)
+		pause = 20000;
+	if (pause > 1000000)
+		pause = 1000000;
+	return pause < d->last_cost_usec * 10 ? d->last_cost_usec * 10 : pause;
+}

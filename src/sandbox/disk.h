@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How much of the disk a run's workdir holds. Measured from outside in small slices while the
+ * run goes on, so that no tree, however large, delays the supervisor.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/cleanup.h"
+#include "base/error.h"
+
+/* A tree deeper than this counts as over the limit: it cannot be measured. */
+#define FORGE_DISK_MAX_DEPTH 256
+
+struct forge_disk;
+
+enum forge_disk_state {
+	FORGE_DISK_MORE, /* the scan goes on with the next step */
+	FORGE_DISK_DONE, /* a whole scan is finished; the totals are new */
+	FORGE_DISK_OVER, /* over a limit, found before the scan was finished */
+};
+
+struct forge_disk_usage {
+	uint64_t bytes, inodes;            /* of the last whole scan */
+	uint64_t peak_bytes, peak_inodes;  /* highest seen */
+	bool is_too_deep;
+};
+
+/* dir_fd is borrowed. procs_fd: a cgroup directory whose processes may hold deleted files. */
+FORGE_MUST_CHECK int forge_disk_new(int dir_fd, int procs_fd, uint64_t max_bytes,
+				    uint64_t max_inodes, struct forge_disk **ret);
+/* Works for about budget_usec. */
+enum forge_disk_state forge_disk_step(struct forge_disk *d, uint64_t budget_usec);
+const struct forge_disk_usage *forge_disk_usage(const struct forge_disk *d);
+/*
+ * When to start the next scan: soon when little room is left (a disk takes some GB/s), but
+ * never so often that scanning costs more than a tenth of a CPU.
+ */
+uint64_t forge_disk_pause_usec(const struct forge_disk *d);
+void forge_disk_free(struct forge_disk *d);
+FORGE_DEFINE_AUTO(disk, struct forge_disk *, forge_disk_free)
+#define forge_auto_disk FORGE_CLEANUP(forge_auto_disk_)

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Build tool: turns the policy tables into C arrays of BPF instructions. The machine that
+ * builds decides the ABI; a cross build runs this under the exe wrapper.
+ */
+#include <errno.h>
+#include <linux/filter.h>
+#include <seccomp.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/personality.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "sandbox/seccomp_policy.h"
+
+static void die(const char *what, const char *name, int rc)
+{
+	fprintf(stderr, "gen-filter: %s %s: error %d\n", what, name, rc);
+	exit(1);
+}
+
+/* -1: this ABI has no such call. */
+static int resolve(const struct forge_syscall_name *s)
+{
+	int nr = seccomp_syscall_resolve_name(s->name);
+
+	if (nr == __NR_SCMP_ERROR)
+		return s->number ? s->number : -1;
+	return nr < 0 ? -1 : nr;
+}
+
+static void add_names(scmp_filter_ctx ctx, const struct forge_syscall_name *s, uint32_t action)
+{
+	for (; s->name; s++) {
+		int nr = resolve(s);
+		if (nr < 0)
+			continue;
+		int rc = seccomp_rule_add(ctx, action, nr, 0);
+		if (rc < 0)
+			die("rule for", s->name, rc);
+	}
+}
+
+static bool is_family_allowed(int family)
+{
+	for (const int *f = forge_socket_families; *f >= 0; f++)
+		if (*f == family)
+			return true;
+	return false;
+}
+
+static void add_socket_rules(scmp_filter_ctx ctx)
+{
+	const uint32_t no = SCMP_ACT_ERRNO(EAFNOSUPPORT);
+	const int last = 63; /* AF_MAX is 46 in 2025 */
+	int rc = 0;
+
+	for (int f = 0; f <= last && rc == 0; f++)
+		if (!is_family_allowed(f))
+			rc = seccomp_rule_add(ctx, no, SCMP_SYS(socket), 1,
+					      SCMP_A0(SCMP_CMP_MASKED_EQ, 0xffffffffULL,
+						      (scmp_datum_t)f));
+	/* the bits above the last family: one rule each */
+	for (int bit = 6; bit < 32 && rc == 0; bit++)
+		rc = seccomp_rule_add(ctx, no, SCMP_SYS(socket), 1,
+				      SCMP_A0(SCMP_CMP_MASKED_EQ, 1ULL << bit, 1ULL << bit));
+	/* netlink: NETLINK_ROUTE (0) is how libc lists interfaces; no other protocol */
+	for (int bit = 0; bit < 32 && rc == 0; bit++)
+		rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPROTONOSUPPORT), SCMP_SYS(socket), 2,
+				      SCMP_A0(SCMP_CMP_MASKED_EQ, 0xffffffffULL, AF_NETLINK),
+				      SCMP_A2(SCMP_CMP_MASKED_EQ, 1ULL << bit, 1ULL << bit));
+	if (rc < 0)
+		die("rule for", "socket", rc);
+}
+
+static void add_args(scmp_filter_ctx ctx)
+{
+	for (const struct forge_syscall_arg *a = forge_syscalls_args; a->name; a++) {
+		int nr = seccomp_syscall_resolve_name(a->name);
+		struct scmp_arg_cmp cmp = { a->arg, SCMP_CMP_MASKED_EQ, a->mask, a->match };
+		int rc = seccomp_rule_add_array(ctx, SCMP_ACT_ERRNO((uint32_t)a->error), nr, 1,
+						&cmp);
+		if (rc < 0)
+			die("argument rule for", a->name, rc);
+	}
+	add_socket_rules(ctx);
+}
+
+static void emit(scmp_filter_ctx ctx, const char *name)
+{
+	int fd = memfd_create("bpf", 0);
+	struct sock_filter ins;
+	size_t n = 0;
+
+	if (fd < 0 || seccomp_export_bpf(ctx, fd) < 0 || lseek(fd, 0, SEEK_SET) < 0)
+		die("export", name, errno);
+	printf("static struct sock_filter %s[] = {\n", name);
+	while (read(fd, &ins, sizeof(ins)) == (ssize_t)sizeof(ins)) {
+		printf("\t{ 0x%04x, %u, %u, 0x%08x },\n", ins.code, ins.jt, ins.jf, ins.k);
+		n++;
+	}
+	printf("};\n");
+	if (n == 0 || n > BPF_MAXINSNS)
+		die("size of", name, (int)n);
+	close(fd);
+}
+
+static scmp_filter_ctx new_filter(uint32_t action, const char *name)
+{
+	scmp_filter_ctx ctx = seccomp_init(action);
+
+	if (!ctx || seccomp_attr_set(ctx, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS) < 0 ||
+	    seccomp_attr_set(ctx, SCMP_FLTATR_CTL_OPTIMIZE, 2) < 0)
+		die("make", name, errno);
+	return ctx;
+}
+
+int main(void)
+{
+	printf("/* Made by gen_filter.c from seccomp_policy.c. */\n");
+	scmp_filter_ctx calls = new_filter(SCMP_ACT_ERRNO(ENOSYS), "calls");
+	add_names(calls, forge_syscalls_allowed, SCMP_ACT_ALLOW);
+	add_names(calls, forge_syscalls_refused, SCMP_ACT_ERRNO(EPERM));
+	/* personality: ask, the default, and 32-bit uname; nothing that weakens memory layout */
+	static const uint64_t personalities[] = { PER_LINUX, PER_LINUX32, 0xffffffffULL };
+	for (size_t i = 0; i < 3; i++)
+		if (seccomp_rule_add(calls, SCMP_ACT_ALLOW, SCMP_SYS(personality), 1,
+				     SCMP_A0(SCMP_CMP_EQ, personalities[i])) < 0)
+			die("rule for", "personality", 0);
+	emit(calls, "filter_calls");
+	seccomp_release(calls);
+
+	scmp_filter_ctx args = new_filter(SCMP_ACT_ALLOW, "args");
+	add_args(args);
+	emit(args, "filter_args");
+	seccomp_release(args);
+	return 0;
+}

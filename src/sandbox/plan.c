@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Decides what a sandbox looks like. No namespaces, no mounts: only lstat and lists. */
+#include "sandbox/plan.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#include "base/fd.h"
+#include "sandbox/view.h"
+
+void forge_plan_free(struct forge_plan *p)
+{
+	if (!p)
+		return;
+	for (size_t i = 0; i < p->n_mounts; i++) {
+		free(p->mounts[i].target);
+		free(p->mounts[i].source);
+	}
+	free(p->mounts);
+	free(p->run_id);
+	free(p->workdir);
+	forge_strv_done(&p->argv);
+	forge_strv_done(&p->env);
+	forge_strv_done(&p->exec_paths);
+	free(p);
+}
+
+/* The returned row has its target set; NULL when out of memory. */
+static struct forge_mount *add(struct forge_plan *p, enum forge_mount_type type,
+			       const char *target, const char *source)
+{
+	if (p->n_mounts == p->cap_mounts) {
+		size_t cap = p->cap_mounts ? p->cap_mounts * 2 : 64;
+		struct forge_mount *m = reallocarray(p->mounts, cap, sizeof(*m));
+		if (!m)
+			return NULL;
+		p->mounts = m;
+		p->cap_mounts = cap;
+	}
+	struct forge_mount *m = &p->mounts[p->n_mounts];
+	*m = (struct forge_mount){ .type = type };
+	m->target = strdup(target);
+	m->source = source ? strdup(source) : NULL;
+	p->n_mounts++;
+	return m->target && (!source || m->source) ? m : NULL;
+}
+
+static bool is_below(const char *path, const char *top)
+{
+	size_t len = strlen(top);
+
+	return strncmp(path, top, len) == 0 && (path[len] == '/' || path[len] == '\0');
+}
+
+/* Already visible through a read-only tree that shows the same host path? */
+static bool is_covered(const struct forge_plan *p, const char *path)
+{
+	for (size_t i = 0; i < p->n_mounts; i++)
+		if (p->mounts[i].type == FORGE_MOUNT_RO &&
+		    strcmp(p->mounts[i].source, p->mounts[i].target) == 0 &&
+		    is_below(path, p->mounts[i].target))
+			return true;
+	return false;
+}
+
+static void set_identity(struct forge_mount *m, const struct stat *st)
+{
+	m->is_dir = S_ISDIR(st->st_mode);
+	m->dev = st->st_dev;
+	m->ino = st->st_ino;
+	m->rdev = st->st_rdev;
+}
+
+/* A tree of the host's system: a link is shown as that link, what is absent is left out. */
+static int add_system(struct forge_plan *p, const char *path, struct forge_error *err)
+{
+	struct stat st;
+
+	if (lstat(path, &st) < 0) {
+		if (errno == ENOENT || errno == EACCES)
+			return 0;
+		return forge_fail_errno(err, errno, "look at %s", path);
+	}
+	if (S_ISLNK(st.st_mode)) {
+		char text[PATH_MAX];
+		ssize_t n = readlink(path, text, sizeof(text) - 1);
+		if (n < 0)
+			return forge_fail_errno(err, errno, "read link %s", path);
+		text[n] = '\0';
+		return add(p, FORGE_MOUNT_SYMLINK, path, text) ? 0 : -ENOMEM;
+	}
+	struct forge_mount *m = add(p, FORGE_MOUNT_RO, path, path);
+	if (!m)
+		return -ENOMEM;
+	set_identity(m, &st);
+	return 0;
+}
+
+static int add_device(struct forge_plan *p, const struct forge_view_dev *dev,
+		      struct forge_error *err)
+{
+	struct stat st;
+
+	if (lstat(dev->path, &st) < 0)
+		return forge_fail_errno(err, errno, "look at %s", dev->path);
+	if (!S_ISCHR(st.st_mode) || st.st_rdev != makedev(1, dev->minor))
+		return forge_hint(err, forge_fail(err, ENODEV, "%s is not the device 1:%u",
+						  dev->path, dev->minor),
+				  "Recreate it: mknod -m 666 %s c 1 %u", dev->path, dev->minor);
+	struct forge_mount *m = add(p, FORGE_MOUNT_DEV, dev->path, dev->path);
+	if (!m)
+		return -ENOMEM;
+	set_identity(m, &st);
+	return 0;
+}
+
+/* A path that two owners would fight over, or that would undo the sandbox. */
+static int check_root(const char *path, const char *workdir, struct forge_error *err)
+{
+	static const char *const never[] = { "/proc", "/dev", "/sys", "/run/forge" };
+
+	if (strcmp(path, "/") == 0)
+		return forge_fail(err, EINVAL, "'/' would show the whole host");
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(never); i++)
+		if (is_below(path, never[i]))
+			return forge_fail(err, EINVAL, "'%s' cannot be given to a run", path);
+	if (is_below(workdir, path) || is_below(path, workdir))
+		return forge_fail(err, EINVAL, "'%s' overlaps the run's workdir %s", path, workdir);
+	return 0;
+}
+
+static int add_read_only(struct forge_plan *p, const char *path, struct forge_error *err)
+{
+	int rc = check_root(path, p->workdir, err);
+	if (rc < 0)
+		return rc;
+	if (is_covered(p, path))
+		return 0;
+	forge_auto_close int fd = forge_open_nolink(path, O_PATH);
+	if (fd < 0)
+		return forge_fail_errno(err, -fd, "open %s", path);
+	struct stat st;
+	if (fstat(fd, &st) < 0)
+		return forge_fail_errno(err, errno, "look at %s", path);
+	if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
+		return forge_fail(err, EINVAL, "%s is neither a file nor a directory", path);
+	struct forge_mount *m = add(p, FORGE_MOUNT_RO, path, path);
+	if (!m)
+		return -ENOMEM;
+	set_identity(m, &st);
+	return 0;
+}
+
+/* An input given through a link is also found where it was given, unless that is taken. */
+static int add_alias(struct forge_plan *p, const char *typed, const char *canonical)
+{
+	if (is_covered(p, typed) || is_below(typed, p->workdir))
+		return 0;
+	for (size_t i = 0; i < p->n_mounts; i++)
+		if (is_below(typed, p->mounts[i].target) &&
+		    (p->mounts[i].type == FORGE_MOUNT_SYMLINK ||
+		     strcmp(typed, p->mounts[i].target) == 0))
+			return 0;
+	return add(p, FORGE_MOUNT_SYMLINK, typed, canonical) ? 0 : -ENOMEM;
+}
+
+static int add_tmpfs(struct forge_plan *p, const char *target, uint64_t size)
+{
+	struct forge_mount *m = add(p, FORGE_MOUNT_TMPFS, target, NULL);
+	if (!m)
+		return -ENOMEM;
+	m->is_dir = true;
+	m->size_bytes = size;
+	/* Inodes cost kernel memory that is charged too; this only stops the silly cases. */
+	m->inodes = size / 4096 < 4096 ? 4096 : size / 4096;
+	return 0;
+}
+
+static int add_etc(struct forge_plan *p, bool own_network, struct forge_error *err)
+{
+	int rc = 0;
+
+	for (const char *const *s = forge_view_etc; *s && rc == 0; s++)
+		rc = add_system(p, *s, err);
+	for (const char *const *s = forge_view_etc_net; *s && rc == 0 && !own_network; s++)
+		rc = add_system(p, *s, err);
+	for (const struct forge_view_text *t = forge_view_texts; t->path && rc == 0; t++)
+		rc = add(p, FORGE_MOUNT_FILE, t->path, t->content) ? 0 : -ENOMEM;
+	if (rc == 0) {
+		forge_auto_free char *pw = forge_asprintf(
+			"root:x:0:0:root:/nonexistent:/usr/sbin/nologin\n"
+			"%s:x:%d:%d:forge analysis:%s:/bin/sh\n"
+			"nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
+			FORGE_INSIDE_NAME, FORGE_INSIDE_UID, FORGE_INSIDE_GID, p->workdir);
+		if (!pw || !add(p, FORGE_MOUNT_FILE, "/etc/passwd", pw))
+			return -ENOMEM;
+	}
+	return rc;
+}
+
+static int add_proc(struct forge_plan *p)
+{
+	if (!add(p, FORGE_MOUNT_PROC, "/proc", NULL))
+		return -ENOMEM;
+	for (const char *const *s = forge_view_proc_masks; *s; s++) {
+		struct stat st;
+		if (lstat(*s, &st) < 0)
+			continue; /* this kernel has no such file */
+		struct forge_mount *m = add(p, FORGE_MOUNT_MASK, *s, NULL);
+		if (!m)
+			return -ENOMEM;
+		m->is_dir = S_ISDIR(st.st_mode);
+	}
+	return 0;
+}
+
+static int add_dev(struct forge_plan *p, uint64_t shm, struct forge_error *err)
+{
+	int rc = 0;
+
+	for (const struct forge_view_dev *d = forge_view_devs; d->path && rc == 0; d++)
+		rc = add_device(p, d, err);
+	for (const struct forge_view_text *l = forge_view_dev_links; l->path && rc == 0; l++)
+		rc = add(p, FORGE_MOUNT_SYMLINK, l->path, l->content) ? 0 : -ENOMEM;
+	return rc < 0 ? rc : add_tmpfs(p, "/dev/shm", shm);
+}
+
+static int add_workdir(struct forge_plan *p, bool exists, struct forge_error *err)
+{
+	struct forge_mount *m = add(p, FORGE_MOUNT_RW, p->workdir, p->workdir);
+	if (!m)
+		return -ENOMEM;
+	m->is_dir = true;
+	if (!exists)
+		return 0;
+	struct stat st;
+	if (lstat(p->workdir, &st) < 0)
+		return forge_fail_errno(err, errno, "look at workdir %s", p->workdir);
+	set_identity(m, &st);
+	return 0;
+}
+
+/* Order matters: a tmpfs comes before what is mounted on directories in it. */
+static int build_view(struct forge_plan *p, const struct forge_plan_spec *spec,
+		      struct forge_error *err)
+{
+	uint64_t memory = p->limits.memory_bytes == FORGE_UNLIMITED ? 1ULL << 32 :
+								      p->limits.memory_bytes;
+	uint64_t tmp = spec->tmp_bytes ? spec->tmp_bytes : memory / 2;
+	uint64_t shm = spec->shm_bytes ? spec->shm_bytes : memory;
+	int rc = 0;
+
+	for (const char *const *s = forge_view_system; *s && rc == 0; s++)
+		rc = add_system(p, *s, err);
+	if (rc == 0)
+		rc = add_etc(p, spec->own_network, err);
+	if (rc == 0)
+		rc = add_proc(p);
+	if (rc == 0)
+		rc = add_dev(p, shm, err);
+	if (rc == 0)
+		rc = add_tmpfs(p, "/tmp", tmp);
+	for (const char *const *s = forge_view_dirs; *s && rc == 0; s++)
+		rc = add(p, FORGE_MOUNT_DIR, *s, NULL) ? 0 : -ENOMEM;
+	if (rc == 0)
+		rc = add_workdir(p, spec->workdir_exists, err);
+	for (size_t i = 0; i < spec->read_only->n && rc == 0; i++)
+		rc = add_read_only(p, spec->read_only->v[i], err);
+	for (size_t i = 0; i + 1 < spec->aliases->n && rc == 0; i += 2)
+		rc = add_alias(p, spec->aliases->v[i], spec->aliases->v[i + 1]);
+	return rc;
+}
+
+/* What execve tries: the word itself when it names a path, else each directory of PATH. */
+static int build_exec_paths(struct forge_plan *p)
+{
+	const char *cmd = p->argv.v[0];
+
+	if (strchr(cmd, '/'))
+		return forge_strv_add(&p->exec_paths, cmd);
+	const char *path = forge_strv_getenv(&p->env, "PATH");
+	for (const char *s = path; s && *s;) {
+		size_t len = strcspn(s, ":");
+		int rc = len ? forge_strv_addf(&p->exec_paths, "%.*s/%s", (int)len, s, cmd) : 0;
+		if (rc < 0)
+			return rc;
+		s += len + (s[len] == ':');
+	}
+	return 0;
+}
+
+/*
+ * As many CPUs as the limit needs, rounded up, out of those we may use. The first is random
+ * so that many one-CPU runs do not all sit on CPU 0. Affinity is manners (nproc, thread
+ * pools); the limit itself is the cgroup's.
+ */
+static void choose_cpus(struct forge_plan *p)
+{
+	cpu_set_t have;
+
+	CPU_ZERO(&p->cpus);
+	if (sched_getaffinity(0, sizeof(have), &have) < 0)
+		return;
+	unsigned n_have = (unsigned)CPU_COUNT(&have);
+	uint64_t want = p->limits.cpus_milli == FORGE_UNLIMITED ?
+				n_have :
+				(p->limits.cpus_milli + 999) / 1000;
+	if (want >= n_have) {
+		p->cpus = have;
+		p->n_cpus = n_have;
+		return;
+	}
+	uint32_t start = 0;
+	(void)!getrandom(&start, sizeof(start), GRND_NONBLOCK); /* any start will do */
+	unsigned skip = start % n_have;
+	for (unsigned i = 0, seen = 0; p->n_cpus < want; i = (i + 1) % CPU_SETSIZE)
+		if (CPU_ISSET(i, &have) && seen++ >= skip) {
+			CPU_SET(i, &p->cpus);
+			p->n_cpus = (unsigned)CPU_COUNT(&p->cpus);
+		}
+}
+
+int forge_plan_build(const struct forge_plan_spec *spec, struct forge_plan **ret,
+		     struct forge_error *err)
+{
+	forge_auto_plan struct forge_plan *p = calloc(1, sizeof(*p));
+	if (!p)
+		return forge_fail(err, ENOMEM, "out of memory");
+	p->limits = *spec->limits;
+	p->own_network = spec->own_network;
+	p->host_uid = spec->host_uid;
+	p->host_gid = spec->host_gid;
+	p->privileged = spec->privileged;
+	p->landlock_abi = spec->landlock_abi;
+	p->run_id = strdup(spec->run_id);
+	p->workdir = strdup(spec->workdir);
+	int rc = p->run_id && p->workdir ? 0 : -ENOMEM;
+	for (char *const *a = spec->argv; *a && rc == 0; a++)
+		rc = forge_strv_add(&p->argv, *a);
+	if (rc == 0)
+		rc = forge_strv_copy(&p->env, spec->env);
+	if (rc == 0)
+		rc = build_exec_paths(p);
+	if (rc < 0)
+		return forge_fail(err, ENOMEM, "out of memory");
+	choose_cpus(p);
+	struct forge_error inner = FORGE_ERROR_INIT;
+	rc = build_view(p, spec, &inner);
+	if (rc < 0) {
+		if (!inner.code)
+			return forge_fail(err, ENOMEM, "out of memory");
+		if (err)
+			*err = inner;
+		return rc;
+	}
+	*ret = forge_take_ptr(p);
+	return 0;
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The lists of the view. What is not named here, an input, or a configured read-only root
+ * does not exist inside. /etc is picked by name because it also holds secrets.
+ */
+#include "sandbox/view.h"
+
+#include <stddef.h>
+
+const char *const forge_view_system[] = {
+	"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32",
+	/* CPU and NUMA topology: BLAS, hwloc and torch size their thread pools by it. */
+	"/sys/devices/system/cpu", "/sys/devices/system/node",
+	NULL,
+};
+
+const char *const forge_view_etc[] = {
+	/* the linker, the alternatives that half of /usr/bin points to, time, certificates */
+	"/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime", "/etc/timezone",
+	"/etc/ssl/certs", "/etc/ssl/openssl.cnf",
+	/* settings that interpreters and libraries read from /etc and break without */
+	"/etc/R", "/etc/fonts", "/etc/python3", "/etc/perl", "/etc/matplotlibrc",
+	"/etc/ImageMagick-6", "/etc/openmpi", "/etc/java-17-openjdk", "/etc/magic",
+	"/etc/mime.types", "/etc/papersize", "/etc/protocols", "/etc/services",
+	NULL,
+};
+
+const char *const forge_view_etc_net[] = { "/etc/resolv.conf", "/etc/gai.conf", NULL };
+
+/*
+ * /proc is mounted read-only as a whole; these are also unreadable. An ordinary uid cannot
+ * read most of them anyway; the mask holds where a kernel is more generous.
+ */
+const char *const forge_view_proc_masks[] = {
+	"/proc/acpi", "/proc/kallsyms", "/proc/kcore", "/proc/key-users", "/proc/keys",
+	"/proc/latency_stats", "/proc/sched_debug", "/proc/scsi", "/proc/timer_list",
+	NULL,
+};
+
+const char *const forge_view_dirs[] = { "/run", "/home", "/mnt", NULL };
+
+const struct forge_view_text forge_view_texts[] = {
+	{ "/etc/group", "root:x:0:\nforge:x:1000:\nnogroup:x:65534:\n" },
+	{ "/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n"
+				"protocols: files\nservices: files\n" },
+	{ "/etc/hosts", "127.0.0.1 localhost forge\n::1 localhost ip6-localhost\n" },
+	{ "/etc/hostname", "forge\n" },
+	{ NULL, NULL },
+};
+
+const struct forge_view_text forge_view_dev_links[] = {
+	{ "/dev/fd", "/proc/self/fd" },
+	{ "/dev/stdin", "/proc/self/fd/0" },
+	{ "/dev/stdout", "/proc/self/fd/1" },
+	{ "/dev/stderr", "/proc/self/fd/2" },
+	{ "/var/tmp", "/tmp" },
+	{ NULL, NULL },
+};
+
+const struct forge_view_dev forge_view_devs[] = {
+	{ "/dev/null", 3 }, { "/dev/zero", 5 }, { "/dev/full", 7 },
+	{ "/dev/random", 8 }, { "/dev/urandom", 9 }, { NULL, 0 },
+};

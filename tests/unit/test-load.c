@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Finding forge.yaml and trusting it. Link with -Wl,--wrap=geteuid: who asks is ours to
+ * say, so both answers are tested whoever runs this.
+ */
+#include "unit.h"
+
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "config/config.h"
+#include "torture.h"
+
+uid_t __real_geteuid(void);
+uid_t __wrap_geteuid(void);
+
+static uid_t claimed_uid;
+
+uid_t __wrap_geteuid(void)
+{
+	return claimed_uid;
+}
+
+/* Each test stands in a new directory, which is also its home. */
+static char home[64];
+
+static int enter_home(void **state)
+{
+	(void)state;
+	(void)snprintf(home, sizeof(home), "/tmp/forge-test-load-XXXXXX");
+	if (!mkdtemp(home) || chdir(home) < 0 || setenv("HOME", home, 1) < 0)
+		return -1;
+	claimed_uid = 1000;
+	return unsetenv("FORGE_CONFIG");
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	(void)st;
+	(void)type;
+	(void)ftw;
+	return remove(path);
+}
+
+static int leave_home(void **state)
+{
+	(void)state;
+	if (chdir("/") < 0)
+		return -1;
+	return nftw(home, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+static void write_file(const char *path, const char *text, mode_t mode)
+{
+	forge_auto_file FILE *f = fopen(path, "we");
+
+	assert_non_null(f);
+	assert_true(fputs(text, f) >= 0);
+	assert_int_equal(fchmod(fileno(f), mode), 0);
+}
+
+static struct forge_config *load_ok(const char *path)
+{
+	struct forge_error err = UNIT_ERROR_UNTOUCHED;
+	struct forge_config *c = NULL;
+
+	if (forge_config_load(path, &c, &err) != 0)
+		fail_msg("refused: %s", err.msg);
+	assert_untouched(err);
+	return c;
+}
+
+static void refused(const char *path, int rc, const char *part, const char *hint)
+{
+	struct forge_error err = FORGE_ERROR_INIT;
+	struct forge_config *c = NULL;
+
+	assert_int_equal(forge_config_load(path, &c, &err), rc);
+	assert_null(c);
+	assert_int_equal(err.code, -rc);
+	assert_contains(err.msg, part);
+	assert_contains(err.hint, hint);
+	assert_int_equal(forge_config_load(path, &c, NULL), rc);
+}
+
+static void without_a_file_all_is_built_in(void **state)
+{
+	(void)state;
+	if (access("/etc/forge/forge.yaml", F_OK) == 0)
+		skip(); /* this host has one, and it is found */
+	forge_auto_config struct forge_config *c = load_ok(NULL);
+	assert_null(c->path);
+	assert_int_equal(c->n_profiles, 4);
+}
+
+static void the_search_has_an_order(void **state)
+{
+	(void)state;
+	assert_int_equal(mkdir(".config", 0700), 0);
+	assert_int_equal(mkdir(".config/forge", 0700), 0);
+	write_file(".config/forge/forge.yaml", "workdir: /user/{id}\n", 0600);
+	forge_auto_config struct forge_config *user = load_ok(NULL);
+	assert_string_equal(user->workdir, "/user/{id}");
+
+	write_file("forge.yaml", "workdir: /here/{id}\n", 0600);
+	forge_auto_config struct forge_config *here = load_ok(NULL);
+	assert_string_equal(here->workdir, "/here/{id}");
+
+	write_file("env.yaml", "workdir: /env/{id}\n", 0600);
+	assert_int_equal(setenv("FORGE_CONFIG", "env.yaml", 1), 0);
+	forge_auto_config struct forge_config *env = load_ok(NULL);
+	assert_string_equal(env->workdir, "/env/{id}");
+
+	write_file("named.yaml", "workdir: /named/{id}\n", 0600);
+	forge_auto_config struct forge_config *named = load_ok("named.yaml");
+	assert_string_equal(named->workdir, "/named/{id}");
+
+	/* Set but empty is the same as not set. */
+	assert_int_equal(setenv("FORGE_CONFIG", "", 1), 0);
+	forge_auto_config struct forge_config *again = load_ok(NULL);
+	assert_string_equal(again->workdir, "/here/{id}");
+}
+
+static void a_named_file_must_be_there(void **state)
+{
+	(void)state;
+	refused("no.yaml", -ENOENT, "config no.yaml (named by --config) does not exist",
+		"");
+	assert_int_equal(setenv("FORGE_CONFIG", "/no/such.yaml", 1), 0);
+	refused(NULL, -ENOENT, "config /no/such.yaml (named by $FORGE_CONFIG) does not",
+		"");
+}
+
+static void paths_are_below_the_file(void **state)
+{
+	(void)state;
+	assert_int_equal(mkdir("sub", 0700), 0);
+	write_file("sub/forge.yaml", "read_only: [data, ../up]\n", 0600);
+	forge_auto_config struct forge_config *c = load_ok("./sub//forge.yaml");
+	forge_auto_free char *path = forge_asprintf("%s/sub/forge.yaml", home);
+	forge_auto_free char *data = forge_asprintf("%s/sub/data", home);
+	forge_auto_free char *up = forge_asprintf("%s/up", home);
+	assert_string_equal(c->path, path);
+	assert_string_equal(c->read_only.v[0], data);
+	assert_string_equal(c->read_only.v[1], up);
+}
+
+static void errors_name_the_file_as_it_was_found(void **state)
+{
+	struct forge_error err = FORGE_ERROR_INIT;
+	struct forge_config *c = NULL;
+
+	(void)state;
+	write_file("forge.yaml", "# one\nworkdirs: x\n", 0600);
+	assert_int_equal(forge_config_load(NULL, &c, &err), -EINVAL);
+	assert_string_equal(err.file, "./forge.yaml");
+	assert_int_equal(err.line, 2);
+	assert_int_equal(err.column, 1);
+	assert_contains(err.msg, "did you mean 'workdir'?");
+}
+
+static void only_small_regular_files_are_read(void **state)
+{
+	(void)state;
+	refused(".", -EINVAL, "config . is not a regular file", "");
+	refused("/dev/null", -EINVAL, "config /dev/null is not a regular file", "");
+	assert_int_equal(mkfifo("fifo", 0600), 0);
+	refused("fifo", -EINVAL, "config fifo is not a regular file", "");
+	write_file("big", "", 0600);
+	assert_int_equal(truncate("big", (1 << 20) + 1), 0);
+	refused("big", -EFBIG, "config big is larger than 1 MiB", "");
+	write_file("linked", "version: 1\n", 0600);
+	assert_int_equal(symlink("linked", "link"), 0);
+	forge_auto_config struct forge_config *c = load_ok("link");
+	assert_non_null(c);
+	assert_int_equal(symlink("loop", "loop"), 0);
+	refused("loop", -ELOOP, "open config loop: ", "");
+}
+
+static void a_search_does_not_pass_over_what_it_cannot_read(void **state)
+{
+	(void)state;
+	assert_int_equal(symlink("forge.yaml", "forge.yaml"), 0);
+	refused(NULL, -ELOOP, "open config ./forge.yaml: ", "");
+}
+
+static void root_trusts_only_root(void **state)
+{
+	(void)state;
+	write_file("forge.yaml", "version: 1\n", 0644);
+	claimed_uid = 0;
+	if (__real_geteuid() == 0) {
+		forge_auto_config struct forge_config *c = load_ok(NULL);
+		assert_non_null(c);
+		assert_int_equal(chown("forge.yaml", 1234, (gid_t)-1), 0);
+		refused(NULL, -EPERM, "config ./forge.yaml belongs to user 1234",
+			"chown root");
+	} else {
+		refused(NULL, -EPERM, "config ./forge.yaml belongs to user",
+			"chown root");
+	}
+	refused("forge.yaml", -EPERM, "belongs to user", "chown root forge.yaml");
+	claimed_uid = 1000;
+	forge_auto_config struct forge_config *user = load_ok(NULL);
+	assert_non_null(user);
+}
+
+static void root_trusts_no_file_that_others_can_write(void **state)
+{
+	static const mode_t modes[] = {0664, 0646, 0620, 0602};
+
+	(void)state;
+	if (__real_geteuid() != 0)
+		skip(); /* the file would have to be root's */
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(modes); i++) {
+		write_file("forge.yaml", "version: 1\n", modes[i]);
+		claimed_uid = 0;
+		refused(NULL, -EPERM, "can be written by its group or by others",
+			"chmod go-w ./forge.yaml");
+		claimed_uid = 1000;
+		forge_auto_config struct forge_config *c = load_ok(NULL);
+		assert_non_null(c);
+	}
+}
+
+static int load_once(void *arg)
+{
+	forge_auto_config struct forge_config *c = NULL;
+
+	(void)arg;
+	return forge_config_load(NULL, &c, NULL);
+}
+
+static void memory_may_run_out_anywhere(void **state)
+{
+	(void)state;
+	write_file("forge.yaml", "read_only: [data]\n", 0600);
+	assert_true(torture(load_once, NULL) > 10);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, enter_home, leave_home)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(without_a_file_all_is_built_in),
+		TEST(the_search_has_an_order),
+		TEST(a_named_file_must_be_there),
+		TEST(paths_are_below_the_file),
+		TEST(errors_name_the_file_as_it_was_found),
+		TEST(only_small_regular_files_are_read),
+		TEST(a_search_does_not_pass_over_what_it_cannot_read),
+		TEST(root_trusts_only_root),
+		TEST(root_trusts_no_file_that_others_can_write),
+		TEST(memory_may_run_out_anywhere),
+	};
+
+	return cmocka_run_group_tests_name("load", tests, NULL, NULL);
+}
