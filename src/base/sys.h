@@ -90,9 +90,9 @@ static inline int sys_fsmount(int fd, unsigned flags, unsigned attrs)
 }
 
 static inline int sys_mount_setattr(int dirfd, const char *path, unsigned flags, uint64_t set,
-				    uint64_t clear)
+				    uint64_t propagation)
 {
-	struct mount_attr attr = { .attr_set = set, .attr_clr = clear };
+	struct mount_attr attr = { .attr_set = set, .propagation = propagation };
 
 	return (int)syscall(SYS_mount_setattr, dirfd, path, flags, &attr, sizeof(attr));
 }

@@ -56,7 +56,8 @@ static int check_readable(const char *path, const struct stat *st, struct forge_
 			  S_ISDIR(st->st_mode) ? "x" : "", path);
 }
 
-static int check_input(const char *typed, const char *path, struct forge_error *err)
+static int check_input(const char *typed, const char *path, const char *workdir,
+		       struct forge_error *err)
 {
 	struct stat st;
 
@@ -64,6 +65,15 @@ static int check_input(const char *typed, const char *path, struct forge_error *
 		return forge_fail_errno(err, errno, "input %s", typed);
 	if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
 		return forge_fail(err, EINVAL, "input %s is neither a file nor a directory", typed);
+	static const char *const never[] = { "/proc", "/dev", "/sys" };
+	if (strcmp(path, "/") == 0)
+		return forge_fail(err, EINVAL, "input %s would show the whole host", typed);
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(never); i++)
+		if (is_below(path, never[i]))
+			return forge_fail(err, EINVAL, "input %s: %s cannot be given to a run", typed,
+					  never[i]);
+	if (is_below(workdir, path) || is_below(path, workdir))
+		return forge_fail(err, EINVAL, "input %s overlaps the run's workdir %s", typed, workdir);
 	forge_auto_free char *home = forge_home_path();
 	if (home && (is_below(home, path) || is_below(path, home)))
 		return forge_fail(err, EPERM, "input %s would show forge's own records (%s)", typed,
@@ -96,7 +106,7 @@ int forge_spec_add_input(struct forge_spec *s, const char *typed, struct forge_e
 	forge_auto_free char *real = realpath(typed, NULL);
 	if (!real)
 		return forge_fail_errno(err, errno, "input %s", typed);
-	int rc = check_input(typed, real, err);
+	int rc = check_input(typed, real, s->workdir, err);
 	if (rc < 0)
 		return rc;
 	if (forge_strv_add(&s->inputs, real) < 0 || add_names(s, typed, real) < 0)

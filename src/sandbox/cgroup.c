@@ -54,37 +54,33 @@ static bool list_has(const char *list, size_t len, const char *controller)
 	return false;
 }
 
-/* Copies our path in that hierarchy out of /proc/self/cgroup's "id:list:path" lines. */
-static int own_path(const char *controller, char *ret, size_t size)
+/* Finds our path in that hierarchy in the "id:list:path" lines of /proc/self/cgroup. */
+static const char *own_path(const char *text, const char *controller, size_t *ret_len)
 {
-	char buf[8192];
-	ssize_t n = forge_read_at(AT_FDCWD, "/proc/self/cgroup", buf, sizeof(buf));
-	if (n < 0)
-		return (int)n;
-	for (char *line = buf; line && *line;) {
-		char *next = strchr(line, '\n');
-		if (next)
-			*next++ = '\0';
-		char *list = strchr(line, ':');
-		char *path = list ? strchr(list + 1, ':') : NULL;
-		if (path && list_has(list + 1, (size_t)(path - list - 1), controller)) {
-			if (snprintf(ret, size, "%s", path + 1) >= (int)size)
-				return -ENAMETOOLONG;
-			return 0;
-		}
-		line = next;
+	for (const char *line = text; line && *line;) {
+		const char *list = strchr(line, ':');
+		const char *path = list ? strchr(list + 1, ':') : NULL;
+		if (!path)
+			return NULL;
+		*ret_len = strcspn(path + 1, "\n");
+		if (list_has(list + 1, (size_t)(path - list - 1), controller))
+			return path + 1;
+		line = path + 1 + *ret_len;
+		line += *line == '\n';
 	}
-	return -ENOENT;
+	return NULL;
 }
 
-char *forge_cgroup_own_dir(const char *controller)
+static char *own_dir(const char *text, const char *controller)
 {
-	char mnt_buf[64], path[4096];
+	char mnt_buf[64];
 	const char *mnt = hierarchy_mount(controller, mnt_buf);
+	size_t len;
+	const char *path = mnt ? own_path(text, controller, &len) : NULL;
 
-	if (!mnt || own_path(controller, path, sizeof(path)) < 0)
+	if (!path)
 		return NULL;
-	char *dir = forge_asprintf("%s%s", mnt, strcmp(path, "/") == 0 ? "" : path);
+	char *dir = forge_asprintf("%s%.*s", mnt, len == 1 ? 0 : (int)len, path);
 	/*
 	 * In a container the mount may show our own cgroup as its root while the path names
 	 * it from the host's; then the root of the mount is where we are.
@@ -96,16 +92,40 @@ char *forge_cgroup_own_dir(const char *controller)
 	return dir;
 }
 
+int forge_cgroup_own_load(struct forge_cgroup_own *ret)
+{
+	char text[8192];
+	ssize_t n = forge_read_at(AT_FDCWD, "/proc/self/cgroup", text, sizeof(text));
+
+	*ret = (struct forge_cgroup_own){ NULL, NULL, NULL, NULL, NULL };
+	if (n < 0)
+		return (int)n;
+	ret->unified = own_dir(text, "");
+	ret->memory = own_dir(text, "memory");
+	ret->pids = own_dir(text, "pids");
+	ret->cpu = own_dir(text, "cpu");
+	ret->cpuacct = own_dir(text, "cpuacct");
+	return 0;
+}
+
+void forge_cgroup_own_done(struct forge_cgroup_own *own)
+{
+	free(own->unified);
+	free(own->memory);
+	free(own->pids);
+	free(own->cpu);
+	free(own->cpuacct);
+}
+
 int forge_cgroup_predict(const char *run_id, struct forge_strv *ret)
 {
-	static const char *const controllers[] = { "", "memory", "pids", "cpu", "cpuacct" };
-	int rc = 0;
+	forge_auto_cgroup_own struct forge_cgroup_own own = { 0 };
+	int rc = forge_cgroup_own_load(&own);
+	const char *dirs[] = { own.unified, own.memory, own.pids, own.cpu, own.cpuacct };
 
-	for (size_t i = 0; i < FORGE_ARRAY_SIZE(controllers) && rc == 0; i++) {
-		forge_auto_free char *own = forge_cgroup_own_dir(controllers[i]);
-		if (own)
-			rc = forge_strv_addf(ret, "%s/forge-%s", own, run_id);
-	}
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(dirs) && rc == 0; i++)
+		if (dirs[i])
+			rc = forge_strv_addf(ret, "%s/forge-%s", dirs[i], run_id);
 	return rc;
 }
 

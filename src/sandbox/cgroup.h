@@ -78,8 +78,13 @@ FORGE_DEFINE_AUTO(cgroup, struct forge_cgroup *, forge_cgroup_free)
 #define forge_auto_cgroup FORGE_CLEANUP(forge_auto_cgroup_)
 
 /* For the managers. */
-/* Our own directory of a hierarchy ("memory", or "" for the unified one); NULL: not there. */
-char *forge_cgroup_own_dir(const char *controller);
+/* Our own directory in each hierarchy we use; NULL where it is not mounted. */
+struct forge_cgroup_own {
+	char *unified, *memory, *pids, *cpu, *cpuacct;
+};
+FORGE_MUST_CHECK int forge_cgroup_own_load(struct forge_cgroup_own *ret);
+void forge_cgroup_own_done(struct forge_cgroup_own *own);
+#define forge_auto_cgroup_own FORGE_CLEANUP(forge_cgroup_own_done) /* initialise to {0} */
 /* Makes <parent>/<name>, notes it in dirs and opens it. Returns the fd or -errno. */
 int forge_cgroup_make_dir(struct forge_cgroup *cg, const char *parent);
 /* Is any swap area in use on this host? */

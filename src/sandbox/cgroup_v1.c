@@ -17,10 +17,9 @@
 #include "base/fd.h"
 
 /* Makes our directory of a hierarchy. Absent ones set *missing; no right to is an error. */
-static int make_in(struct forge_cgroup *cg, const char *controller, enum forge_mechanism mech,
+static int make_in(struct forge_cgroup *cg, const char *own, enum forge_mechanism mech,
 		   int *ret_fd, struct forge_error *err)
 {
-	forge_auto_free char *own = forge_cgroup_own_dir(controller);
 	if (!own) {
 		cg->missing |= 1u << mech;
 		return 0;
@@ -93,22 +92,23 @@ static int limit_others(struct forge_cgroup *cg, struct forge_error *err)
 
 static int v1_create(struct forge_cgroup *cg, struct forge_error *err)
 {
-	forge_auto_free char *memory = forge_cgroup_own_dir("memory");
-	if (!memory)
+	forge_auto_cgroup_own struct forge_cgroup_own own = { 0 };
+	int rc = forge_cgroup_own_load(&own);
+
+	if (rc < 0 || !own.memory)
 		return forge_fail(err, ENOENT, "no cgroup v1 memory hierarchy is mounted");
-	int rc = make_in(cg, "memory", FORGE_MECH_MEMORY, &cg->memory_fd, err);
+	rc = make_in(cg, own.memory, FORGE_MECH_MEMORY, &cg->memory_fd, err);
 	if (rc == 0)
-		rc = make_in(cg, "pids", FORGE_MECH_PIDS, &cg->pids_fd, err);
+		rc = make_in(cg, own.pids, FORGE_MECH_PIDS, &cg->pids_fd, err);
 	if (rc == 0 && cg->limits.cpus_milli != FORGE_UNLIMITED)
-		rc = make_in(cg, "cpu", FORGE_MECH_CPUS, &cg->cpu_fd, err);
+		rc = make_in(cg, own.cpu, FORGE_MECH_CPUS, &cg->cpu_fd, err);
 	/* The unified tree is a help, not a condition: the pid namespace kills as surely. */
-	forge_auto_free char *unified = rc == 0 ? forge_cgroup_own_dir("") : NULL;
-	if (unified) {
-		int fd = forge_cgroup_make_dir(cg, unified);
+	if (rc == 0 && own.unified) {
+		int fd = forge_cgroup_make_dir(cg, own.unified);
 		cg->v2_fd = fd < 0 ? -1 : fd;
 	}
 	if (rc == 0 && cg->v2_fd < 0)
-		rc = make_in(cg, "cpuacct", FORGE_MECH_CPU_TIME, &cg->cpuacct_fd, err);
+		rc = make_in(cg, own.cpuacct, FORGE_MECH_CPU_TIME, &cg->cpuacct_fd, err);
 	if (rc == 0)
 		rc = limit_memory(cg, err);
 	return rc == 0 ? limit_others(cg, err) : rc;

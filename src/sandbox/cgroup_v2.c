@@ -149,13 +149,15 @@ int forge_cgroup_v2_configure(struct forge_cgroup *cg, struct forge_error *err)
 
 static int v2_create(struct forge_cgroup *cg, struct forge_error *err)
 {
-	forge_auto_free char *path = forge_cgroup_own_dir("");
-	if (!path)
+	forge_auto_cgroup_own struct forge_cgroup_own dirs = { 0 };
+	int rc = forge_cgroup_own_load(&dirs);
+	const char *path = dirs.unified;
+	if (rc < 0 || !path)
 		return forge_fail(err, ENOENT, "no unified cgroup hierarchy is mounted");
 	forge_auto_close int own = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (own < 0)
 		return forge_fail_errno(err, errno, "open %s", path);
-	int rc = enable_controllers(own, path, err);
+	rc = enable_controllers(own, path, err);
 	if (rc < 0)
 		return rc;
 	cg->v2_fd = forge_cgroup_make_dir(cg, path);

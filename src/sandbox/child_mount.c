@@ -61,7 +61,8 @@ int forge_child_open_source(const struct forge_mount *m, enum forge_stage *ret_s
 		goto fail;
 	}
 	*ret_stage = FORGE_STAGE_READ_ONLY;
-	if (sys_mount_setattr(fd, "", AT_EMPTY_PATH | recursive, attributes(m), 0) < 0)
+	/* Private: a clone of a shared mount would receive, writable, what the host mounts later. */
+	if (sys_mount_setattr(fd, "", AT_EMPTY_PATH | recursive, attributes(m), MS_PRIVATE) < 0)
 		goto fail;
 	return fd;
 fail:;
@@ -131,39 +132,42 @@ static int attach(int tree, int target)
 
 /*
  * Opens the directory that holds the last component of path, making directories on the way
- * when make is set, and copies that component to name. O_NOFOLLOW at every step.
+ * when make is set; *ret_name is that component. O_NOFOLLOW at every step.
  */
-static int open_parent(int root, const char *path, char name[NAME_MAX + 1], bool make)
+static int open_parent(int root, const char *path, const char **ret_name, bool make)
 {
-	int dir = dup(root);
+	int dir = root;
 
-	while (dir >= 0) {
+	for (;;) {
+		char name[NAME_MAX + 1];
 		path += strspn(path, "/");
 		size_t len = strcspn(path, "/");
-		if (len == 0 || len > NAME_MAX) {
-			close(dir);
-			errno = EINVAL;
-			return -1;
+		if (!path[len]) {
+			*ret_name = path;
+			return dir == root ? dup(root) : dir;
 		}
-		memcpy(name, path, len);
-		name[len] = '\0';
-		path += len;
-		if (!*path)
-			return dir;
-		if (make && mkdirat(dir, name, 0755) < 0 && errno != EEXIST)
-			break;
-		int next = openat(dir, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		int next = -1;
+		if (len <= NAME_MAX) {
+			memcpy(name, path, len);
+			name[len] = '\0';
+			if (make && mkdirat(dir, name, 0755) < 0 && errno != EEXIST)
+				next = -1;
+			else
+				next = openat(dir, name,
+					      O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		} else {
+			errno = ENAMETOOLONG;
+		}
+		if (dir != root) {
+			int saved = errno;
+			close(dir);
+			errno = saved;
+		}
 		if (next < 0)
-			break;
-		close(dir);
+			return -1;
 		dir = next;
+		path += len;
 	}
-	if (dir >= 0) {
-		int saved = errno;
-		close(dir);
-		errno = saved;
-	}
-	return -1;
 }
 
 /* Makes an empty file or directory for m and opens it O_PATH. */
@@ -193,6 +197,10 @@ static int write_file(int parent, const char *name, const char *text)
 struct builder {
 	const struct forge_child *c;
 	int root;
+	/* The last parent directory: neighbours in the plan mostly share it. */
+	int parent;
+	const char *parent_path; /* a target; its first parent_len bytes */
+	size_t parent_len;
 	const struct forge_mount *null_device; /* the plan's row for /dev/null */
 };
 
@@ -244,14 +252,32 @@ static int open_tree_for(struct builder *b, size_t i, enum forge_stage *stage)
 	return -1;
 }
 
+static int parent_of(struct builder *b, const struct forge_mount *m, const char **ret_name)
+{
+	const char *slash = strrchr(m->target, '/');
+	size_t len = (size_t)(slash - m->target);
+
+	if (b->parent >= 0 && len == b->parent_len &&
+	    memcmp(m->target, b->parent_path, len) == 0) {
+		*ret_name = slash + 1;
+		return b->parent;
+	}
+	if (b->parent >= 0)
+		close(b->parent);
+	/* A mask's target is in /proc, which is ours and where nothing is made. */
+	b->parent = open_parent(b->root, m->target, ret_name, m->type != FORGE_MOUNT_MASK);
+	b->parent_path = m->target;
+	b->parent_len = len;
+	return b->parent;
+}
+
 static void build_one(struct builder *b, size_t i)
 {
 	const struct forge_mount *m = &b->c->plan->mounts[i];
 	int report = b->c->report;
-	char name[NAME_MAX + 1];
-	/* A mask's target is part of /proc, which is ours and cannot hold links we follow. */
+	const char *name;
 	bool is_mask = m->type == FORGE_MOUNT_MASK;
-	int parent = open_parent(b->root, m->target, name, !is_mask);
+	int parent = parent_of(b, m, &name);
 
 	if (parent < 0)
 		forge_child_die(report, FORGE_STAGE_MKDIR, m->target);
@@ -279,12 +305,11 @@ static void build_one(struct builder *b, size_t i)
 		}
 		close(target);
 	}
-	close(parent);
 }
 
 void forge_child_build_root(const struct forge_child *c)
 {
-	struct builder b = { .c = c };
+	struct builder b = { .c = c, .parent = -1 };
 
 	for (size_t i = 0; i < c->plan->n_mounts && !b.null_device; i++)
 		if (strcmp(c->plan->mounts[i].target, "/dev/null") == 0)
@@ -311,4 +336,6 @@ void forge_child_build_root(const struct forge_child *c)
 	if (sys_mount_setattr(AT_FDCWD, "/", 0, MOUNT_ATTR_RDONLY, 0) < 0)
 		forge_child_die(c->report, FORGE_STAGE_READ_ONLY, "/");
 	close(b.root);
+	if (b.parent >= 0)
+		close(b.parent);
 }

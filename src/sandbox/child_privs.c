@@ -63,9 +63,13 @@ static void drop_capabilities(const struct forge_child *c)
 	struct __user_cap_header_struct hdr = { .version = _LINUX_CAPABILITY_VERSION_3 };
 	struct __user_cap_data_struct none[2] = { { 0 } };
 
-	for (int cap = 0; cap < 64; cap++)
-		if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0 && errno != EINVAL)
-			forge_child_die(c->report, FORGE_STAGE_CAPS, "bounding set");
+	int cap = 0;
+
+	while (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) == 0)
+		cap++;
+	/* EINVAL: past the last one this kernel knows */
+	if (errno != EINVAL || cap <= CAP_AUDIT_READ)
+		forge_child_die(c->report, FORGE_STAGE_CAPS, "bounding set");
 	if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0)
 		forge_child_die(c->report, FORGE_STAGE_CAPS, "ambient set");
 	if (prctl(PR_SET_SECUREBITS,
