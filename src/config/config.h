@@ -30,6 +30,10 @@ enum forge_mechanism {
 	FORGE_MECH_COUNT,
 };
 extern const char *const forge_mechanism_names[FORGE_MECH_COUNT];
+/* All that only a cgroup can enforce. */
+#define FORGE_MECH_ALL_CGROUP                                                              \
+	(1u << FORGE_MECH_MEMORY | 1u << FORGE_MECH_SWAP | 1u << FORGE_MECH_CPUS |         \
+	 1u << FORGE_MECH_PIDS | 1u << FORGE_MECH_CPU_TIME)
 
 enum forge_cgroup_choice {
 	FORGE_CGROUP_AUTO, FORGE_CGROUP_V2, FORGE_CGROUP_SYSTEMD, FORGE_CGROUP_V1, FORGE_CGROUP_NONE,

@@ -81,7 +81,12 @@ static int run_in(const struct forge_job *job, const struct forge_plan *plan,
 static int local_run(const struct forge_job *job, struct forge_outcome *ret,
 		     struct forge_error *err)
 {
-	*ret = (struct forge_outcome){ .landlock_abi = forge_landlock_abi() };
+	*ret = (struct forge_outcome){
+		.landlock_abi = forge_landlock_abi(),
+		.wall_usec = UINT64_MAX, .cpu_usec = UINT64_MAX, .memory_peak_bytes = UINT64_MAX,
+		.pids_peak = UINT64_MAX, .disk_peak_bytes = UINT64_MAX, .inodes_peak = UINT64_MAX,
+		.io_read_bytes = UINT64_MAX, .io_write_bytes = UINT64_MAX,
+	};
 	ret->missing = landlock_missing(ret->landlock_abi);
 	forge_auto_plan struct forge_plan *plan = NULL;
 	int rc = build_plan(job, ret->landlock_abi, &plan, err);
@@ -89,8 +94,10 @@ static int local_run(const struct forge_job *job, struct forge_outcome *ret,
 		return rc;
 	forge_auto_cgroup struct forge_cgroup *cg = NULL;
 	rc = forge_cgroup_new(job->config->cgroup, job->run_id, job->limits, &cg, err);
-	if (rc < 0)
+	if (rc < 0) {
+		ret->missing |= FORGE_MECH_ALL_CGROUP;
 		return rc;
+	}
 	ret->cgroup_manager = cg->ops->name;
 	ret->missing |= cg->missing;
 	ret->has_memory_limit = !(cg->missing & (1u << FORGE_MECH_MEMORY));

@@ -71,9 +71,10 @@ int forge_active_open(const struct forge_home *home, const char *run_id, const c
 	return 0;
 }
 
-int forge_active_note_workdir(struct forge_active *a, const struct forge_workdir *w,
-			      struct forge_error *err)
+int forge_active_note(struct forge_active *a, const struct forge_workdir *w, json_t *record,
+		      struct forge_error *err)
 {
+	json_object_set(a->facts, "record", record);
 	json_object_set_new(a->facts, "dev", json_integer((json_int_t)w->dev));
 	json_object_set_new(a->facts, "ino", json_integer((json_int_t)w->ino));
 	return write_facts(a, err);

@@ -25,8 +25,8 @@ struct forge_active {
 FORGE_MUST_CHECK int forge_active_open(const struct forge_home *home, const char *run_id,
 				       const char *workdir, bool keep, struct forge_active *ret,
 				       struct forge_error *err);
-/* Now the workdir exists. */
-FORGE_MUST_CHECK int forge_active_note_workdir(struct forge_active *a, const struct forge_workdir *w,
-					       struct forge_error *err);
+/* Now the workdir exists, and this is what the record would say of a run that got lost. */
+FORGE_MUST_CHECK int forge_active_note(struct forge_active *a, const struct forge_workdir *w,
+				       json_t *record, struct forge_error *err);
 /* The run is over and everything is cleaned: removes the file. */
 void forge_active_close(struct forge_active *a);

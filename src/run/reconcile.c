@@ -75,38 +75,43 @@ static int remove_workdir(const struct repair *r, struct forge_error *err)
 	return r->dry_run ? 0 : forge_rmtree(path, st.st_dev, st.st_ino, NULL, err);
 }
 
-static json_t *load_record(int dir)
+/* Killed while it made its directory: there is no run yet, only empty files. */
+static int close_unstarted(const struct repair *r)
 {
-	forge_auto_close int fd = openat(dir, "record.json", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-
-	return fd < 0 ? NULL : json_loadfd(fd, 0, NULL);
-}
-
-/* A record without a verdict gets the only true one: nobody knows how it ended. */
-static int close_record(const struct repair *r, struct forge_error *err)
-{
+	static const char *const files[] = { "events.jsonl", "stdout", "stderr" };
 	forge_auto_close int dir = openat(r->home->runs_fd, r->run_id,
 					  O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	json_t *rec = dir < 0 ? NULL : load_record(dir);
-	if (!rec)
-		return 0; /* it died before there was one */
-	const char *status = json_string_value(json_object_get(rec, "status"));
-	int rc = 0;
-	if (!status || !forge_status_is_terminal(status)) {
-		char now[FORGE_TIME_MAX];
-		say(r, "close record", "as lost");
-		json_object_set_new(rec, "status", json_string("lost"));
-		json_object_set_new(rec, "reason", json_string("host_lost"));
-		json_object_set_new(rec, "completion_notes",
-				    json_string("Lost: the supervisor was killed; everything it ran was "
-						"ended and cleaned up. Run it again."));
-		json_object_set_new(rec, "ended_at", json_string(forge_format_now(now)));
-		char *text = r->dry_run ? NULL : json_dumps(rec, JSON_INDENT(2));
-		if (text)
-			rc = forge_replace_file(dir, "record.json", text, strlen(text), true);
-		free(text);
-	}
-	json_decref(rec);
+
+	if (dir < 0 || r->dry_run)
+		return 0;
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(files); i++)
+		(void)unlinkat(dir, files[i], 0); /* maybe not there yet */
+	(void)unlinkat(r->home->runs_fd, r->run_id, AT_REMOVEDIR);
+	return 0;
+}
+
+/* The run's directory has no verdict: the only true one is that nobody knows how it ended. */
+static int close_record(const struct repair *r, struct forge_error *err)
+{
+	json_t *rec = json_object_get(r->facts, "record");
+	forge_auto_close int dir = openat(r->home->runs_fd, r->run_id,
+					  O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+
+	if (!json_is_object(rec) || dir < 0)
+		return close_unstarted(r);
+	if (faccessat(dir, "record.json", F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+		return 0; /* it had its verdict */
+	char now[FORGE_TIME_MAX];
+	say(r, "close record", "as lost");
+	json_object_set_new(rec, "status", json_string("lost"));
+	json_object_set_new(rec, "reason", json_string("host_lost"));
+	json_object_set_new(rec, "completion_notes",
+			    json_string("Lost: the supervisor was killed; everything it ran was "
+					"ended and cleaned up. Run it again."));
+	json_object_set_new(rec, "ended_at", json_string(forge_format_now(now)));
+	char *text = r->dry_run ? NULL : json_dumps(rec, JSON_INDENT(2));
+	int rc = text ? forge_replace_file(dir, "record.json", text, strlen(text), true) : 0;
+	free(text);
 	return rc < 0 ? forge_fail_errno(err, -rc, "write record of %s", r->run_id) : 0;
 }
 

@@ -170,7 +170,7 @@ int forge_record_open(const struct forge_home *home, const struct forge_spec *s,
 	}
 	r.json = new_record(home, s);
 	*ret = r;
-	return forge_record_write(ret, false, err);
+	return 0;
 }
 
 void forge_record_event(struct forge_record *r, const char *event, const char *detail)
@@ -250,14 +250,13 @@ void forge_record_set_outcome(struct forge_record *r, const struct forge_outcome
 	json_object_set_new(r->json, "isolation", isolation_json(o));
 }
 
-int forge_record_write(struct forge_record *r, bool is_final, struct forge_error *err)
+int forge_record_write(struct forge_record *r, struct forge_error *err)
 {
 	char *s = json_dumps(r->json, JSON_INDENT(2));
 
 	if (!s)
 		return forge_fail(err, ENOMEM, "out of memory");
-	/* Only the verdict is worth waiting for the disk. */
-	int rc = forge_replace_file(r->dir_fd, "record.json", s, strlen(s), is_final);
+	int rc = forge_replace_file(r->dir_fd, "record.json", s, strlen(s), true);
 	free(s);
 	return rc < 0 ? forge_fail_errno(err, -rc, "write the record") : 0;
 }

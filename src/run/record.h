@@ -18,7 +18,10 @@ struct forge_record {
 };
 #define FORGE_RECORD_INIT ((struct forge_record){ NULL, -1, -1, { -1, -1 } })
 
-/* Makes the directory with its files; the record says "preparing". */
+/*
+ * Makes the directory with its files; the record says "preparing" and is in memory only: the
+ * active file carries it until there is a verdict.
+ */
 FORGE_MUST_CHECK int forge_record_open(const struct forge_home *home, const struct forge_spec *s,
 				       struct forge_record *ret, struct forge_error *err);
 /* One line in events.jsonl, with the time. detail may be NULL. */
@@ -26,8 +29,8 @@ void forge_record_event(struct forge_record *r, const char *event, const char *d
 void forge_record_set_status(struct forge_record *r, const char *status);
 void forge_record_set_outcome(struct forge_record *r, const struct forge_outcome *o,
 			      const struct forge_verdict *v);
-FORGE_MUST_CHECK int forge_record_write(struct forge_record *r, bool is_final,
-					struct forge_error *err);
+/* Writes record.json and waits for the disk: called once, with the verdict. */
+FORGE_MUST_CHECK int forge_record_write(struct forge_record *r, struct forge_error *err);
 /* Closes the files; json stays if it was taken. */
 void forge_record_close(struct forge_record *r);
 /* True for a status that never changes again. */

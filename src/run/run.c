@@ -99,11 +99,11 @@ static int prepare(struct run *r, struct forge_error *err)
 	if (rc == 0)
 		rc = forge_workdir_make(r->spec.workdir, &r->workdir, err);
 	if (rc == 0)
-		rc = forge_active_note_workdir(&r->active, &r->workdir, err);
+		rc = forge_record_open(&r->home, &r->spec, &r->record, err);
+	if (rc == 0)
+		rc = forge_active_note(&r->active, &r->workdir, r->record.json, err);
 	if (rc == 0)
 		rc = forge_workdir_fill(&r->workdir, &r->spec.links, r->ids.uid, r->ids.gid, err);
-	if (rc == 0)
-		rc = forge_record_open(&r->home, &r->spec, &r->record, err);
 	return rc;
 }
 
@@ -145,7 +145,7 @@ static int finish(struct run *r, const struct forge_outcome *o, const struct for
 		forge_record_event(&r->record, "cleanup_failed", late.msg);
 		json_object_set_new(r->record.json, "cleanup_error", json_string(late.msg));
 	}
-	return forge_record_write(&r->record, true, err);
+	return forge_record_write(&r->record, err);
 }
 
 /* Signals arrive at the supervisor's descriptor; a broken pipe is an error code. */

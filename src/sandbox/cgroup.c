@@ -175,6 +175,8 @@ static struct forge_cgroup *alloc_group(const struct forge_cgroup_ops *ops, cons
 	cg->ops = ops;
 	cg->limits = *limits;
 	cg->v2_fd = cg->memory_fd = cg->cpu_fd = cg->cpuacct_fd = cg->pids_fd = cg->oom_fd = -1;
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(cg->enter_fds); i++)
+		cg->enter_fds[i] = -1;
 	cg->name = forge_asprintf("forge-%s", run_id);
 	if (!cg->name) {
 		free(cg);
@@ -239,9 +241,17 @@ int forge_cgroup_new(enum forge_cgroup_choice choice, const char *run_id,
 	return rc;
 }
 
-int forge_cgroup_enter(struct forge_cgroup *cg, pid_t pid, struct forge_error *err)
+int forge_cgroup_add_entry(struct forge_cgroup *cg, int dir, const char *file,
+			   struct forge_error *err)
 {
-	return cg->ops->enter ? cg->ops->enter(cg, pid, err) : 0;
+	size_t n = 0;
+
+	while (cg->enter_fds[n] >= 0)
+		n++;
+	if (n + 1 >= FORGE_ARRAY_SIZE(cg->enter_fds))
+		return forge_fail(err, E2BIG, "too many hierarchies");
+	cg->enter_fds[n] = openat(dir, file, O_WRONLY | O_CLOEXEC);
+	return cg->enter_fds[n] < 0 ? forge_fail_errno(err, errno, "open %s/%s", cg->name, file) : 0;
 }
 
 void forge_cgroup_usage(struct forge_cgroup *cg, struct forge_cgroup_usage *ret)
@@ -350,6 +360,8 @@ void forge_cgroup_free(struct forge_cgroup *cg)
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(fds); i++)
 		if (fds[i] >= 0)
 			close(fds[i]);
+	for (size_t i = 0; cg->enter_fds[i] >= 0; i++)
+		close(cg->enter_fds[i]);
 	forge_strv_done(&cg->dirs);
 	free(cg->name);
 	free(cg);

@@ -33,6 +33,12 @@ struct forge_cgroup {
 	struct forge_strv dirs;
 	int v2_fd;           /* on the unified tree: for CLONE_INTO_CGROUP and kill, or -1 */
 	int memory_fd, cpu_fd, cpuacct_fd, pids_fd; /* v1 directories, or -1 */
+	/*
+	 * Files that init writes "0" to, first thing, to enter. A thread that moves itself
+	 * through "tasks" needs no grace period of the kernel's; moving another process does,
+	 * and that takes milliseconds. -1 ends the list.
+	 */
+	int enter_fds[6];
 	int oom_fd;          /* readable when memory ran out and the rest must be killed, or -1 */
 	unsigned missing;    /* 1u << enum forge_mechanism: what is not enforced */
 };
@@ -47,8 +53,6 @@ struct forge_cgroup_ops {
 	/* required: makes the directories and writes the limits; *missing says what could not
 	 * be limited. On failure forge_cgroup_free() cleans up. */
 	int (*create)(struct forge_cgroup *cg, struct forge_error *err);
-	/* optional: moves a stopped-at-the-gate process in; NULL when clone3 put it there. */
-	int (*enter)(struct forge_cgroup *cg, pid_t pid, struct forge_error *err);
 	/* required: fills what it knows, leaves the rest. */
 	void (*usage)(struct forge_cgroup *cg, struct forge_cgroup_usage *u);
 };
@@ -62,7 +66,9 @@ FORGE_MUST_CHECK int forge_cgroup_new(enum forge_cgroup_choice choice, const cha
 				      struct forge_error *err);
 /* Every directory that a run of this id could make from here; for repair after a crash. */
 FORGE_MUST_CHECK int forge_cgroup_predict(const char *run_id, struct forge_strv *ret);
-FORGE_MUST_CHECK int forge_cgroup_enter(struct forge_cgroup *cg, pid_t pid, struct forge_error *err);
+/* Opens <dir>/<file> as one more of enter_fds. */
+FORGE_MUST_CHECK int forge_cgroup_add_entry(struct forge_cgroup *cg, int dir, const char *file,
+					    struct forge_error *err);
 void forge_cgroup_usage(struct forge_cgroup *cg, struct forge_cgroup_usage *ret);
 /* CPU time so far, UINT64_MAX when unknown. */
 uint64_t forge_cgroup_cpu_usec(struct forge_cgroup *cg);

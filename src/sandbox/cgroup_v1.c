@@ -32,7 +32,7 @@ static int make_in(struct forge_cgroup *cg, const char *own, enum forge_mechanis
 				  "(cgroup v1 delegation, docs/HOSTS.md)");
 	}
 	*ret_fd = fd;
-	return 0;
+	return forge_cgroup_add_entry(cg, fd, "tasks", err);
 }
 
 static int set_number(int dir, const char *file, uint64_t value, struct forge_error *err)
@@ -114,20 +114,6 @@ static int v1_create(struct forge_cgroup *cg, struct forge_error *err)
 	return rc == 0 ? limit_others(cg, err) : rc;
 }
 
-static int v1_enter(struct forge_cgroup *cg, pid_t pid, struct forge_error *err)
-{
-	int fds[] = { cg->memory_fd, cg->pids_fd, cg->cpu_fd, cg->cpuacct_fd };
-	char buf[16];
-
-	(void)snprintf(buf, sizeof(buf), "%ld", (long)pid);
-	for (size_t i = 0; i < FORGE_ARRAY_SIZE(fds); i++) {
-		int rc = fds[i] >= 0 ? forge_write_at(fds[i], "cgroup.procs", buf) : 0;
-		if (rc < 0)
-			return forge_fail_errno(err, -rc, "enter cgroup %s", cg->name);
-	}
-	return 0;
-}
-
 static void v1_usage(struct forge_cgroup *cg, struct forge_cgroup_usage *u)
 {
 	char buf[512];
@@ -150,6 +136,5 @@ static void v1_usage(struct forge_cgroup *cg, struct forge_cgroup_usage *u)
 const struct forge_cgroup_ops forge_cgroup_v1 = {
 	.name = "v1",
 	.create = v1_create,
-	.enter = v1_enter,
 	.usage = v1_usage,
 };

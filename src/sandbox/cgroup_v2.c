@@ -14,6 +14,10 @@
 
 #define LEAF "forge-supervisors"
 
+#define HINT_DELEGATE                                                                      \
+	"Start forge in a delegated cgroup of its own: systemd-run --scope -p Delegate=yes " \
+	"forge ... (with --user when not root; docs/HOSTS.md)"
+
 static const struct {
 	const char *name;
 	enum forge_mechanism mech;
@@ -73,10 +77,7 @@ static int enable_controllers(int own, const char *path, struct forge_error *err
 		return forge_fail_errno(err, -rc, "read %s/cgroup.controllers", path);
 	if (*absent)
 		return forge_hint(err, forge_fail(err, ENOENT, "controllers %s are not delegated to %s",
-						  absent, path),
-				  "As a user: systemd-run --user --scope -p Delegate=yes forge ...; "
-				  "the administrator: systemctl edit user@.service with "
-				  "[Service] Delegate=cpu memory pids");
+						  absent, path), HINT_DELEGATE);
 	rc = list_absent(own, "cgroup.subtree_control", absent, sizeof(absent));
 	if (rc < 0)
 		return forge_fail_errno(err, -rc, "read %s/cgroup.subtree_control", path);
@@ -87,12 +88,10 @@ static int enable_controllers(int own, const char *path, struct forge_error *err
 		rc = forge_write_at(own, "cgroup.subtree_control", absent);
 	if (rc == -EBUSY)
 		return forge_hint(err, forge_fail(err, EBUSY, "other processes live in %s", path),
-				  "Start forge in a cgroup of its own: systemd-run --scope "
-				  "-p Delegate=yes forge ... (with --user when not root)");
+				  HINT_DELEGATE);
 	if (rc < 0)
 		return forge_hint(err, forge_fail_errno(err, -rc, "enable %s in %s", absent, path),
-				  "This cgroup is not delegated to you: systemd-run --user --scope "
-				  "-p Delegate=yes forge ...");
+				  HINT_DELEGATE);
 	return 0;
 }
 
@@ -206,8 +205,7 @@ const struct forge_cgroup_ops forge_cgroup_v2 = {
 static int none_create(struct forge_cgroup *cg, struct forge_error *err)
 {
 	(void)err; /* cannot fail */
-	cg->missing = 1u << FORGE_MECH_MEMORY | 1u << FORGE_MECH_SWAP | 1u << FORGE_MECH_CPUS |
-		      1u << FORGE_MECH_PIDS | 1u << FORGE_MECH_CPU_TIME;
+	cg->missing = FORGE_MECH_ALL_CGROUP;
 	return 0;
 }
 

@@ -15,6 +15,7 @@
 enum forge_stage {
 	FORGE_STAGE_NONE,
 	FORGE_STAGE_SYNC,
+	FORGE_STAGE_CGROUP,
 	FORGE_STAGE_PROPAGATION,
 	FORGE_STAGE_ROOT,
 	FORGE_STAGE_MKDIR,
@@ -50,10 +51,9 @@ struct forge_child_report {
 };
 
 /* Messages on the control socket. Supervisor to init: */
-#define FORGE_CTL_IDS_READY    'i' /* id maps are written */
-#define FORGE_CTL_CGROUP_READY 'c' /* all cgroups are entered: the command may start */
+#define FORGE_CTL_IDS_READY 'i' /* id maps are written */
 /* ... and 's' followed by a signal number: send it to every process of the run. */
-#define FORGE_CTL_SIGNAL       's'
+#define FORGE_CTL_SIGNAL    's'
 
 /* Init to supervisor: the command has ended. */
 struct forge_ctl_exit {
@@ -63,6 +63,7 @@ struct forge_ctl_exit {
 struct forge_child {
 	const struct forge_plan *plan;
 	const int *sources;  /* per mount: a detached tree opened by a privileged supervisor, -1 */
+	const int *cgroups;  /* files to write "0" to, ended by -1; see struct forge_cgroup */
 	int control;         /* SOCK_SEQPACKET */
 	int report;
 	int stdio[3];

@@ -23,6 +23,7 @@
 const char *const forge_stage_names[FORGE_STAGE_COUNT] = {
 	[FORGE_STAGE_NONE] = "nothing",
 	[FORGE_STAGE_SYNC] = "wait for the supervisor",
+	[FORGE_STAGE_CGROUP] = "enter cgroup",
 	[FORGE_STAGE_PROPAGATION] = "make mounts private",
 	[FORGE_STAGE_ROOT] = "make the new root",
 	[FORGE_STAGE_MKDIR] = "make mount point",
@@ -75,6 +76,14 @@ static void wait_for(const struct forge_child *c, char expected)
 		errno = EPROTO;
 		forge_child_die(c->report, FORGE_STAGE_SYNC, "control socket");
 	}
+}
+
+/* Before the ids change: some kernels check the writer's, not the opener's. */
+static void enter_cgroups(const struct forge_child *c)
+{
+	for (const int *fd = c->cgroups; *fd >= 0; fd++)
+		if (write(*fd, "0", 1) != 1)
+			forge_child_die(c->report, FORGE_STAGE_CGROUP, "tasks");
 }
 
 static void bring_up_loopback(int report)
@@ -159,6 +168,7 @@ _Noreturn void forge_child_main(const struct forge_child *given)
 	(void)sigprocmask(SIG_SETMASK, &all, NULL);
 	sigemptyset(&chld);
 	sigaddset(&chld, SIGCHLD);
+	enter_cgroups(&c);
 	wait_for(&c, FORGE_CTL_IDS_READY);
 	forge_child_set_ids(&c);
 	if (c.plan->own_network)
@@ -166,12 +176,15 @@ _Noreturn void forge_child_main(const struct forge_child *given)
 	if (sethostname("forge", 5) < 0)
 		forge_child_die(c.report, FORGE_STAGE_HOSTNAME, "forge");
 	forge_child_build_root(&c);
-	wait_for(&c, FORGE_CTL_CGROUP_READY);
 	forge_child_confine(&c);
 	int sigfd = signalfd(-1, &chld, SFD_CLOEXEC);
 	if (sigfd < 0)
 		forge_child_die(c.report, FORGE_STAGE_FORK, "signalfd");
-	pid_t command = fork();
+	/*
+	 * vfork: init stands still until the command has executed or reported, and no page
+	 * tables are copied. The child never returns from forge_child_exec().
+	 */
+	pid_t command = vfork();
 	if (command < 0)
 		forge_child_die(c.report, FORGE_STAGE_FORK, c.plan->argv.v[0]);
 	if (command == 0)

@@ -93,15 +93,15 @@ static int open_sources(const struct forge_plan *p, struct wiring *w, struct for
 	return 0;
 }
 
-/* clone3, or clone where a filter answers ENOSYS; then the cgroup is entered by pid. */
-static pid_t clone_init(struct forge_clone_args *args, bool *ret_in_cgroup)
+/* clone3, or clone where a filter answers ENOSYS; then init enters the v2 group by itself. */
+static pid_t clone_init(struct forge_clone_args *args, struct forge_cgroup *cg)
 {
 	pid_t pid = (pid_t)sys_clone3(args);
 
-	*ret_in_cgroup = args->flags & CLONE_INTO_CGROUP;
 	if (pid >= 0 || errno != ENOSYS)
 		return pid;
-	*ret_in_cgroup = false;
+	if (cg->v2_fd >= 0 && forge_cgroup_add_entry(cg, cg->v2_fd, "cgroup.procs", NULL) < 0)
+		return -1;
 	unsigned long flags = (unsigned long)(args->flags & ~CLONE_INTO_CGROUP) | SIGCHLD;
 	return (pid_t)syscall(SYS_clone, flags, 0UL, args->pidfd, 0UL, 0UL);
 }
@@ -170,7 +170,6 @@ static int start_init(const struct forge_plan *plan, struct forge_cgroup *cg, st
 		.pidfd = (uint64_t)(uintptr_t)&sb->pidfd,
 		.exit_signal = SIGCHLD,
 	};
-	bool in_cgroup = false;
 
 	if (plan->own_network)
 		args.flags |= CLONE_NEWNET;
@@ -178,10 +177,10 @@ static int start_init(const struct forge_plan *plan, struct forge_cgroup *cg, st
 		args.flags |= CLONE_INTO_CGROUP;
 		args.cgroup = (uint64_t)cg->v2_fd;
 	}
-	pid_t pid = clone_init(&args, &in_cgroup);
+	pid_t pid = clone_init(&args, cg);
 	if (pid == 0) {
-		struct forge_child c = { plan, w->sources, w->control[1], w->report[1],
-					 { w->in[0], w->out[1], w->err[1] } };
+		struct forge_child c = { plan, w->sources, cg->enter_fds, w->control[1],
+					 w->report[1], { w->in[0], w->out[1], w->err[1] } };
 		/* Otherwise our own copy would keep the socket open after the supervisor. */
 		close(w->control[0]);
 		forge_child_main(&c);
@@ -200,17 +199,7 @@ static int start_init(const struct forge_plan *plan, struct forge_cgroup *cg, st
 	int rc = map_ids(plan, pid, err);
 	if (rc == 0)
 		rc = send_ready(sb, FORGE_CTL_IDS_READY, err);
-	/* Entering v1 hierarchies takes milliseconds; init builds its root meanwhile. */
-	if (rc == 0 && !in_cgroup && cg->v2_fd >= 0) {
-		char text[16];
-		(void)snprintf(text, sizeof(text), "%ld", (long)pid);
-		rc = forge_write_at(cg->v2_fd, "cgroup.procs", text);
-		if (rc < 0)
-			rc = forge_fail_errno(err, -rc, "enter cgroup %s", cg->name);
-	}
-	if (rc == 0)
-		rc = forge_cgroup_enter(cg, pid, err);
-	return rc == 0 ? send_ready(sb, FORGE_CTL_CGROUP_READY, err) : rc;
+	return rc;
 }
 
 int forge_sandbox_start(const struct forge_plan *plan, struct forge_cgroup *cg, bool pipe_stdin,

@@ -16,16 +16,18 @@ const char *const forge_view_system[] = {
 
 const char *const forge_view_etc[] = {
 	/* the linker, the alternatives that half of /usr/bin points to, time, certificates */
-	"/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime", "/etc/timezone",
+	"/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime",
 	"/etc/ssl/certs", "/etc/ssl/openssl.cnf",
 	/* settings that interpreters and libraries read from /etc and break without */
-	"/etc/R", "/etc/fonts", "/etc/python3", "/etc/perl", "/etc/matplotlibrc",
-	"/etc/ImageMagick-6", "/etc/openmpi", "/etc/java-17-openjdk", "/etc/magic",
-	"/etc/mime.types", "/etc/papersize", "/etc/protocols", "/etc/services",
+	"/etc/R", "/etc/fonts", "/etc/matplotlibrc", "/etc/ImageMagick-6", "/etc/openmpi",
+	"/etc/java-11-openjdk", "/etc/java-17-openjdk", "/etc/java-21-openjdk",
+	"/etc/mime.types", "/etc/papersize",
 	NULL,
 };
 
-const char *const forge_view_etc_net[] = { "/etc/resolv.conf", "/etc/gai.conf", NULL };
+const char *const forge_view_etc_net[] = {
+	"/etc/resolv.conf", "/etc/gai.conf", "/etc/protocols", "/etc/services", NULL,
+};
 
 /*
  * /proc is mounted read-only as a whole; these are also unreadable. An ordinary uid cannot

@@ -1,0 +1,489 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Attacks on the budget: processes, memory, CPU, time and output. Each has a ceiling, so that
+ * even where nothing stops it, it ends; the larger the number it says, the worse.
+ */
+#include "probe.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/shm.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MIB (1L << 20)
+
+static int refused(const char *what, long n, long max)
+{
+	if (n >= max)
+		return broke("%ld %s", n, what);
+	return held("%s after %ld %s", error_name(errno), n, what);
+}
+
+/* MAX [EXIT]: children that stay; EXIT is our status instead of the answer. */
+static int bomb_fork(int argc, char **argv)
+{
+	long max = number_arg(argc, argv, 0, 5000), n = 0;
+
+	for (; n < max; n++) {
+		pid_t pid = fork();
+		if (pid < 0)
+			break;
+		if (pid == 0)
+			for (;;)
+				pause();
+	}
+	int answer = refused("processes", n, max);
+	return argc > 1 ? (int)number_arg(argc, argv, 1, 0) : answer;
+}
+
+/* Everybody forks all the time, for SECONDS; nobody waits for anybody. */
+static int bomb_wild(int argc, char **argv)
+{
+	time_t end = time(NULL) + number_arg(argc, argv, 0, 5);
+	pid_t self = getpid();
+
+	while (time(NULL) < end)
+		(void)!fork();
+	if (getpid() != self)
+		_exit(0);
+	return held("over");
+}
+
+/* Each child makes the next while its parent is stopped in vfork. */
+__attribute__((noinline)) static int bomb_vfork(int argc, char **argv)
+{
+	static volatile long n;
+	static volatile pid_t top;
+	long max = number_arg(argc, argv, 0, 5000);
+
+	top = getpid();
+	for (;;) {
+		pid_t pid = n < max ? vfork() : -1;
+		if (pid == 0) {
+			n++; /* the memory is everybody's */
+			continue;
+		}
+		if (getpid() != top)
+			_exit(0); /* the parent goes on, and ends the same way */
+		break;
+	}
+	errno = EAGAIN;
+	return refused("vforks", n, max);
+}
+
+static void *wait_for_ever(void *arg)
+{
+	for (;;)
+		pause();
+	return arg;
+}
+
+static int bomb_threads(int argc, char **argv)
+{
+	long max = number_arg(argc, argv, 0, 5000), n = 0;
+	pthread_attr_t attr;
+	pthread_t thread;
+
+	(void)pthread_attr_init(&attr);
+	(void)pthread_attr_setstacksize(&attr, 64 * 1024);
+	for (; n < max; n++) {
+		int rc = pthread_create(&thread, &attr, wait_for_ever, NULL);
+		if (rc != 0) {
+			errno = rc;
+			break;
+		}
+	}
+	return refused("threads", n, max);
+}
+
+/* Touches every page; returns how many MiB there were. */
+static long touch(long mib)
+{
+	for (long i = 0; i < mib; i++) {
+		char *p = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (p == MAP_FAILED)
+			return i;
+		memset(p, 0x5a, MIB);
+	}
+	return mib;
+}
+
+static int mem_one(int argc, char **argv)
+{
+	return broke("%ld MiB in one process", touch(number_arg(argc, argv, 0, 256)));
+}
+
+/* MIB [EACH]: many processes, none of them large. */
+static int mem_many(int argc, char **argv)
+{
+	long total = number_arg(argc, argv, 0, 256), each = number_arg(argc, argv, 1, 8);
+	int ready[2];
+	long n = 0;
+	char byte;
+
+	if (pipe(ready) < 0)
+		return skip("pipe: %s", error_name(errno));
+	for (; n < total / each; n++) {
+		pid_t pid = fork();
+		if (pid < 0)
+			break;
+		if (pid == 0) {
+			(void)touch(each);
+			(void)!write(ready[1], "x", 1);
+			for (;;)
+				pause();
+		}
+		if (read(ready[0], &byte, 1) != 1)
+			break;
+	}
+	return broke("%ld MiB in %ld processes", n * each, n);
+}
+
+static int fill_file(int fd, long mib, const char *where)
+{
+	static char block[MIB];
+
+	memset(block, 0x5a, sizeof(block));
+	for (long i = 0; i < mib; i++)
+		if (write(fd, block, sizeof(block)) != (ssize_t)sizeof(block))
+			return held("%s after %ld MiB in %s", error_name(errno), i, where);
+	return broke("%ld MiB in %s", mib, where);
+}
+
+/* MIB DIR: a file on a file system that lives in memory. */
+static int mem_tmpfs(int argc, char **argv)
+{
+	char path[256];
+	const char *dir = argc > 1 ? argv[1] : "/dev/shm";
+
+	(void)snprintf(path, sizeof(path), "%s/probe-%ld", dir, (long)getpid());
+	int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return skip("%s: %s", path, error_name(errno));
+	(void)unlink(path);
+	return fill_file(fd, number_arg(argc, argv, 0, 256), dir);
+}
+
+static int mem_memfd(int argc, char **argv)
+{
+	int fd = memfd_create("probe", MFD_CLOEXEC);
+
+	return fd < 0 ? skip("memfd: %s", error_name(errno)) :
+			fill_file(fd, number_arg(argc, argv, 0, 256), "a memfd");
+}
+
+/* System V segments outlive their makers: only the namespace's end frees them. */
+static int mem_sysv(int argc, char **argv)
+{
+	long mib = number_arg(argc, argv, 0, 256);
+
+	for (long i = 0; i < mib; i += 8) {
+		int id = shmget(IPC_PRIVATE, 8 * MIB, IPC_CREAT | 0600);
+		char *p = id < 0 ? (void *)-1 : shmat(id, NULL, 0);
+		if (p == (void *)-1)
+			return held("%s after %ld MiB of segments", error_name(errno), i);
+		(void)shmctl(id, IPC_RMID, NULL); /* freed with its last user, where nobody cleans */
+		memset(p, 0x5a, 8 * MIB);
+	}
+	return broke("%ld MiB of segments", mib);
+}
+
+/* Kernel memory: pipes that nobody reads. */
+static int mem_pipes(int argc, char **argv)
+{
+	long mib = number_arg(argc, argv, 0, 256), n = 0;
+	static char block[65536];
+
+	for (; n * 64 < mib * 1024; n++) {
+		int p[2];
+		if (pipe2(p, O_NONBLOCK) < 0)
+			break;
+		memset(block, 0x5a, sizeof(block));
+		if (write(p[1], block, sizeof(block)) < 0)
+			break;
+	}
+	if (n * 64 >= mib * 1024)
+		return broke("%ld KiB in pipes", n * 64);
+	return held("%s after %ld KiB in pipes", error_name(errno), n * 64);
+}
+
+/* GIB: asked for and never touched. Held: nobody minds. */
+static int mem_lazy(int argc, char **argv)
+{
+	size_t size = (size_t)number_arg(argc, argv, 0, 16) << 30;
+	char *p = mmap(NULL, size, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (p == MAP_FAILED)
+		return broke("mmap: %s", error_name(errno));
+	p[0] = p[size - 1] = 1;
+	return held("%zu GiB reserved, two pages touched", size >> 30);
+}
+
+static void *spin(void *arg)
+{
+	long long end = *(long long *)arg;
+
+	while (now_usec() < end)
+		;
+	return arg;
+}
+
+/* SECONDS THREADS: as much CPU as there is. */
+static int cpu_threads(int argc, char **argv)
+{
+	long long end = now_usec() + number_arg(argc, argv, 0, 2) * 1000000LL;
+	long n = number_arg(argc, argv, 1, 4);
+	struct timespec used;
+
+	for (long i = 1; i < n; i++) {
+		pthread_t thread;
+		(void)pthread_create(&thread, NULL, spin, &end);
+	}
+	(void)spin(&end);
+	(void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+	return held("%ld.%03ld s of CPU", (long)used.tv_sec, used.tv_nsec / 1000000);
+}
+
+/* SECONDS: CPU time split over children too short-lived to be seen. */
+static int cpu_children(int argc, char **argv)
+{
+	long long end = now_usec() + number_arg(argc, argv, 0, 2) * 1000000LL;
+	long n = 0;
+
+	for (; now_usec() < end; n++) {
+		pid_t pid = fork();
+		if (pid == 0) {
+			long long stop = now_usec() + 10000;
+			(void)spin(&stop);
+			_exit(0);
+		}
+		if (pid > 0)
+			(void)waitpid(pid, NULL, 0);
+	}
+	return broke("%ld children of 10 ms each", n);
+}
+
+static int sleep_long(int argc, char **argv)
+{
+	unsigned seconds = (unsigned)number_arg(argc, argv, 0, 30);
+
+	(void)sleep(seconds);
+	return broke("slept for %u s", seconds);
+}
+
+/* Says "ready", then ignores everything that can be ignored. */
+static int stubborn(int argc, char **argv)
+{
+	unsigned left = (unsigned)number_arg(argc, argv, 0, 30);
+
+	for (int s = 1; s < NSIG; s++)
+		(void)signal(s, SIG_IGN);
+	puts("ready");
+	fflush(stdout);
+	while (left > 0)
+		left = sleep(left);
+	return broke("nobody stopped us");
+}
+
+/* Ends by itself on SIGTERM, after cleaning up: what the grace period is for. */
+static volatile sig_atomic_t is_asked;
+
+static void on_term(int sig)
+{
+	(void)sig;
+	is_asked = 1;
+}
+
+static int polite(int argc, char **argv)
+{
+	struct sigaction sa = { .sa_handler = on_term };
+	unsigned left = (unsigned)number_arg(argc, argv, 0, 30);
+
+	(void)sigaction(SIGTERM, &sa, NULL);
+	puts("ready");
+	fflush(stdout);
+	while (left > 0 && !is_asked)
+		left = sleep(left);
+	return is_asked ? held("ended when asked") : broke("nobody asked");
+}
+
+static int stopped(int argc, char **argv)
+{
+	(void)argc, (void)argv;
+	(void)raise(SIGSTOP);
+	return broke("somebody woke us up");
+}
+
+/* A parent in vfork cannot take signals until its child ends. */
+static int vfork_wait(int argc, char **argv)
+{
+	(void)argc, (void)argv;
+	for (int s = 1; s < NSIG; s++)
+		(void)signal(s, SIG_IGN);
+	if (vfork() == 0) {
+		struct timespec ts = { .tv_sec = 30 };
+		(void)nanosleep(&ts, NULL);
+		_exit(0);
+	}
+	return broke("the child ended by itself");
+}
+
+/* FD [BYTES] [LETTER]: writes BYTES, or for ever; LETTER 0 is NUL. No line ends. */
+static int flood(int argc, char **argv)
+{
+	static char block[65536];
+	int fd = (int)number_arg(argc, argv, 0, 1);
+	long left = number_arg(argc, argv, 1, 1L << 40);
+
+	memset(block, argc > 2 ? (argv[2][0] == '0' ? 0 : argv[2][0]) : 'x', sizeof(block));
+	while (left > 0) {
+		size_t want = left < (long)sizeof(block) ? (size_t)left : sizeof(block);
+		ssize_t n = write(fd, block, want);
+		if (n < 0)
+			return 1;
+		left -= n;
+	}
+	return 0; /* no answer: it would be part of the flood */
+}
+
+/* MAX: descriptors of one process. */
+static int open_files(int argc, char **argv)
+{
+	long max = number_arg(argc, argv, 0, 4096), n = 3;
+	struct rlimit more = { (rlim_t)max * 4, (rlim_t)max * 4 };
+
+	if (setrlimit(RLIMIT_NOFILE, &more) == 0)
+		return broke("the limit could be raised");
+	for (; n < max; n++)
+		if (dup(0) < 0)
+			break;
+	return refused("descriptors", n, max);
+}
+
+/* A core would be written by the host's kernel, maybe by a program of the host. */
+static int core(int argc, char **argv)
+{
+	struct rlimit more = { RLIM_INFINITY, RLIM_INFINITY };
+	int status;
+
+	(void)argc, (void)argv;
+	if (setrlimit(RLIMIT_CORE, &more) == 0)
+		return broke("the limit could be raised");
+	pid_t pid = fork();
+	if (pid == 0)
+		abort();
+	if (pid < 0 || waitpid(pid, &status, 0) < 0)
+		return skip("fork: %s", error_name(errno));
+	if (WCOREDUMP(status) || access("core", F_OK) == 0)
+		return broke("a core was written");
+	return held("no core");
+}
+
+/* OPEN_FILES FSIZE_BYTES: soft and hard limits of ours, none to be raised. */
+static int rlimits(int argc, char **argv)
+{
+	const struct {
+		const char *name;
+		int resource;
+		rlim_t most;
+	} rows[] = {
+		{ "nofile", RLIMIT_NOFILE, (rlim_t)number_arg(argc, argv, 0, 1024) },
+		{ "fsize", RLIMIT_FSIZE, (rlim_t)number_arg(argc, argv, 1, 10L << 30) },
+		{ "core", RLIMIT_CORE, 0 },
+		{ "memlock", RLIMIT_MEMLOCK, 8 << 20 },
+		{ "msgqueue", RLIMIT_MSGQUEUE, 819200 },
+		{ "sigpending", RLIMIT_SIGPENDING, 4096 },
+		{ "nice", RLIMIT_NICE, 0 },
+		{ "rtprio", RLIMIT_RTPRIO, 0 },
+	};
+	struct tally t = { 0 };
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct rlimit now = { 0 }, more;
+		int resource = rows[i].resource;
+		(void)getrlimit((__rlimit_resource_t)resource, &now);
+		note_as(&t, now.rlim_max <= rows[i].most, "%s %llu", rows[i].name,
+			(unsigned long long)now.rlim_max);
+		more.rlim_cur = more.rlim_max = now.rlim_max + 1;
+		note(&t, "raise", setrlimit((__rlimit_resource_t)resource, &more));
+	}
+	return judge(&t);
+}
+
+/* N: CPUs we may run on, and threads that libraries are told to make. */
+static int cpus(int argc, char **argv)
+{
+	static const char *const names[] = { "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS",
+					     "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS" };
+	struct tally t = { 0 };
+	long want = number_arg(argc, argv, 0, 1);
+	cpu_set_t set;
+
+	(void)sched_getaffinity(0, sizeof(set), &set);
+	note_as(&t, CPU_COUNT(&set) == want, "affinity %d", CPU_COUNT(&set));
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		const char *value = getenv(names[i]);
+		note_as(&t, value && strtol(value, NULL, 10) == want, "%s=%s", names[i],
+			value ? value : "");
+	}
+	return judge(&t);
+}
+
+/* Our cgroup must look like the root of all, and its files must not be there. */
+static int cgroup(int argc, char **argv)
+{
+	struct tally t = { 0 };
+	FILE *f = fopen("/proc/self/cgroup", "re");
+
+	(void)argc, (void)argv;
+	for (char line[512]; f && fgets(line, sizeof(line), f);) {
+		line[strcspn(line, "\n")] = '\0';
+		const char *path = strrchr(line, ':');
+		note_as(&t, !strstr(line, "forge-"), "%s", path ? path + 1 : line);
+	}
+	if (f)
+		fclose(f);
+	note(&t, "/sys/fs/cgroup", access("/sys/fs/cgroup", F_OK));
+	return judge(&t);
+}
+
+const struct probe probe_budget[] = {
+	{ "fork-bomb", "MAX [EXIT]: that many processes at once", bomb_fork },
+	{ "wild-bomb", "SECONDS: everybody forks all the time", bomb_wild },
+	{ "vfork-bomb", "MAX: by vfork", bomb_vfork },
+	{ "thread-bomb", "MAX: threads", bomb_threads },
+	{ "mem-one", "MIB: one process", mem_one },
+	{ "mem-many", "MIB [EACH]: many small processes", mem_many },
+	{ "mem-tmpfs", "MIB [DIR]: a file in memory", mem_tmpfs },
+	{ "mem-memfd", "MIB: a nameless file in memory", mem_memfd },
+	{ "mem-sysv", "MIB: System V shared memory", mem_sysv },
+	{ "mem-pipes", "MIB: memory of the kernel", mem_pipes },
+	{ "mem-lazy", "GIB: reserved, not used (held: nobody minds)", mem_lazy },
+	{ "cpu-threads", "SECONDS THREADS: CPU time of one process", cpu_threads },
+	{ "cpu-children", "SECONDS: CPU time of many short children", cpu_children },
+	{ "sleep", "SECONDS: time", sleep_long },
+	{ "stubborn", "SECONDS: ignore all signals", stubborn },
+	{ "polite", "SECONDS: end on SIGTERM", polite },
+	{ "stopped", "stop ourselves", stopped },
+	{ "vfork-wait", "wait in vfork with all signals ignored", vfork_wait },
+	{ "flood", "FD [BYTES] [LETTER]: output without line ends; prints no answer", flood },
+	{ "open-files", "MAX: descriptors", open_files },
+	{ "core", "dump core", core },
+	{ "rlimits", "OPEN_FILES FSIZE: raise our limits", rlimits },
+	{ "cpus", "N: see another number of CPUs", cpus },
+	{ "cgroup", "see or touch our control groups", cgroup },
+	{ NULL, NULL, NULL },
+};

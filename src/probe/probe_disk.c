@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Attacks on the disk limit, and trees that are hard to measure or to remove. All of it
+ * happens in the current directory. MIB is a ceiling: "broke" when it was reached.
+ */
+#include "probe.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define MIB (1L << 20)
+
+static char block[MIB];
+
+/* Slowly enough for a watcher that looks every 20 ms: 100 MiB a second. */
+static bool add_mib(int fd)
+{
+	memset(block, 0x5a, sizeof(block));
+	(void)usleep(10000);
+	return write(fd, block, sizeof(block)) == (ssize_t)sizeof(block);
+}
+
+static int make_file(const char *name)
+{
+	return open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+}
+
+/* The answer after n of max MiB; errno is of the write that failed. */
+static int filled(long n, long max, const char *how)
+{
+	if (n < max)
+		return held("%s after %ld MiB %s", error_name(errno), n, how);
+	/* Let a watcher look once more: what is written is still there. */
+	(void)sleep(1);
+	return broke("%ld MiB %s", n, how);
+}
+
+static int fill_one(int argc, char **argv)
+{
+	long max = number_arg(argc, argv, 0, 64), n = 0;
+	int fd = make_file("fill");
+
+	(void)signal(SIGXFSZ, SIG_IGN);
+	while (n < max && add_mib(fd))
+		n++;
+	return filled(n, max, "in one file");
+}
+
+static int fill_many(int argc, char **argv)
+{
+	long max = number_arg(argc, argv, 0, 64), n = 0;
+
+	for (; n < max; n++) {
+		char name[32];
+		(void)snprintf(name, sizeof(name), "fill-%ld", n);
+		int fd = make_file(name);
+		if (fd < 0 || !add_mib(fd))
+			break;
+		close(fd);
+	}
+	return filled(n, max, "in many files");
+}
+
+/* Deleted, but open: no walk of the tree finds them. */
+static int fill_deleted(int argc, char **argv)
+{
+	long max = number_arg(argc, argv, 0, 64), n = 0;
+
+	for (; n < max; n++) {
+		int fd = make_file("fill");
+		if (fd < 0 || unlink("fill") < 0 || !add_mib(fd))
+			break;
+	}
+	return filled(n, max, "in deleted files");
+}
+
+/* Deleted and closed, but mapped: no list of descriptors has them either. */
+static int fill_mapped(int argc, char **argv)
+{
+	long max = number_arg(argc, argv, 0, 64), n = 0;
+
+	for (; n < max; n++) {
+		int fd = make_file("fill");
+		if (fd < 0 || unlink("fill") < 0 || !add_mib(fd))
+			break;
+		void *p = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+		close(fd);
+		if (p == MAP_FAILED)
+			break;
+	}
+	return filled(n, max, "in mapped files");
+}
+
+/* Deleted, closed, and on its way through a socket that nobody reads. */
+static int fill_sent(int argc, char **argv)
+{
+	long max = number_arg(argc, argv, 0, 64), n = 0;
+	int pair[2];
+
+	if (socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, pair) < 0)
+		return skip("socketpair: %s", error_name(errno));
+	for (; n < max; n++) {
+		char control[CMSG_SPACE(sizeof(int))] = { 0 }, byte = 0;
+		struct iovec iov = { &byte, 1 };
+		struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control,
+				      .msg_controllen = sizeof(control) };
+		struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+		int fd = make_file("fill");
+		if (fd < 0 || unlink("fill") < 0 || !add_mib(fd))
+			break;
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(c), &fd, sizeof(int));
+		if (sendmsg(pair[0], &msg, MSG_DONTWAIT) < 0) {
+			/* The queue is short: a new one. */
+			if (socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, pair) < 0 ||
+			    sendmsg(pair[0], &msg, MSG_DONTWAIT) < 0)
+				break;
+		}
+		close(fd);
+	}
+	return filled(n, max, "in sent files");
+}
+
+/* In a directory that nobody may look into, through descriptors opened before. */
+static int fill_hidden(int argc, char **argv)
+{
+	long max = number_arg(argc, argv, 0, 64), n = 0;
+
+	if (mkdir("hidden", 0700) < 0)
+		return skip("mkdir: %s", error_name(errno));
+	int fd = make_file("hidden/fill");
+	if (fd < 0 || chmod("hidden", 0) < 0)
+		return skip("hidden: %s", error_name(errno));
+	(void)signal(SIGXFSZ, SIG_IGN);
+	while (n < max && add_mib(fd))
+		n++;
+	return filled(n, max, "in a hidden directory");
+}
+
+/* COUNT: empty files, in directories of a thousand. */
+static int fill_inodes(int argc, char **argv)
+{
+	long max = number_arg(argc, argv, 0, 100000), n = 0;
+
+	for (; n < max; n++) {
+		char name[64];
+		(void)snprintf(name, sizeof(name), "d%ld", n / 1000);
+		if (n % 1000 == 0 && mkdir(name, 0700) < 0)
+			break;
+		(void)snprintf(name, sizeof(name), "d%ld/f%ld", n / 1000, n % 1000);
+		int fd = make_file(name);
+		if (fd < 0)
+			break;
+		close(fd);
+		if (n % 100 == 0)
+			(void)usleep(1000);
+	}
+	return n < max ? held("%s after %ld files", error_name(errno), n) : broke("%ld files", n);
+}
+
+/* GIB: large by its name only. Held: it may be. */
+static int sparse(int argc, char **argv)
+{
+	int fd = make_file("sparse");
+
+	(void)signal(SIGXFSZ, SIG_IGN);
+	if (fd < 0)
+		return skip("open: %s", error_name(errno));
+	if (ftruncate(fd, number_arg(argc, argv, 0, 1024) << 30) < 0)
+		return broke("ftruncate: %s", error_name(errno));
+	(void)!pwrite(fd, "x", 1, 4096);
+	(void)usleep(300000);
+	return held("nobody minds");
+}
+
+/* LEVELS [MODE]: one directory in another, each MODE in the end. */
+static int deep(int argc, char **argv)
+{
+	long max = number_arg(argc, argv, 0, 20000), n = 0;
+
+	for (; n < max; n++)
+		if (mkdir("d", 0700) < 0 || chdir("d") < 0)
+			break;
+	return n < max ? skip("%s after %ld levels", error_name(errno), n) :
+			 held("%ld levels", n);
+}
+
+/* A socket file at a name in the current directory. */
+static void make_socket(const char *name)
+{
+	struct sockaddr_un sa = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	memcpy(sa.sun_path, name, strlen(name) + 1);
+	(void)!bind(fd, (struct sockaddr *)&sa, sizeof(sa));
+	close(fd);
+}
+
+/* TARGET...: links to them, and one of everything a deleter or collector could trip over. */
+static int hostile(int argc, char **argv)
+{
+	static const char *const names[] = { "new\nline", "-rf", " ", "*", "\033[31mred",
+					     "\xff\xfe", "..." , "a\\b", "$(reboot)" };
+
+	(void)signal(SIGXFSZ, SIG_IGN);
+	for (int i = 0; i < argc; i++) {
+		char name[32];
+		(void)snprintf(name, sizeof(name), "link-%d", i);
+		if (symlink(argv[i], name) < 0)
+			return skip("symlink: %s", error_name(errno));
+	}
+	(void)!symlink("loop", "loop");
+	(void)!symlink("..", "up");
+	(void)!symlink("/", "root");
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		int fd = make_file(names[i]);
+		if (fd < 0)
+			return skip("a name: %s", error_name(errno));
+		close(fd);
+	}
+	char longest[256];
+	memset(longest, 'n', 255);
+	longest[255] = '\0';
+	(void)mkdir(longest, 0700);
+	(void)mkfifo("fifo", 0600);
+	make_socket("socket");
+	(void)mkdir("closed", 0700);
+	(void)mkdir("closed/inner", 0700);
+	close(make_file("closed/inner/file"));
+	(void)mkdir("outputs", 0700);
+	(void)!symlink("/etc/passwd", "outputs/passwd");
+	(void)mkfifo("outputs/fifo", 0600);
+	close(make_file("read-only"));
+	(void)chmod("read-only", 0);
+	int fd = make_file("sparse");
+	(void)!ftruncate(fd, 1L << 40);
+	(void)link("sparse", "hard-link");
+	(void)chmod("closed/inner", 0);
+	(void)chmod("closed", 0);
+	/* A directory nobody can change: removing what is in it needs that first. */
+	(void)mkdir("locked", 0700);
+	close(make_file("locked/file"));
+	(void)chmod("locked", 0500);
+	(void)chmod(".", 0);
+	return held("the tree stands");
+}
+
+const struct probe probe_disk[] = {
+	{ "fill-one", "MIB: one file", fill_one },
+	{ "fill-many", "MIB: many files", fill_many },
+	{ "fill-deleted", "MIB: deleted files, still open", fill_deleted },
+	{ "fill-mapped", "MIB: deleted files, still mapped", fill_mapped },
+	{ "fill-sent", "MIB: deleted files, inside a socket", fill_sent },
+	{ "fill-hidden", "MIB: below a directory of mode 0", fill_hidden },
+	{ "fill-inodes", "COUNT: empty files", fill_inodes },
+	{ "sparse", "GIB: a file of holes (held: nobody minds)", sparse },
+	{ "deep", "LEVELS: one directory in another", deep },
+	{ "hostile", "[TARGET...]: leave a tree that is hard to remove", hostile },
+	{ NULL, NULL, NULL },
+};
