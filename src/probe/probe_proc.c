@@ -66,8 +66,10 @@ static int trace(int argc, char **argv)
 	struct tally t = { 0 };
 	pid_t pid = (pid_t)number_arg(argc, argv, 0, 1);
 	char byte;
-	struct iovec own = { &byte, 1 }, other = { &t, 1 };
+	struct iovec own = { &byte, 1 }, other = { (void *)8, 1 };
 
+	if (!is_inside() && argc == 0)
+		return skip("give a process that may be stopped");
 	note(&t, "attach", ptrace(PTRACE_ATTACH, pid, NULL, NULL));
 	note(&t, "seize", ptrace(PTRACE_SEIZE, pid, NULL, NULL));
 	note(&t, "process_vm_readv", process_vm_readv(pid, &own, 1, &other, 1, 0));
@@ -96,7 +98,7 @@ static long try_read(const char *path)
 static int proc1(int argc, char **argv)
 {
 	static const char *const files[] = { "environ", "maps", "auxv", "stack", "syscall", "io",
-					     "smaps", "pagemap", "mountinfo", "mounts", "cmdline" };
+					     "smaps", "pagemap" };
 	static const char *const links[] = { "root", "cwd", "exe", "ns/mnt", "ns/user" };
 	struct tally t = { 0 };
 	char path[64], text[PATH_MAX];
@@ -119,6 +121,21 @@ static int proc1(int argc, char **argv)
 		if (dir)
 			closedir(dir);
 	}
+	return judge(&t);
+}
+
+/* WORD...: of the command line that started the run; init must not show it. */
+static int cmdline(int argc, char **argv)
+{
+	struct tally t = { 0 };
+	char buf[16384];
+	int fd = open("/proc/1/cmdline", O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : read(fd, buf, sizeof(buf));
+
+	if (n < 0)
+		return held("%s", error_name(errno));
+	for (int i = 0; i < argc; i++)
+		note_as(&t, !memmem(buf, (size_t)n, argv[i], strlen(argv[i])), "%s", argv[i]);
 	return judge(&t);
 }
 
@@ -260,6 +277,7 @@ const struct probe probe_proc[] = {
 	{ "kill-pids", "PID...: signal or watch processes of the host", kill_pids },
 	{ "trace", "[PID]: debug or read process 1", trace },
 	{ "proc1", "[PID]: read process 1 through /proc", proc1 },
+	{ "cmdline", "WORD...: find words of forge's command line in init's", cmdline },
 	{ "processes", "[MAX]: see more processes than MAX", processes },
 	{ "tty", "type into the caller's terminal", tty },
 	{ "daemon", "NAME [SECONDS]: leave a process behind", daemonise },

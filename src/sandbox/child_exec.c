@@ -15,9 +15,12 @@
 #include "base/sys.h"
 #include "filter.h"
 
-static void install(const struct forge_child *c, struct sock_filter *ins, size_t n)
+static void install_filter(const struct forge_child *c)
 {
-	struct sock_fprog prog = { .len = (unsigned short)n, .filter = ins };
+	struct sock_fprog prog = {
+		.len = sizeof(forge_filter) / sizeof(forge_filter[0]),
+		.filter = forge_filter,
+	};
 
 	if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog, 0, 0) < 0)
 		forge_child_die(c->report, FORGE_STAGE_SECCOMP, "filter");
@@ -73,8 +76,7 @@ _Noreturn void forge_child_exec(const struct forge_child *c)
 	if (p->landlock_abi > 0)
 		forge_child_landlock(p, c->report);
 	reset_signals();
-	install(c, filter_args, sizeof(filter_args) / sizeof(filter_args[0]));
-	install(c, filter_calls, sizeof(filter_calls) / sizeof(filter_calls[0]));
+	install_filter(c);
 	for (size_t i = 0; i < p->exec_paths.n; i++) {
 		execve(p->exec_paths.v[i], p->argv.v, p->env.v);
 		/* As execvp: keep looking, but remember a file that was there. */

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/personality.h>
 #include <sys/socket.h>
@@ -32,13 +33,26 @@ static int resolve(const struct forge_syscall_name *s)
 	return nr < 0 ? -1 : nr;
 }
 
+#define LOOK_AT_ARGUMENTS SCMP_ACT_TRACE(1)
+
+static bool has_argument_rules(const char *name)
+{
+	if (strcmp(name, "socket") == 0)
+		return true;
+	for (const struct forge_syscall_arg *a = forge_syscalls_args; a->name; a++)
+		if (strcmp(a->name, name) == 0)
+			return true;
+	return false;
+}
+
 static void add_names(scmp_filter_ctx ctx, const struct forge_syscall_name *s, uint32_t action)
 {
 	for (; s->name; s++) {
 		int nr = resolve(s);
 		if (nr < 0)
 			continue;
-		int rc = seccomp_rule_add(ctx, action, nr, 0);
+		bool more = action == SCMP_ACT_ALLOW && has_argument_rules(s->name);
+		int rc = seccomp_rule_add(ctx, more ? LOOK_AT_ARGUMENTS : action, nr, 0);
 		if (rc < 0)
 			die("rule for", s->name, rc);
 	}
@@ -92,23 +106,46 @@ static void add_args(scmp_filter_ctx ctx)
 	add_socket_rules(ctx);
 }
 
-static void emit(scmp_filter_ctx ctx, const char *name)
+static size_t export(scmp_filter_ctx ctx, const char *name, struct sock_filter *ret)
 {
 	int fd = memfd_create("bpf", 0);
-	struct sock_filter ins;
-	size_t n = 0;
 
 	if (fd < 0 || seccomp_export_bpf(ctx, fd) < 0 || lseek(fd, 0, SEEK_SET) < 0)
 		die("export", name, errno);
-	printf("static struct sock_filter %s[] = {\n", name);
-	while (read(fd, &ins, sizeof(ins)) == (ssize_t)sizeof(ins)) {
-		printf("\t{ 0x%04x, %u, %u, 0x%08x },\n", ins.code, ins.jt, ins.jf, ins.k);
-		n++;
-	}
-	printf("};\n");
-	if (n == 0 || n > BPF_MAXINSNS)
-		die("size of", name, (int)n);
+	ssize_t len = read(fd, ret, BPF_MAXINSNS * sizeof(*ret));
+	if (len <= 0)
+		die("size of", name, (int)len);
 	close(fd);
+	return (size_t)len / sizeof(*ret);
+}
+
+/*
+ * One program of both: where the first says "look at the arguments" (a TRACE return nobody
+ * else uses) it goes on into the second. libseccomp cannot express that itself, and two
+ * filters would cost every start, and every call they look at, twice.
+ */
+static void emit(scmp_filter_ctx calls, scmp_filter_ctx args)
+{
+	static struct sock_filter all[2 * BPF_MAXINSNS];
+	size_t n = export(calls, "calls", all);
+	size_t m = export(args, "args", all + n);
+	size_t joined = 0;
+
+	if (n + m > BPF_MAXINSNS)
+		die("size of", "both", (int)(n + m));
+	for (size_t i = 0; i < n; i++)
+		if (all[i].code == (BPF_RET | BPF_K) && all[i].k == LOOK_AT_ARGUMENTS) {
+			all[i] = (struct sock_filter)BPF_STMT(BPF_JMP | BPF_JA,
+							      (uint32_t)(n - i - 1));
+			joined++;
+		}
+	if (joined == 0)
+		die("join", "both", 0);
+	printf("static struct sock_filter forge_filter[] = {\n");
+	for (size_t i = 0; i < n + m; i++)
+		printf("\t{ 0x%04x, %u, %u, 0x%08x },\n", all[i].code, all[i].jt, all[i].jf,
+		       all[i].k);
+	printf("};\n");
 }
 
 static scmp_filter_ctx new_filter(uint32_t action, const char *name)
@@ -133,12 +170,10 @@ int main(void)
 		if (seccomp_rule_add(calls, SCMP_ACT_ALLOW, SCMP_SYS(personality), 1,
 				     SCMP_A0(SCMP_CMP_EQ, personalities[i])) < 0)
 			die("rule for", "personality", 0);
-	emit(calls, "filter_calls");
-	seccomp_release(calls);
-
 	scmp_filter_ctx args = new_filter(SCMP_ACT_ALLOW, "args");
 	add_args(args);
-	emit(args, "filter_args");
+	emit(calls, args);
+	seccomp_release(calls);
 	seccomp_release(args);
 	return 0;
 }

@@ -209,8 +209,9 @@ static int add_proc(struct forge_plan *p)
 		return -ENOMEM;
 	for (const char *const *s = forge_view_proc_masks; *s; s++) {
 		struct stat st;
-		if (lstat(*s, &st) < 0)
-			continue; /* this kernel has no such file */
+		/* Not on this kernel, or root's alone: nobody inside is the host's root. */
+		if (lstat(*s, &st) < 0 || !(st.st_mode & 0004))
+			continue;
 		struct forge_mount *m = add(p, FORGE_MOUNT_MASK, *s, NULL);
 		if (!m)
 			return -ENOMEM;

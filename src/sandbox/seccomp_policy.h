@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The system call policy as tables. A small program of the build turns them into two BPF
- * programs with libseccomp, so that nothing is compiled when a run starts; docs/SECURITY.md
+ * The system call policy as tables. A small program of the build turns them into one BPF
+ * program with libseccomp, so that nothing is compiled when a run starts; docs/SECURITY.md
  * names the same lists for people.
  *
- * Filter 1 (calls): a call that is not in `allowed` fails, with EPERM when it is in
+ * Calls: a call that is not in `allowed` fails, with EPERM when it is in
  * `refused` and with ENOSYS when it is unknown, so that a newer kernel's calls are closed
  * until somebody here has looked at them. Another ABI's call kills the process.
- * Filter 2 (arguments): allowed calls that are refused for some values.
+ * Arguments: allowed calls that are refused for some values.
  */
 #pragma once
 
