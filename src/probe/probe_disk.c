@@ -245,7 +245,7 @@ static int hostile(int argc, char **argv)
 	(void)chmod("read-only", 0);
 	int fd = make_file("sparse");
 	(void)!ftruncate(fd, 1L << 40);
-	(void)link("sparse", "hard-link");
+	(void)!link("sparse", "hard-link");
 	(void)chmod("closed/inner", 0);
 	(void)chmod("closed", 0);
 	/* A directory nobody can change: removing what is in it needs that first. */

@@ -1,16 +1,317 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attacks each promise in a throw-away sandbox. */
+/*
+ * Attacks each promise in a throw-away sandbox, with a state directory of its own that is
+ * removed afterwards. Nothing is believed that did not just happen.
+ */
 #include "run/doctor.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/rmtree.h"
+#include "base/strv.h"
+#include "config-build.h"
+#include "run/doctor_checks.h"
+#include "run/run.h"
+
+struct doctor {
+	struct forge_config cfg;   /* the caller's, but everything may be missing */
+	char top[40];              /* throw-away directory */
+	char home[48];             /* its FORGE_HOME */
+	char secret[48];
+	char gift[48], fifo[56];   /* an input with a pipe in it */
+	int fifo_fd;               /* its reader: writing would work */
+	char mark[32];
+	char probe[PATH_MAX];
+	unsigned missing;
+	char fix[512];             /* of the first thing that is missing */
+};
+
+/* Installed, or next to us in a build tree. */
+static int find_probe(char ret[PATH_MAX], struct forge_error *err)
+{
+	char self[PATH_MAX];
+	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	const char *const places[] = { "../libexec/forge", ".", "../probe" };
+
+	if (n > 0) {
+		self[n] = '\0';
+		*strrchr(self, '/') = '\0';
+	}
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(places) && n > 0; i++) {
+		forge_auto_free char *path = forge_asprintf("%s/%s/forge-probe", self, places[i]);
+		if (path && access(path, X_OK) == 0 && realpath(path, ret))
+			return 0;
+	}
+	if (access(FORGE_LIBEXECDIR "/forge-probe", X_OK) == 0 &&
+	    realpath(FORGE_LIBEXECDIR "/forge-probe", ret))
+		return 0;
+	return forge_hint(err, forge_fail(err, ENOENT, "forge-probe is not installed"),
+			  "It belongs in %s", FORGE_LIBEXECDIR);
+}
+
+static int make_top(struct doctor *d, struct forge_error *err)
+{
+	(void)snprintf(d->top, sizeof(d->top), "/tmp/forge-doctor-XXXXXX");
+	if (!mkdtemp(d->top))
+		return forge_fail_errno(err, errno, "make %s", d->top);
+	(void)snprintf(d->home, sizeof(d->home), "%s/home", d->top);
+	(void)snprintf(d->secret, sizeof(d->secret), "%s/secret", d->top);
+	(void)snprintf(d->gift, sizeof(d->gift), "%s/gift", d->top);
+	(void)snprintf(d->fifo, sizeof(d->fifo), "%s/pipe", d->gift);
+	(void)snprintf(d->mark, sizeof(d->mark), "mark-%s", d->top + strlen(d->top) - 6);
+	forge_auto_close int fd = open(d->secret, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+	int rc = fd < 0 ? -errno : forge_write_all(fd, d->mark, strlen(d->mark));
+	/* Open to everybody: only the sandbox may keep the attacks out. */
+	if (rc < 0 || chmod(d->top, 0755) < 0 || mkdir(d->gift, 0755) < 0 ||
+	    chmod(d->gift, 0755) < 0 || mkfifo(d->fifo, 0666) < 0 || chmod(d->fifo, 0666) < 0)
+		return forge_fail_errno(err, rc < 0 ? -rc : errno, "fill %s", d->top);
+	d->fifo_fd = open(d->fifo, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	return setenv("FORGE_HOME", d->home, 1) < 0 ? forge_fail(err, ENOMEM, "out of memory") : 0;
+}
+
+static void remove_top(struct doctor *d)
+{
+	struct stat st;
+
+	if (d->fifo_fd >= 0)
+		close(d->fifo_fd);
+	if (stat(d->top, &st) == 0)
+		(void)!forge_rmtree(d->top, st.st_dev, st.st_ino, NULL, NULL); /* only /tmp suffers */
+}
+
+static const char *word(const struct doctor *d, const char *w, char pid[16])
+{
+	if (strcmp(w, FORGE_DOCTOR_PROBE) == 0)
+		return d->probe;
+	if (strcmp(w, FORGE_DOCTOR_SECRET) == 0)
+		return d->secret;
+	if (strcmp(w, FORGE_DOCTOR_FIFO) == 0)
+		return d->fifo;
+	if (strcmp(w, FORGE_DOCTOR_MARK) == 0)
+		return d->mark;
+	if (strcmp(w, FORGE_DOCTOR_HOME) == 0)
+		return getenv("HOME") ? getenv("HOME") : "/root";
+	if (strcmp(w, FORGE_DOCTOR_PID) != 0)
+		return w;
+	(void)snprintf(pid, 16, "%ld", (long)getpid());
+	return pid;
+}
+
+static int run_probe(const struct doctor *d, const struct forge_doctor_row *row,
+		     struct forge_run_result *ret, struct forge_error *err)
+{
+	char pid[16];
+	char *argv[8] = { (char *)d->probe };
+	struct forge_run_request req = { .limits = row->limits, .stdout_fd = -1, .stderr_fd = -1,
+					 .argv = argv };
+	char *inputs[] = { (char *)d->gift, NULL };
+
+	req.inputs = (struct forge_strv){ inputs, 1, 0 };
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(row->attack) && row->attack[i]; i++)
+		argv[i + 1] = (char *)word(d, row->attack[i], pid);
+	if (!req.limits.wall_usec)
+		req.limits.wall_usec = 20 * 1000000ULL;
+	return forge_run(&d->cfg, &req, ret, err);
+}
+
+/* The probe's one line. */
+static void read_answer(const json_t *record, char *ret, size_t size)
+{
+	const char *path = NULL;
+
+	ret[0] = '\0';
+	if (json_unpack((json_t *)record, "{s:{s:s}}", "logs", "stdout", &path) == 0 &&
+	    forge_read_at(AT_FDCWD, path, ret, size) > 0)
+		ret[strcspn(ret, "\n")] = '\0';
+}
+
+static bool is_reason(const json_t *record, const char *reason)
+{
+	const char *s = json_string_value(json_object_get(record, "reason"));
+
+	return s && strcmp(s, reason) == 0;
+}
+
+static bool is_within_share(const json_t *record, const struct forge_limits *l)
+{
+	double cpu = 0, wall = 0;
+
+	(void)json_unpack((json_t *)record, "{s:{s:F, s:F}}", "usage", "cpu_seconds", &cpu,
+			  "wall_seconds", &wall);
+	/* One 100 ms period more than its share, at most. */
+	return wall > 0 && cpu > 0 && cpu <= wall * (double)l->cpus_milli / 1000 + 0.1;
+}
+
+/* Does any process on this host carry that word as its command? */
+static bool is_running(const char *name)
+{
+	forge_auto_dir DIR *proc = opendir("/proc");
+
+	for (struct dirent *e; proc && (e = readdir(proc));) {
+		char path[300], line[256];
+		if (e->d_name[0] < '1' || e->d_name[0] > '9')
+			continue;
+		(void)snprintf(path, sizeof(path), "/proc/%s/cmdline", e->d_name);
+		ssize_t n = forge_read_at(AT_FDCWD, path, line, sizeof(line));
+		for (ssize_t i = 0; i < n && atol(e->d_name) != (long)getpid();
+		     i += (ssize_t)strlen(line + i) + 1)
+			if (strcmp(line + i, name) == 0)
+				return true;
+	}
+	return false;
+}
+
+static bool holds(const struct forge_doctor_row *row, const struct forge_run_result *res,
+		  const char *answer)
+{
+	switch (row->want) {
+	case FORGE_WANT_HELD:
+		return res->exit_status == 0 && strncmp(answer, "held:", 5) == 0;
+	case FORGE_WANT_REASON:
+		return is_reason(res->record, row->reason);
+	case FORGE_WANT_SHARE:
+		return is_within_share(res->record, &row->limits);
+	case FORGE_WANT_GONE:
+		return !is_running(row->attack[1]);
+	}
+	return false;
+}
+
+static void attack(const struct doctor *d, const struct forge_doctor_row *row,
+		   struct forge_doctor_check *c)
+{
+	struct forge_run_result res = { 0 };
+	struct forge_error err = FORGE_ERROR_INIT;
+	char answer[sizeof(c->detail)];
+
+	if (run_probe(d, row, &res, &err) < 0) {
+		c->state = FORGE_DOCTOR_CANNOT;
+		(void)snprintf(c->detail, sizeof(c->detail), "%s", err.msg);
+		(void)snprintf(c->fix, sizeof(c->fix), "%s", err.hint);
+		return;
+	}
+	read_answer(res.record, answer, sizeof(answer));
+	if (strlen(answer) > 96) /* enough to see that it was tried */
+		memcpy(answer + 93, "...", 4);
+	c->state = holds(row, &res, answer) ? FORGE_DOCTOR_PASS : FORGE_DOCTOR_BROKEN;
+	const char *notes = json_string_value(json_object_get(res.record, "completion_notes"));
+	bool is_by_answer = row->want == FORGE_WANT_HELD && *answer;
+	(void)snprintf(c->detail, sizeof(c->detail), "%s",
+		       is_by_answer ? answer : notes ? notes : "no record");
+	if (c->state == FORGE_DOCTOR_BROKEN)
+		(void)snprintf(c->fix, sizeof(c->fix), "Report this: the mechanism is there and the "
+			       "attack succeeded");
+	json_decref(res.record);
+}
+
+/* Learns from one run what this host lacks. Without any cgroup, goes on without one. */
+static int learn_missing(struct doctor *d, struct forge_error *err)
+{
+	static const struct forge_doctor_row row = { .attack = { "identity" } };
+
+	for (int tries = 0; tries < 2; tries++) {
+		struct forge_run_result res = { 0 };
+		int rc = run_probe(d, &row, &res, err);
+		if (rc < 0)
+			return rc;
+		const char *status = json_string_value(json_object_get(res.record, "status"));
+		const char *notes = json_string_value(json_object_get(res.record, "completion_notes"));
+		bool has_run = status && strcmp(status, "rejected") != 0 && res.exit_status != 125;
+		if (!has_run)
+			(void)snprintf(d->fix, sizeof(d->fix), "%s", notes ? notes : "");
+		json_t *list = NULL;
+		(void)json_unpack(res.record, "{s:{s:o}}", "isolation", "missing", &list);
+		for (unsigned i = 0; i < FORGE_MECH_COUNT; i++) {
+			size_t k;
+			json_t *name;
+			json_array_foreach(list, k, name)
+				if (strcmp(json_string_value(name), forge_mechanism_names[i]) == 0)
+					d->missing |= 1u << i;
+		}
+		json_decref(res.record);
+		if (has_run || tries == 1 || d->cfg.cgroup == FORGE_CGROUP_NONE)
+			return has_run ? 0 : forge_fail(err, EOPNOTSUPP, "%s", d->fix);
+		d->cfg.cgroup = FORGE_CGROUP_NONE;
+	}
+	return 0;
+}
+
+static const char *fix_for(const struct doctor *d, unsigned lacking)
+{
+	if (lacking & (1u << FORGE_MECH_LANDLOCK))
+		return "Boot with landlock in lsm= (CONFIG_SECURITY_LANDLOCK, Linux 5.13 or newer)";
+	if (lacking & (1u << FORGE_MECH_LANDLOCK_SCOPE))
+		return "Linux 6.12 or newer has Landlock scopes; until then other promises keep "
+		       "signals and sockets inside";
+	return *d->fix ? d->fix : "Mount or delegate the cgroup controller (docs/HOSTS.md)";
+}
+
+static void check(const struct doctor *d, const struct forge_doctor_row *row,
+		  struct forge_doctor_check *c)
+{
+	unsigned lacking = row->needs & d->missing;
+
+	*c = (struct forge_doctor_check){ .promise = row->promise, .about = row->about };
+	(void)snprintf(c->mechanism, sizeof(c->mechanism), "%s", row->mechanism);
+	if (!lacking) {
+		attack(d, row, c);
+		return;
+	}
+	c->state = FORGE_DOCTOR_CANNOT;
+	(void)snprintf(c->detail, sizeof(c->detail), "this host lacks the mechanism");
+	(void)snprintf(c->fix, sizeof(c->fix), "%s", fix_for(d, lacking));
+}
+
+static int check_all(struct doctor *d, struct forge_doctor_report *ret, struct forge_error *err)
+{
+	int rc = learn_missing(d, err);
+	size_t n = 0;
+
+	if (rc < 0)
+		return rc;
+	while (forge_doctor_rows[n].promise)
+		n++;
+	ret->checks = calloc(n, sizeof(*ret->checks));
+	if (!ret->checks)
+		return forge_fail(err, ENOMEM, "out of memory");
+	ret->n = n;
+	ret->level = "full";
+	for (size_t i = 0; i < n; i++) {
+		check(d, &forge_doctor_rows[i], &ret->checks[i]);
+		if (ret->checks[i].state != FORGE_DOCTOR_PASS)
+			ret->level = "partial";
+	}
+	return 0;
+}
 
 int forge_doctor(const struct forge_config *cfg, struct forge_doctor_report *ret,
 		 struct forge_error *err)
 {
-	(void)cfg;
-	(void)ret;
-	return forge_fail(err, ENOSYS, "not yet");
+	struct doctor d = { .cfg = *cfg, .fifo_fd = -1 }; /* lists are borrowed */
+	forge_auto_free char *before = getenv("FORGE_HOME") ? strdup(getenv("FORGE_HOME")) : NULL;
+
+	d.cfg.allow_missing = ~0u;
+	int rc = find_probe(d.probe, err);
+	if (rc == 0)
+		rc = make_top(&d, err);
+	if (rc == 0)
+		rc = check_all(&d, ret, err);
+	if (*d.top)
+		remove_top(&d);
+	if (before)
+		(void)setenv("FORGE_HOME", before, 1);
+	else
+		(void)unsetenv("FORGE_HOME");
+	return rc;
 }
 
 void forge_doctor_report_done(struct forge_doctor_report *r)
