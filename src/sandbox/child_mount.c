@@ -206,9 +206,9 @@ struct builder {
 
 static int open_empty(struct builder *b)
 {
-	if (mkdirat(b->root, "mnt", 0755) < 0 && errno != EEXIST)
+	if (mkdirat(b->root, "run", 0755) < 0 && errno != EEXIST)
 		return -1;
-	return sys_open_tree(b->root, "mnt",
+	return sys_open_tree(b->root, "run",
 			     OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_SYMLINK_NOFOLLOW);
 }
 

@@ -57,13 +57,11 @@ static bool is_below(const char *path, const char *top)
 	return strncmp(path, top, len) == 0 && (path[len] == '/' || path[len] == '\0');
 }
 
-/* Already visible through a read-only tree that shows the same host path? */
+/* Already visible through a tree that is shown (itself, or by a link at its own path)? */
 static bool is_covered(const struct forge_plan *p, const char *path)
 {
 	for (size_t i = 0; i < p->n_mounts; i++)
-		if (p->mounts[i].type == FORGE_MOUNT_RO &&
-		    strcmp(p->mounts[i].source, p->mounts[i].target) == 0 &&
-		    is_below(path, p->mounts[i].target))
+		if (p->mounts[i].type == FORGE_MOUNT_RO && is_below(path, p->mounts[i].source))
 			return true;
 	return false;
 }
@@ -134,6 +132,28 @@ static int check_root(const char *path, const char *workdir, struct forge_error 
 	return 0;
 }
 
+/* Where the link of a moved tree goes; /var/tmp is itself a link to /tmp inside. */
+static const char *link_place(const char *path)
+{
+	return is_below(path, "/var/tmp") ? path + strlen("/var") : path;
+}
+
+/*
+ * Landlock gives rights to everything below a directory, mounts included: a tree shown below
+ * /tmp would be writable for the second wall. Such a tree is shown in /mnt instead, and a
+ * link leads to it.
+ */
+static struct forge_mount *add_tree(struct forge_plan *p, const char *path)
+{
+	if (!is_below(path, "/tmp") && !is_below(path, "/var/tmp"))
+		return add(p, FORGE_MOUNT_RO, path, path);
+	const char *name = strrchr(path, '/') + 1;
+	forge_auto_free char *target = forge_asprintf("/mnt/%zu/%s", p->n_mounts, name);
+	if (!target || !add(p, FORGE_MOUNT_SYMLINK, link_place(path), target))
+		return NULL;
+	return add(p, FORGE_MOUNT_RO, target, path);
+}
+
 static int add_read_only(struct forge_plan *p, const char *path, struct forge_error *err)
 {
 	int rc = check_root(path, p->workdir, err);
@@ -149,11 +169,33 @@ static int add_read_only(struct forge_plan *p, const char *path, struct forge_er
 		return forge_fail_errno(err, errno, "look at %s", path);
 	if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
 		return forge_fail(err, EINVAL, "%s is neither a file nor a directory", path);
-	struct forge_mount *m = add(p, FORGE_MOUNT_RO, path, path);
+	struct forge_mount *m = add_tree(p, path);
 	if (!m)
 		return -ENOMEM;
 	set_identity(m, &st);
 	return 0;
+}
+
+static int compare_paths(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* In order, so that a directory comes before what is in it and covers that. */
+static int add_all_read_only(struct forge_plan *p, const struct forge_strv *paths,
+			     struct forge_error *err)
+{
+	if (paths->n == 0)
+		return 0;
+	forge_auto_free char **sorted = reallocarray(NULL, paths->n, sizeof(*sorted));
+	if (!sorted)
+		return -ENOMEM;
+	memcpy(sorted, paths->v, paths->n * sizeof(*sorted));
+	qsort(sorted, paths->n, sizeof(*sorted), compare_paths);
+	int rc = 0;
+	for (size_t i = 0; i < paths->n && rc == 0; i++)
+		rc = add_read_only(p, sorted[i], err);
+	return rc;
 }
 
 /* An input given through a link is also found where it was given, unless that is taken. */
@@ -270,8 +312,8 @@ static int build_view(struct forge_plan *p, const struct forge_plan_spec *spec,
 		rc = add(p, FORGE_MOUNT_DIR, *s, NULL) ? 0 : -ENOMEM;
 	if (rc == 0)
 		rc = add_workdir(p, spec->workdir_exists, err);
-	for (size_t i = 0; i < spec->read_only->n && rc == 0; i++)
-		rc = add_read_only(p, spec->read_only->v[i], err);
+	if (rc == 0)
+		rc = add_all_read_only(p, spec->read_only, err);
 	for (size_t i = 0; i + 1 < spec->aliases->n && rc == 0; i += 2)
 		rc = add_alias(p, spec->aliases->v[i], spec->aliases->v[i + 1]);
 	return rc;
