@@ -63,7 +63,7 @@ struct forge_outcome {
 	uint64_t oom_kills, pids_refused;
 	bool oom_elsewhere;        /* the host or an outer group ran out, not this run's limit */
 	bool is_too_deep;          /* the workdir's tree was beyond measuring */
-	bool has_memory_limit;     /* ... was enforced, not only asked for */
+	bool has_quota;            /* the kernel enforced the disk limit */
 	unsigned missing;          /* 1u << enum forge_mechanism */
 	const char *cgroup_manager;
 	int landlock_abi;

@@ -73,9 +73,18 @@ static int local_explain(const struct forge_job *job, json_t **ret, struct forge
 static int run_in(const struct forge_job *job, const struct forge_plan *plan,
 		  struct forge_cgroup *cg, struct forge_outcome *ret, struct forge_error *err)
 {
+	struct forge_quota quota = { .fd = -1 };
+	/* Root's runs have a uid each: it serves as project id too. */
+	if (job->privileged)
+		ret->has_quota = forge_quota_start(&quota, job->workdir_fd, job->host_uid,
+						   job->limits->disk_bytes,
+						   job->limits->inodes) == 0;
 	forge_auto_sandbox struct forge_sandbox *sb = NULL;
 	int rc = forge_sandbox_start(plan, cg, job->pass_stdin, &sb, err);
-	return rc < 0 ? rc : forge_supervise(job, plan, cg, sb, ret, err);
+	if (rc == 0)
+		rc = forge_supervise(job, plan, cg, &quota, sb, ret, err);
+	forge_quota_stop(&quota);
+	return rc;
 }
 
 static int local_run(const struct forge_job *job, struct forge_outcome *ret,
@@ -100,7 +109,6 @@ static int local_run(const struct forge_job *job, struct forge_outcome *ret,
 	}
 	ret->cgroup_manager = cg->ops->name;
 	ret->missing |= cg->missing;
-	ret->has_memory_limit = !(cg->missing & (1u << FORGE_MECH_MEMORY));
 	rc = check_missing(ret->missing, job->config->allow_missing, err);
 	if (rc == 0)
 		rc = run_in(job, plan, cg, ret, err);

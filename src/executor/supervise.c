@@ -30,6 +30,7 @@ struct loop {
 	struct forge_outcome *out;
 	struct forge_pump pumps[2];
 	struct forge_feed feed;
+	const struct forge_quota *quota;
 	struct forge_disk *disk;
 	int signals;
 	uint64_t start;
@@ -343,7 +344,8 @@ static int init_loop(struct loop *l, struct forge_error *err)
 			return forge_fail(err, ENOMEM, "out of memory");
 	forge_feed_init(&l->feed, l->sb->in >= 0 ? STDIN_FILENO : -1, &l->sb->in);
 	int procs = l->cg->v2_fd >= 0 ? l->cg->v2_fd : l->cg->pids_fd;
-	if (forge_disk_new(l->job->workdir_fd, procs, lim->disk_bytes, lim->inodes, &l->disk) < 0)
+	if (forge_disk_new(l->job->workdir_fd, l->quota, procs, lim->disk_bytes, lim->inodes,
+			   &l->disk) < 0)
 		return forge_fail(err, ENOMEM, "out of memory");
 	l->wall_at = after(l->start, lim->wall_usec);
 	l->grace_at = NEVER;
@@ -354,10 +356,10 @@ static int init_loop(struct loop *l, struct forge_error *err)
 }
 
 int forge_supervise(const struct forge_job *job, const struct forge_plan *plan,
-		    struct forge_cgroup *cg, struct forge_sandbox *sb, struct forge_outcome *ret,
-		    struct forge_error *err)
+		    struct forge_cgroup *cg, const struct forge_quota *quota,
+		    struct forge_sandbox *sb, struct forge_outcome *ret, struct forge_error *err)
 {
-	struct loop l = { .job = job, .plan = plan, .cg = cg, .sb = sb, .out = ret,
+	struct loop l = { .job = job, .plan = plan, .cg = cg, .quota = quota, .sb = sb, .out = ret,
 			  .signals = -1, .start = forge_now_usec() };
 	int rc = init_loop(&l, err);
 

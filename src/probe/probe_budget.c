@@ -402,7 +402,7 @@ static int rlimits(int argc, char **argv)
 	} rows[] = {
 		{ "nofile", RLIMIT_NOFILE, (rlim_t)number_arg(argc, argv, 0, 1024) },
 		{ "fsize", RLIMIT_FSIZE, (rlim_t)number_arg(argc, argv, 1, 10L << 30) },
-		{ "core", RLIMIT_CORE, 0 },
+		{ "core", RLIMIT_CORE, 1 },
 		{ "memlock", RLIMIT_MEMLOCK, 8 << 20 },
 		{ "msgqueue", RLIMIT_MSGQUEUE, 819200 },
 		{ "sigpending", RLIMIT_SIGPENDING, 4096 },

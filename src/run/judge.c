@@ -122,7 +122,12 @@ static const char *soft_limit(const struct forge_outcome *o, const struct forge_
 {
 	if (o->pids_refused > 0)
 		return "pids";
-	if (l->disk_bytes != FORGE_UNLIMITED && o->disk_peak_bytes >= l->disk_bytes / 100 * 99)
+	/* A quota refuses the write that would go over: what fits stays just below. */
+	if (l->disk_bytes != FORGE_UNLIMITED && o->disk_peak_bytes != UINT64_MAX &&
+	    o->disk_peak_bytes >= l->disk_bytes / 100 * 99)
+		return "disk";
+	if (l->inodes != FORGE_UNLIMITED && o->inodes_peak != UINT64_MAX &&
+	    o->inodes_peak >= l->inodes)
 		return "disk";
 	return NULL;
 }

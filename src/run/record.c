@@ -211,7 +211,7 @@ static json_t *isolation_json(const struct forge_outcome *o)
 			 o->missing ? "partial" : "full", "missing", missing, "mechanisms",
 			 "namespaces", "user mount pid network ipc uts cgroup", "cgroup",
 			 o->cgroup_manager ? o->cgroup_manager : "none", "seccomp", "filter",
-			 "landlock", landlock, "disk", "measured");
+			 "landlock", landlock, "disk", o->has_quota ? "project quota" : "measured");
 }
 
 static json_t *usage_json(const struct forge_outcome *o)

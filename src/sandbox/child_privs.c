@@ -47,7 +47,11 @@ static void set_limits(const struct forge_child *c)
 {
 	const struct forge_limits *l = &c->plan->limits;
 
-	limit(c, RLIMIT_CORE, 0, "core");
+	/*
+	 * 0 would not stop a core_pattern that pipes to a program of the host; 1 is the value at
+	 * which the kernel drops both kinds.
+	 */
+	limit(c, RLIMIT_CORE, 1, "core");
 	limit(c, RLIMIT_NOFILE, l->open_files, "nofile");
 	/* One file can never outgrow the whole budget; the tree is measured from outside. */
 	limit(c, RLIMIT_FSIZE, l->disk_bytes, "fsize");

@@ -38,6 +38,7 @@ struct kernel_dirent {
 
 struct forge_disk {
 	int root, procs;
+	const struct forge_quota *quota;
 	uint64_t max_bytes, max_inodes;
 	struct level *levels[FORGE_DISK_MAX_DEPTH];
 	unsigned depth;          /* levels in use; 0: no scan is under way */
@@ -47,14 +48,15 @@ struct forge_disk {
 	struct forge_disk_usage usage;
 };
 
-int forge_disk_new(int dir_fd, int procs_fd, uint64_t max_bytes, uint64_t max_inodes,
-		   struct forge_disk **ret)
+int forge_disk_new(int dir_fd, const struct forge_quota *quota, int procs_fd, uint64_t max_bytes,
+		   uint64_t max_inodes, struct forge_disk **ret)
 {
 	struct forge_disk *d = calloc(1, sizeof(*d));
 
 	if (!d)
 		return -ENOMEM;
 	d->root = dir_fd;
+	d->quota = quota;
 	d->procs = procs_fd;
 	d->max_bytes = max_bytes;
 	d->max_inodes = max_inodes;
@@ -174,7 +176,6 @@ static void note_peak(struct forge_disk *d)
 
 static enum forge_disk_state finish(struct forge_disk *d)
 {
-	count_deleted(d);
 	note_peak(d);
 	d->usage.bytes = d->bytes;
 	d->usage.inodes = d->inodes;
@@ -206,6 +207,8 @@ enum forge_disk_state forge_disk_step(struct forge_disk *d, uint64_t budget_usec
 
 	if (d->depth == 0) {
 		d->bytes = d->inodes = d->busy_usec = 0;
+		if (d->quota->fd >= 0 && forge_quota_usage(d->quota, &d->bytes, &d->inodes) == 0)
+			return finish(d);
 		push(d, d->root, ".");
 	}
 	for (unsigned n = 1; d->depth > 0; n++) {
@@ -219,8 +222,10 @@ enum forge_disk_state forge_disk_step(struct forge_disk *d, uint64_t budget_usec
 		if (n % 64 == 0 && forge_now_usec() - start > budget_usec)
 			break;
 	}
-	if (d->depth == 0)
+	if (d->depth == 0) {
+		count_deleted(d);
 		state = finish(d);
+	}
 	d->busy_usec += forge_now_usec() - start;
 	return state;
 }

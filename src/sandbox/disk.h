@@ -10,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "sandbox/quota.h"
 
 /* A tree deeper than this counts as over the limit: it cannot be measured. */
 #define FORGE_DISK_MAX_DEPTH 256
@@ -28,9 +29,13 @@ struct forge_disk_usage {
 	bool is_too_deep;
 };
 
-/* dir_fd is borrowed. procs_fd: a cgroup directory whose processes may hold deleted files. */
-FORGE_MUST_CHECK int forge_disk_new(int dir_fd, int procs_fd, uint64_t max_bytes,
-				    uint64_t max_inodes, struct forge_disk **ret);
+/*
+ * dir_fd and quota are borrowed. With a quota the kernel is asked and nothing is scanned.
+ * procs_fd: a cgroup directory whose processes may hold deleted files.
+ */
+FORGE_MUST_CHECK int forge_disk_new(int dir_fd, const struct forge_quota *quota, int procs_fd,
+				    uint64_t max_bytes, uint64_t max_inodes,
+				    struct forge_disk **ret);
 /* Works for about budget_usec. */
 enum forge_disk_state forge_disk_step(struct forge_disk *d, uint64_t budget_usec);
 const struct forge_disk_usage *forge_disk_usage(const struct forge_disk *d);
