@@ -80,6 +80,8 @@ _Noreturn void forge_child_die(int report, enum forge_stage stage, const char *w
  * *ret_stage and errno set.
  */
 int forge_child_open_source(const struct forge_mount *m, enum forge_stage *ret_stage);
+/* Of the seccomp program, in instructions. */
+size_t forge_filter_length(void);
 void forge_child_build_root(const struct forge_child *c);
 /* Becomes the sandbox's user, keeping the capabilities that building the root needs. */
 void forge_child_set_ids(const struct forge_child *c);

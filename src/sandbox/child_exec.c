@@ -15,10 +15,15 @@
 #include "base/sys.h"
 #include "filter.h"
 
+size_t forge_filter_length(void)
+{
+	return sizeof(forge_filter) / sizeof(forge_filter[0]);
+}
+
 static void install_filter(const struct forge_child *c)
 {
 	struct sock_fprog prog = {
-		.len = sizeof(forge_filter) / sizeof(forge_filter[0]),
+		.len = (unsigned short)forge_filter_length(),
 		.filter = forge_filter,
 	};
 

@@ -99,6 +99,21 @@ static int add_system(struct forge_plan *p, const char *path, struct forge_error
 	return 0;
 }
 
+/* The file itself, where the host has a link to a place that is not shown (/run). */
+static int add_resolved(struct forge_plan *p, const char *path)
+{
+	struct stat st;
+	forge_auto_free char *real = realpath(path, NULL);
+
+	if (!real || lstat(real, &st) < 0 || !S_ISREG(st.st_mode))
+		return 0;
+	struct forge_mount *m = add(p, FORGE_MOUNT_RO, path, real);
+	if (!m)
+		return -ENOMEM;
+	set_identity(m, &st);
+	return 0;
+}
+
 static int add_device(struct forge_plan *p, const struct forge_view_dev *dev,
 		      struct forge_error *err)
 {
@@ -230,7 +245,7 @@ static int add_etc(struct forge_plan *p, bool own_network, struct forge_error *e
 	for (const char *const *s = forge_view_etc; *s && rc == 0; s++)
 		rc = add_system(p, *s, err);
 	for (const char *const *s = forge_view_etc_net; *s && rc == 0 && !own_network; s++)
-		rc = add_system(p, *s, err);
+		rc = add_resolved(p, *s);
 	for (const struct forge_view_text *t = forge_view_texts; t->path && rc == 0; t++)
 		rc = add(p, FORGE_MOUNT_FILE, t->path, t->content) ? 0 : -ENOMEM;
 	if (rc == 0) {

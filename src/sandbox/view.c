@@ -17,7 +17,8 @@ const char *const forge_view_system[] = {
 const char *const forge_view_etc[] = {
 	/* the linker, the alternatives that half of /usr/bin points to, time, certificates */
 	"/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime",
-	"/etc/ssl/certs", "/etc/ssl/openssl.cnf",
+	"/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/pki/tls/certs", "/etc/pki/ca-trust",
+	"/etc/crypto-policies",
 	/* settings that interpreters and libraries read from /etc and break without */
 	"/etc/R", "/etc/fonts", "/etc/matplotlibrc", "/etc/ImageMagick-6", "/etc/openmpi",
 	"/etc/java-11-openjdk", "/etc/java-17-openjdk", "/etc/java-21-openjdk",
