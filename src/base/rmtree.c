@@ -24,6 +24,22 @@ struct walk {
 	struct forge_rmtree_stats *stats;
 };
 
+/*
+ * Makes a directory usable for us. Through a descriptor of the inode itself: a name could be
+ * a link to somewhere else by now, if somebody were still here after all.
+ */
+static int make_usable(int parent, const char *name)
+{
+	char path[40];
+	forge_auto_close int fd = openat(parent, name,
+					 O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	if (fd < 0)
+		return -errno;
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	return chmod(path, 0700) < 0 ? -errno : 0;
+}
+
 /* Opens a subdirectory for reading and writing entries, whatever mode its maker gave it. */
 static int open_dir(int parent, const char *name)
 {
@@ -32,9 +48,9 @@ static int open_dir(int parent, const char *name)
 	struct stat st;
 
 	if (fd < 0 && errno == EACCES) {
-		/* Ours, but unreadable. Nobody else is here, so the name is still a directory. */
-		if (fchmodat(parent, name, 0700, 0) < 0)
-			return -errno;
+		int rc = make_usable(parent, name);
+		if (rc < 0)
+			return rc;
 		fd = openat(parent, name, flags);
 	}
 	if (fd < 0)
@@ -51,7 +67,9 @@ static int hoist(struct walk *w, int parent, const char *name)
 
 	(void)snprintf(to, sizeof(to), ".forge-removing-%lu", w->hoisted++);
 	/* Moving a directory rewrites its "..": it must be writable. */
-	(void)!fchmodat(parent, name, 0700, 0);
+	int rc = make_usable(parent, name);
+	if (rc < 0)
+		return rc;
 	if (renameat(parent, name, w->top, to) < 0)
 		return -errno;
 	w->was_hoisted = true;

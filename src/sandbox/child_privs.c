@@ -6,6 +6,7 @@
 #include <grp.h>
 #include <linux/capability.h>
 #include <linux/securebits.h>
+#include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -27,6 +28,7 @@ void forge_child_set_ids(const struct forge_child *c)
 	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
 		forge_child_die(c->report, FORGE_STAGE_IDS, "dumpable");
 	umask(022);
+	(void)personality(PER_LINUX); /* whatever the caller had: address layout is random again */
 }
 
 /* Soft and hard, never above what we have: root here may lack CAP_SYS_RESOURCE. */

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -102,7 +103,7 @@ static void push(struct forge_disk *d, int parent, const char *name)
 static void count(struct forge_disk *d, const struct stat *st)
 {
 	/* All names of an inode are in this tree, so each carries its share of it. */
-	uint64_t links = S_ISDIR(st->st_mode) || st->st_nlink == 0 ? 1 : st->st_nlink;
+	uint64_t links = S_ISDIR(st->st_mode) || st->st_nlink < 2 ? 1 : st->st_nlink;
 
 	d->bytes += (uint64_t)st->st_blocks * 512 / links;
 	d->inodes++;
@@ -124,23 +125,28 @@ static void visit(struct forge_disk *d, struct level *l, const char *name)
 static void count_deleted_of(struct forge_disk *d, long pid, dev_t dev, ino_t *seen, size_t *n_seen)
 {
 	char path[64];
-	struct stat st;
+	struct statx st;
 
 	(void)snprintf(path, sizeof(path), "/proc/%ld/fd", pid);
 	forge_auto_dir DIR *dir = opendir(path);
 	if (!dir)
 		return; /* it has ended */
 	for (struct dirent *e; (e = readdir(dir)) && *n_seen < MAX_DELETED;) {
-		if (e->d_name[0] == '.' || fstatat(dirfd(dir), e->d_name, &st, 0) < 0 ||
-		    st.st_nlink != 0 || st.st_dev != dev || !S_ISREG(st.st_mode))
+		/* Never ask a server: an input on a dead network file system must not hang us. */
+		if (e->d_name[0] == '.' ||
+		    statx(dirfd(dir), e->d_name, AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT,
+			  STATX_BASIC_STATS, &st) < 0 ||
+		    st.stx_nlink != 0 || !S_ISREG(st.stx_mode) ||
+		    makedev(st.stx_dev_major, st.stx_dev_minor) != dev)
 			continue;
 		size_t i = 0;
-		while (i < *n_seen && seen[i] != st.st_ino)
+		while (i < *n_seen && seen[i] != st.stx_ino)
 			i++;
 		if (i < *n_seen)
 			continue;
-		seen[(*n_seen)++] = st.st_ino;
-		count(d, &st);
+		seen[(*n_seen)++] = st.stx_ino;
+		d->bytes += st.stx_blocks * 512;
+		d->inodes++;
 	}
 }
 
