@@ -55,19 +55,32 @@ static int print_checks(const struct forge_doctor_report *r, struct forge_error 
 	return 0;
 }
 
+/* Does an earlier check have the same fix? */
+static bool is_repeated(const struct forge_doctor_report *r, size_t i)
+{
+	for (size_t k = 0; k < i; k++)
+		if (strcmp(r->checks[k].fix, r->checks[i].fix) == 0)
+			return true;
+	return false;
+}
+
+/* One cause often breaks several promises: each fix once, with all it would mend. */
 static void print_fixes(const struct forge_doctor_report *r)
 {
-	unsigned number = 0;
+	unsigned n = 0;
 
 	for (size_t i = 0; i < r->n; i++) {
-		const struct forge_doctor_check *check = &r->checks[i];
-
-		if (!check->fix[0])
+		const char *fix = r->checks[i].fix;
+		if (!*fix || is_repeated(r, i))
 			continue;
-		if (number++ == 0)
+		if (n == 0)
 			puts("\nTo fix:");
-		printf("  %u. %s: ", number, check->promise);
-		forge_print_clean(stdout, check->fix, strlen(check->fix));
+		printf("  %u. %s", ++n, r->checks[i].promise);
+		for (size_t k = i + 1; k < r->n; k++)
+			if (strcmp(r->checks[k].fix, fix) == 0)
+				printf(", %s", r->checks[k].promise);
+		fputs(": ", stdout);
+		forge_print_clean(stdout, fix, strlen(fix));
 		putchar('\n');
 	}
 }

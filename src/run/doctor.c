@@ -88,6 +88,14 @@ static void remove_top(struct doctor *d)
 		(void)!forge_rmtree(d->top, st.st_dev, st.st_ino, NULL, NULL); /* only /tmp suffers */
 }
 
+/* In a build tree below our home the way to the probe is shown, so home is there as well. */
+static const char *hidden_home(const struct doctor *d)
+{
+	const char *home = getenv("HOME");
+
+	return home && *home == '/' && strncmp(d->probe, home, strlen(home)) != 0 ? home : "/root";
+}
+
 static const char *word(const struct doctor *d, const char *w, char pid[16])
 {
 	if (strcmp(w, FORGE_DOCTOR_PROBE) == 0)
@@ -99,7 +107,7 @@ static const char *word(const struct doctor *d, const char *w, char pid[16])
 	if (strcmp(w, FORGE_DOCTOR_MARK) == 0)
 		return d->mark;
 	if (strcmp(w, FORGE_DOCTOR_HOME) == 0)
-		return getenv("HOME") ? getenv("HOME") : "/root";
+		return hidden_home(d);
 	if (strcmp(w, FORGE_DOCTOR_PID) != 0)
 		return w;
 	(void)snprintf(pid, 16, "%ld", (long)getpid());
@@ -115,9 +123,11 @@ static int run_probe(const struct doctor *d, const struct forge_doctor_row *row,
 					 .argv = argv };
 	char *inputs[] = { (char *)d->gift, NULL };
 
-	req.inputs = (struct forge_strv){ inputs, 1, 0 };
-	for (size_t i = 0; i < FORGE_ARRAY_SIZE(row->attack) && row->attack[i]; i++)
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(row->attack) && row->attack[i]; i++) {
 		argv[i + 1] = (char *)word(d, row->attack[i], pid);
+		if (argv[i + 1] == d->fifo)
+			req.inputs = (struct forge_strv){ inputs, 1, 0 };
+	}
 	if (!req.limits.wall_usec)
 		req.limits.wall_usec = 20 * 1000000ULL;
 	return forge_run(&d->cfg, &req, ret, err);
