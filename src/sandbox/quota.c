@@ -20,7 +20,7 @@
 
 static int quotactl_fd(int fd, int cmd, uint32_t id, struct dqblk *dq)
 {
-	return syscall(SYS_quotactl_fd, fd, QCMD(cmd, PRJQUOTA), id, dq) < 0 ? -errno : 0;
+	return syscall(SYS_quotactl_fd, fd, QCMD((unsigned)cmd, PRJQUOTA), id, dq) < 0 ? -errno : 0;
 }
 
 static int set_limits(const struct forge_quota *q, uint64_t max_bytes, uint64_t max_inodes)
