@@ -32,7 +32,7 @@ static long try_open(const char *path, int flags)
 
 static void attack_dir(struct tally *t, const char *path)
 {
-	char inner[PATH_MAX];
+	char inner[PATH_MAX + 8];
 
 	(void)snprintf(inner, sizeof(inner), "%s/.probe", path);
 	note(t, "create", try_open(inner, O_WRONLY | O_CREAT));
@@ -46,13 +46,13 @@ static int ro_write(int argc, char **argv)
 {
 	struct tally t = { 0 };
 	const struct timespec now[2] = { { 0 }, { 0 } };
-	const char *path = argv[0];
-	char other[PATH_MAX];
+	char path[PATH_MAX], other[PATH_MAX + 8];
 	struct stat st;
 
-	if (argc < 1 || stat(path, &st) < 0)
+	/* A name may be a link in a place of our own; what it leads to is the point. */
+	if (argc < 1 || !realpath(argv[0], path) || stat(path, &st) < 0)
 		return skip("give a path that exists");
-	(void)snprintf(other, sizeof(other), "%s.moved", path);
+	(void)snprintf(other, sizeof(other), "%s.moved", argv[0]);
 	if (S_ISDIR(st.st_mode)) {
 		attack_dir(&t, path);
 	} else {
@@ -419,7 +419,7 @@ static int unix_socket(int argc, char **argv)
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (connect(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0)
 		return held("connect %s", error_name(errno));
-	(void)!write(fd, "broke\n", 6);
+	(void)send(fd, "broke\n", 6, MSG_NOSIGNAL);
 	return broke("connected");
 }
 

@@ -96,7 +96,7 @@ static int connect_tcp(const char *host, long port)
 	int rc = is_v6 ? connect_soon(fd, (struct sockaddr *)&v6, sizeof(v6)) :
 			 connect_soon(fd, (struct sockaddr *)&v4, sizeof(v4));
 	if (rc == 0)
-		(void)!write(fd, "broke\n", 6);
+		(void)send(fd, "broke\n", 6, MSG_NOSIGNAL);
 	int saved = errno;
 	close(fd);
 	errno = saved;
@@ -158,7 +158,7 @@ static int abstract(int argc, char **argv)
 		return skip("socket: %s", error_name(errno));
 	if (connect(fd, (struct sockaddr *)&sa, len) < 0)
 		return held("connect %s", error_name(errno));
-	(void)!write(fd, "broke\n", 6);
+	(void)send(fd, "broke\n", 6, MSG_NOSIGNAL);
 	return broke("connected to @%s", argv[0]);
 }
 

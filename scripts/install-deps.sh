@@ -1,0 +1,61 @@
+#!/bin/sh
+# install-deps.sh GROUP...: installs the Debian packages of a group that are not there yet.
+# Touches neither the network nor root rights when nothing is missing.
+# SPDX-License-Identifier: Apache-2.0
+set -eu
+
+packages() {
+    case $1 in
+    build) echo gcc libc6-dev make meson ninja-build pkg-config libyaml-dev libjansson-dev \
+        libseccomp-dev libsystemd-dev scdoc ;;
+    test) packages build
+        echo bats busybox-static clang e2fsprogs iproute2 jq libcmocka-dev mmdebstrap procps \
+            python3 shellcheck user-mode-linux util-linux zsh ;;
+    demo) packages build
+        echo bowtie2-examples jq python3 ;;
+    bench) packages build
+        echo bubblewrap firejail jq podman python3 runc util-linux ;;
+    *)
+        echo "install-deps.sh: unknown group '$1' (have: build, test, demo, bench)" >&2
+        exit 2
+        ;;
+    esac
+}
+
+is_installed() {
+    [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
+}
+
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then
+        "$@"
+    elif command -v sudo >/dev/null; then
+        sudo "$@"
+    else
+        echo "install-deps.sh: needs root or sudo to install:$missing" >&2
+        exit 1
+    fi
+}
+
+[ $# -gt 0 ] || set -- build
+if ! command -v dpkg-query >/dev/null; then
+    echo "install-deps.sh: not a Debian system; please see to these yourself:" >&2
+    for group; do packages "$group"; done >&2
+    exit 0
+fi
+
+missing=
+for group; do
+    list=$(packages "$group")
+    for package in $list; do
+        is_installed "$package" || missing="$missing $package"
+    done
+done
+[ -n "$missing" ] || exit 0
+
+echo "installing:$missing"
+export DEBIAN_FRONTEND=noninteractive
+as_root apt-get update -qq
+# shellcheck disable=SC2086 # a list of names
+as_root env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -y -qq --no-install-recommends $missing >/dev/null

@@ -1,0 +1,85 @@
+#!/bin/sh
+# systemd-test.sh: the manager "systemd", inside the guest of run-systemd.sh: asking the system
+# manager as root and the user manager as a lingering user. TAP.
+# SPDX-License-Identifier: Apache-2.0
+here=$(dirname "$0")
+. "$here/tap.sh"
+. "$here/checks.sh"
+
+cp "$here/forge" /usr/local/bin/forge
+chmod 755 /usr/local/bin/forge
+export FORGE=/usr/local/bin/forge PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+
+# start COMMAND...: as $who; exec_in=exec makes a background process the command's own.
+start() {
+    if [ "$who" = user ]; then
+        set -- setpriv --reuid 1000 --regid 1000 --init-groups env \
+            XDG_RUNTIME_DIR=/run/user/1000 USER=tester "$@"
+    fi
+    ${exec_in:-} "$@"
+}
+
+ctl() {
+    if [ "$who" = user ]; then
+        start systemctl --user "$@"
+    else
+        systemctl "$@"
+    fi
+}
+
+scopes_left() {
+    ctl list-units --all --plain --no-legend 'forge-*.scope'
+    find /sys/fs/cgroup -type d -name 'forge-*'
+}
+
+# The manager takes a scope away when it hears that it is empty.
+no_scope_left() {
+    for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+        [ -n "$(scopes_left)" ] || return 0
+        sleep 0.2
+    done
+    scopes_left
+    return 1
+}
+
+for who in root user; do
+    home=/var/tmp/$who
+    mkdir -p "$home/state"
+    printf 'sandbox:\n  cgroup: systemd\n  allow_missing: [landlock, landlock_scope]\n' \
+        >"$home/forge.yaml"
+    [ "$who" = root ] || chown -R 1000:1000 "$home"
+    cd "$home" || exit 1
+    export HOME="$home" FORGE_HOME="$home/state"
+    [ "$who" = root ] || for _ in 1 2 3 4 5 6 7 8 9 10; do
+        [ -S /run/user/1000/bus ] && break
+        sleep 1
+    done
+
+    succeeds start systemd
+    limits_memory start
+    limits_memory_of_all start
+    limits_pids start
+    limits_cpus start
+    limits_wall_time start
+    start_in_background start
+    # The scope is around the supervisor: what it may use is its run's group below.
+    is "$who: the scope is delegated" \
+        "$(ctl show -p Delegate --value "$(scopes_left | awk 'NR == 1 { print $1 }')")" yes
+    is "$who: ... and survives running out of memory" \
+        "$(ctl show -p OOMPolicy --value "$(scopes_left | awk 'NR == 1 { print $1 }')")" continue
+    # shellcheck disable=SC2154 # start_in_background set it
+    kill -KILL "$pid"
+    wait "$pid" 2>/dev/null
+    start "$FORGE" gc >"$home/gc" 2>&1
+    ok "$who: after SIGKILL of the supervisor no scope is left" no_scope_left
+    cancels start
+    ok "$who: no scope is left" no_scope_left
+
+    # auto takes what is delegated already, or asks the manager; it never runs unlimited.
+    printf 'sandbox:\n  allow_missing: [landlock, landlock_scope]\n' >"$home/forge.yaml"
+    record start -- true
+    verdict_is "without a word about cgroups a run succeeds" "0 succeeded exit"
+    note "auto chose $(field .isolation.mechanisms.cgroup)"
+    ok "$who: no scope is left of that" no_scope_left
+done
+done_testing

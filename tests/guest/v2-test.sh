@@ -1,0 +1,87 @@
+#!/bin/sh
+# v2-test.sh FORGE: the manager "v2" on a real unified hierarchy, inside the guest of
+# run-uml.sh: as root, and as an ordinary user with a delegated subtree. TAP.
+# SPDX-License-Identifier: Apache-2.0
+. "$(dirname "$0")/../tools/tap.sh"
+. "$(dirname "$0")/checks.sh"
+
+cg=/sys/fs/cgroup
+# hostfs knows only the host's users: everything forge touches is on a tmpfs.
+cp "$1" /tmp/forge
+chmod 755 /tmp/forge
+export FORGE=/tmp/forge
+
+# A group that gives its children all controllers, as a service manager would keep one.
+mkdir "$cg/tests"
+echo '+cpu +memory +pids +io' >"$cg/cgroup.subtree_control"
+echo '+cpu +memory +pids +io' >"$cg/tests/cgroup.subtree_control"
+
+# in_group COMMAND...: runs it alone in a new group of its own, as $who.
+in_group() {
+    group=$cg/tests/$who-$(cat /proc/sys/kernel/random/uuid)
+    mkdir "$group"
+    if [ "$who" = user ]; then
+        chown 1000:1000 "$group" "$group/cgroup.procs" "$group/cgroup.threads" \
+            "$group/cgroup.subtree_control"
+        set -- setpriv --reuid 1000 --regid 1000 --clear-groups "$@"
+    fi
+    # exec_in=exec: in the background, the process started is the command's own
+    ${exec_in:-} sh -c 'echo $$ >"$0/cgroup.procs"; exec "$@"' "$group" "$@"
+}
+
+# Groups of runs below that of the last in_group; the supervisors' own leaf is no run's.
+groups_left() {
+    find "$cg/tests" -mindepth 2 -type d -name 'forge-*' ! -name forge-supervisors
+}
+
+# From outside: init and the command are in the run's group, the supervisor is not.
+lives_in_its_group() {
+    start_in_background in_group
+    procs=$(cat "$(groups_left)/cgroup.procs")
+    is "$who: init and the command are in the run's group" "$(echo "$procs" | wc -l)" 2
+    # shellcheck disable=SC2154 # start_in_background set it
+    is "$who: ... and the supervisor is not" "$(echo "$procs" | grep -x "$pid")" ""
+    kill -KILL "$pid"
+    wait "$pid" 2>/dev/null
+    in_group "$FORGE" gc >"$home/gc" 2>&1
+    is "$who: after SIGKILL of the supervisor gc leaves no group" "$(groups_left)" ""
+    is "$who: ... and the record is closed as lost" \
+        "$(jq -r .status "$FORGE_HOME"/runs/*/record.json | grep -c lost)" 1
+}
+
+for who in root user; do
+    home=/tmp/$who
+    mkdir -p "$home/state"
+    printf 'sandbox:\n  allow_missing: [landlock, landlock_scope]\n' >"$home/forge.yaml"
+    [ "$who" = root ] || chown -R 1000:1000 "$home"
+    cd "$home" || exit 1
+    export HOME="$home" FORGE_HOME="$home/state"
+    note "as $who"
+
+    mv forge.yaml later.yaml
+    refuses_without_landlock in_group
+    mv later.yaml forge.yaml
+
+    succeeds in_group v2
+    is "$who: exactly Landlock is missing" \
+        "$(jq -r '.isolation.missing | sort | join(" ")' "$home/record")" "landlock landlock_scope"
+    is "$who: the level says so" "$(jq -r .isolation.level "$home/record")" partial
+    lives_in_its_group
+    limits_memory in_group
+    limits_memory_of_all in_group
+    limits_pids in_group
+    limits_cpus in_group
+    limits_cpu_time in_group
+    limits_wall_time in_group
+    cancels in_group
+    is "$who: no group of a run is left" "$(groups_left)" ""
+    is "$who: no workdir is left" "$(find /tmp -maxdepth 1 -name 'scidex-*')" ""
+    # Landlock is not there, so full it is not; nothing else may be wrong.
+    in_group "$FORGE" doctor --json >"$home/doctor" 2>/dev/null
+    is "$who: doctor exits 1" $? 1
+    is "$who: doctor finds nothing broken" \
+        "$(jq -r '[.checks[] | select(.state == "broken") | .promise] | join(" ")' "$home/doctor")" ""
+    note "doctor cannot: $(jq -r '[.checks[] | select(.state == "cannot") | .promise] | join(", ")' \
+        "$home/doctor")"
+done
+done_testing

@@ -1,0 +1,201 @@
+#!/bin/bash
+# run-all.sh [STAGE...]: everything that `make test` promises, or only the named stages. Goes
+# on after a failure, keeps each stage's output in build/test-logs/, and ends with one line:
+# N passed, M failed, K skipped.
+# FORGE_MUST_WORK=1 counts a skip that is not in tests/tools/expected-skips as a failure.
+# SPDX-License-Identifier: Apache-2.0
+set -uo pipefail
+cd "$(dirname "$(realpath "$0")")/../.." || exit 1
+root=$PWD
+logs=$root/build/test-logs
+
+# name, seconds it may take, what it is. The function stage_<name> (- is _) prints TAP.
+stages='
+build           600 gcc, warnings are errors
+clang           600 clang, warnings are errors
+asan            600 gcc with AddressSanitizer and UBSan
+static          120 layers, documents, shell scripts
+unit            300 units and fuzz corpora, sanitized
+cli             300 command line, sanitized
+sandbox-root    900 the sandbox attacked as root, sanitized
+sandbox-user    900 ... as an ordinary user
+sandbox-nested  900 ... in a user namespace
+shim            300 kernels that lack system calls
+crash           300 200 SIGKILLs
+uml             300 unified cgroup v2, in a guest
+systemd         600 cgroups by systemd, in a guest
+'
+
+# one NAME COMMAND...: a command as a test.
+one() {
+    local name=$1 rc=0
+    shift
+    "$@" 2>&1 | sed 's/^/# /'
+    rc=${PIPESTATUS[0]}
+    [ "$rc" -eq 0 ] && echo "ok 1 $name" || echo "not ok 1 $name (status $rc)"
+    echo 1..1
+    return "$rc"
+}
+
+# compile DIR OPTION...: sets up and builds.
+compile() {
+    local dir=$1
+    shift
+    [ -e "$dir/build.ninja" ] || meson setup "$dir" "$@" || return
+    meson configure "$dir" -Dwerror=true && ninja -C "$dir"
+}
+
+stage_build() { one "gcc builds without a warning" compile build --werror; }
+stage_clang() { CC=clang one "clang builds without a warning" compile build-clang --werror; }
+stage_asan() {
+    one "the sanitized build is clean" compile build-asan --werror \
+        -Db_sanitize=address,undefined -Db_lundef=false
+}
+
+stage_static() {
+    tests/layers.py
+    tests/tools/docs.py
+    # Debian's shellcheck knows bats.
+    one "shellcheck finds nothing" shellcheck -x -e SC2016,SC1091,SC2317 .ci/run scripts/*.sh \
+        examples/*.sh man/*.sh tests/*/*.sh tests/guest/uml-init
+}
+
+stage_unit() { tests/tools/meson-tap.py build-asan unit fuzz; }
+
+# with_forge DIR COMMAND...: with the programs of a build in the environment, and the
+# sanitizers' complaints fatal.
+with_forge() {
+    local dir=$root/$1
+    shift
+    FORGE=$dir/src/cli/forge FORGE_PROBE=$dir/src/probe/forge-probe NOSYS=$dir/tests/tools/nosys \
+        ASAN_OPTIONS=abort_on_error=0:exitcode=99 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
+        "$@"
+}
+
+# A copy that every user can reach, wherever the checkout is.
+with_copy() {
+    local rc=0
+    copy=$(mktemp -d)
+    trap 'rm -rf "$copy"' EXIT
+    chmod 755 "$copy"
+    cp build/src/cli/forge build/src/probe/forge-probe build/tests/tools/nosys "$copy/"
+    mkdir "$copy/r"
+    cp -r tests man examples "$copy/r/"
+    chmod -R a+rX "$copy"
+    (cd "$copy/r" && FORGE=$copy/forge FORGE_PROBE=$copy/forge-probe NOSYS=$copy/nosys "$@") || rc=$?
+    return "$rc"
+}
+
+needs_root() {
+    [ "$(id -u)" -eq 0 ] && return 0
+    printf 'ok 1 %s # skip needs root\n1..1\n' "$1"
+    return 1
+}
+
+stage_cli() { with_forge build-asan bats --tap tests/cli; }
+
+stage_sandbox_root() {
+    needs_root "the sandbox as root" || return 0
+    with_forge build-asan tests/tools/delegate.sh bats --tap tests/sandbox
+}
+
+stage_sandbox_user() {
+    if [ "$(id -u)" -ne 0 ]; then
+        with_forge build bats --tap tests/sandbox
+        return
+    fi
+    with_copy tests/sandbox/as-user.sh bats --tap tests/sandbox
+}
+
+# Root of a user namespace that is an ordinary user outside.
+stage_sandbox_nested() {
+    needs_root "the sandbox in a user namespace" || return 0
+    with_copy tests/sandbox/as-user.sh --nested bats --tap tests/sandbox
+}
+
+stage_shim() { with_forge build bats --tap tests/tools/shim.bats; }
+stage_crash() { with_forge build tests/tools/crash.sh build/src/cli/forge; }
+stage_uml() { tests/guest/uml.sh build/src/cli/forge; }
+stage_systemd() { tests/guest/systemd.sh build/src/cli/forge; }
+
+# unexpected_skips STAGE LOG
+unexpected_skips() {
+    local patterns
+    patterns=$(awk -v s="$1" '!/^#/ && $1 == s { sub(/^[^ ]+ +/, ""); print }' \
+        tests/tools/expected-skips)
+    grep -E '^ok .*# [Ss][Kk][Ii][Pp]' "$2" | grep -vE "${patterns:-^$}"
+}
+
+count() { grep -cE "$1" "$2"; }
+
+# judge STAGE LOG STATUS: adds the stage to the sums, shows what is wrong.
+total_passed=0 total_failed=0 total_skipped=0
+judge() {
+    local failed skipped passed planned unexpected=
+    failed=$(count '^not ok' "$2")
+    skipped=$(count '^ok .*# [Ss][Kk][Ii][Pp]' "$2")
+    passed=$(($(count '^ok' "$2") - skipped))
+    planned=$(sed -n 's/^1\.\.\([0-9]*\).*/\1/p' "$2" | awk '{ n += $1 } END { print n + 0 }')
+    if [ "$failed" -eq 0 ] && [ "$3" -ne 0 ]; then
+        echo "not ok the stage ended with status $3" >>"$2"
+        failed=$((failed + 1))
+    elif [ "$planned" -ne $((passed + failed + skipped)) ] || [ "$planned" -eq 0 ]; then
+        echo "not ok $planned results were planned" >>"$2"
+        failed=$((failed + 1))
+    fi
+    if [ "${FORGE_MUST_WORK:-}" = 1 ]; then
+        unexpected=$(unexpected_skips "$1" "$2")
+        if [ -n "$unexpected" ]; then
+            skipped=$((skipped - $(wc -l <<<"$unexpected")))
+            failed=$((failed + $(wc -l <<<"$unexpected")))
+        fi
+    fi
+    total_passed=$((total_passed + passed))
+    total_failed=$((total_failed + failed))
+    total_skipped=$((total_skipped + skipped))
+    printf '%-15s %4d passed %3d failed %3d skipped %5d s\n' "$1" "$passed" "$failed" "$skipped" "$SECONDS"
+    grep -E '^ok .*# [Ss][Kk][Ii][Pp]' "$2" | sed 's/^/    /'
+    [ -z "$unexpected" ] || echo "    skips that must not be here are counted as failed"
+    [ "$failed" -eq 0 ] || show_failures "$2"
+}
+
+show_failures() {
+    echo "    ---- failed; all of it is in ${1#"$root"/}"
+    awk '/^not ok/ { show = 1 } /^ok/ { show = 0 } show { if (n++ < 60) print "    " $0 }' "$1"
+    echo "    ---- the end of it"
+    tail -n 15 "$1" | sed 's/^/    /'
+    echo "    ----"
+}
+
+run_stage() {
+    local name=$1 limit=$2 log=$logs/$1.log rc=0
+    SECONDS=0
+    # A shell of its own, so that the time limit ends all of it.
+    timeout -k 10 "$limit" "$0" --stage "$name" >"$log" 2>&1 </dev/null || rc=$?
+    judge "$name" "$log" "$rc"
+}
+
+if [ "${1:-}" = --stage ]; then
+    "stage_${2//-/_}"
+    exit
+fi
+
+known=$(awk 'NF { print $1 }' <<<"$stages")
+for name; do
+    grep -qx -- "$name" <<<"$known" || {
+        echo "run-all.sh: unknown stage '$name' (have: $(xargs <<<"$known"))" >&2
+        exit 2
+    }
+done
+mkdir -p "$logs"
+rm -f "$logs"/*.log
+unset FORGE_HOME FORGE_CONFIG
+while read -r name limit about; do
+    [ -n "$name" ] || continue
+    [ $# -eq 0 ] || [[ " $* " == *" $name "* ]] || continue
+    echo "== $name: $about"
+    run_stage "$name" "$limit"
+done <<<"$stages"
+echo
+echo "$total_passed passed, $total_failed failed, $total_skipped skipped"
+[ "$total_failed" -eq 0 ]

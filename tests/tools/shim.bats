@@ -1,0 +1,137 @@
+#!/usr/bin/env bats
+# Older kernels: nosys makes system calls answer ENOSYS. Either forge has another way and
+# promises the same, or it refuses and says what is missing.
+
+setup() {
+    : "${FORGE:?set FORGE to the program under test}"
+    : "${NOSYS:?set NOSYS to the shim}"
+    export FORGE_HOME=$BATS_TEST_TMPDIR/home FORGE_CONFIG=$BATS_TEST_TMPDIR/forge.yaml
+    mkdir -m 700 "$FORGE_HOME"
+    printf 'version: 1\n' >"$FORGE_CONFIG"
+    cd "$BATS_TEST_TMPDIR"
+}
+
+# Runs forge with --json without the named calls up to "--"; the record is $record.
+record_without() {
+    local calls=()
+    while [ "$1" != -- ]; do
+        calls+=("$1")
+        shift
+    done
+    shift
+    run "$NOSYS" "${calls[@]}" -- sh -c '"$FORGE" run --json "$@" 2>"$0"' stderr "$@"
+    record=$output
+}
+
+field() { jq -r "$1" <<<"$record"; }
+
+@test "the shim works: openat2 is not there" {
+    command -v python3 >/dev/null || skip "no python3 to make the call with"
+    call='import ctypes, os
+c = ctypes.CDLL(None, use_errno=True)
+how = (ctypes.c_uint64 * 3)()
+print(c.syscall(437, -100, b"/", how, 24) >= 0, ctypes.get_errno())'
+    run /usr/bin/python3 -c "$call"
+    [ "$output" = "True 0" ]
+    run "$NOSYS" openat2 -- /usr/bin/python3 -c "$call"
+    [ "$output" = "False 38" ]
+}
+
+@test "the shim refuses a call that does not exist" {
+    run "$NOSYS" no_such_call -- true
+    [ "$status" -eq 99 ]
+}
+
+@test "without openat2 a run succeeds, fully isolated" {
+    mkdir in && echo data >in/file
+    record_without openat2 -- -i in -- cat in/file
+    [ "$status" -eq 0 ]
+    [ "$(field .status)" = succeeded ]
+    [ "$(field .isolation.level)" = full ]
+    [ "$(cat "$(field .logs.stdout)")" = data ]
+}
+
+@test "without openat2 a link in an input still leads nowhere" {
+    mkdir in && ln -s /etc/shadow in/link && ln -s ../../../../../../etc/shadow in/dots
+    record_without openat2 -- -i in -- cat in/link in/dots
+    [ "$(field .status)" = failed ]
+    [ ! -s "$(field .logs.stdout)" ]
+}
+
+@test "without clone3 a run succeeds, fully isolated" {
+    record_without clone3 -- sh -c 'echo $$'
+    [ "$status" -eq 0 ]
+    [ "$(field .isolation.level)" = full ]
+}
+
+@test "without clone3 the memory limit holds" {
+    record_without clone3 -- --memory 48M -- tail /dev/zero
+    [ "$status" -eq 137 ]
+    [ "$(field .reason)" = memory ]
+}
+
+@test "without clone3 the process limit holds" {
+    record_without clone3 -- --pids 10 -- sh -c \
+        'i=0; while [ $i -lt 40 ]; do sleep 5 & i=$((i + 1)); done; exit 3'
+    [ "$(field .reason)" = pids ]
+    [ "$(field .usage.pids_peak)" -le 10 ]
+}
+
+@test "without clone3 the CPU time limit holds and nothing is left running" {
+    record_without clone3 -- --cpu-time 300ms --grace 100ms -- sh -c \
+        'sleep 61.5 & while :; do :; done'
+    [ "$status" -eq 124 ]
+    [ "$(field .reason)" = cpu_time ]
+    ! pgrep -f 'sleep 61\.5'
+}
+
+@test "without pidfd_open a run succeeds or is refused by name" {
+    record_without pidfd_open -- true
+    [ "$status" -eq 0 ] || { [ "$status" -eq 125 ] && grep -q pidfd <<<"$record$(cat stderr)"; }
+}
+
+@test "without close_range no descriptor is handed in" {
+    record_without close_range -- ls /proc/self/fd
+    [ "$status" -eq 0 ] || { [ "$status" -eq 125 ] && grep -q close_range <<<"$record$(cat stderr)"; }
+    [ "$status" -eq 125 ] || [ "$(grep -cx '[0-3]' "$(field .logs.stdout)")" -eq "$(wc -l <"$(field .logs.stdout)")" ]
+}
+
+@test "without the new mount calls the run is refused by name" {
+    for call in open_tree mount_setattr move_mount; do
+        record_without "$call" -- true
+        [ "$status" -eq 125 ]
+        grep -Eq "open_tree|mount_setattr|move_mount|mount" <<<"$record$(cat stderr)"
+    done
+}
+
+@test "without Landlock the run is refused and Landlock is named" {
+    record_without landlock_create_ruleset -- true
+    [ "$status" -eq 125 ]
+    grep -qi landlock <<<"$record$(cat stderr)"
+}
+
+@test "without Landlock, by leave of the configuration, it runs and the record says so" {
+    printf 'sandbox:\n  allow_missing: [landlock, landlock_scope]\n' >"$FORGE_CONFIG"
+    record_without landlock_create_ruleset -- true
+    [ "$status" -eq 0 ]
+    [ "$(field '.isolation.missing | sort | join(" ")')" = "landlock landlock_scope" ]
+    [ "$(field .isolation.level)" = partial ]
+    [ "$(field .isolation.mechanisms.landlock)" = none ]
+}
+
+@test "with Landlock there, that leave changes nothing" {
+    printf 'sandbox:\n  allow_missing: [landlock, landlock_scope]\n' >"$FORGE_CONFIG"
+    record_without ptrace -- true
+    [ "$(field .isolation.level)" = full ]
+}
+
+@test "a refused run leaves no workdir, no cgroup and nothing active" {
+    printf 'workdir: %s/work-{run_id}\n' "$BATS_TEST_TMPDIR" >"$FORGE_CONFIG"
+    record_without landlock_create_ruleset -- true
+    [ "$status" -eq 125 ]
+    [ -z "$(ls -d "$BATS_TEST_TMPDIR"/work-* 2>/dev/null)" ]
+    [ -z "$(ls "$FORGE_HOME/active")" ]
+    for id in $(ls "$FORGE_HOME/runs"); do
+        [ -z "$(find /sys/fs/cgroup -name "forge-$id")" ]
+    done
+}
