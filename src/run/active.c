@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes active files; reconcile.c reads them. */
+/* Slot files: written here, repaired by reconcile.c. */
 #include "run/active.h"
 
 #include <errno.h>
@@ -13,62 +13,64 @@
 #include "base/fd.h"
 #include "sandbox/cgroup.h"
 
-static int write_facts(struct forge_active *a, struct forge_error *err)
+/* The slot's fd, -EWOULDBLOCK when it is taken or waits for repair, or another error. */
+static int try_slot(int dir, unsigned slot)
+{
+	char name[16];
+	struct stat st;
+
+	(void)snprintf(name, sizeof(name), "%u", slot);
+	forge_auto_close int fd = openat(dir, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
+					 0600);
+	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0 || fstat(fd, &st) < 0)
+		return -errno;
+	return st.st_size == 0 ? forge_take_fd(fd) : -EWOULDBLOCK;
+}
+
+int forge_active_claim(const struct forge_home *home, unsigned n_slots, struct forge_active *ret,
+		       struct forge_error *err)
+{
+	for (unsigned slot = 0; slot < n_slots; slot++) {
+		int fd = try_slot(home->active_fd, slot);
+		if (fd >= 0) {
+			*ret = (struct forge_active){ .fd = fd, .slot = slot };
+			return 0;
+		}
+		if (fd != -EWOULDBLOCK)
+			return forge_fail_errno(err, -fd, "lock %s/active/%u", home->path, slot);
+	}
+	return forge_hint(err, forge_fail(err, EAGAIN, "%u analyses are running already", n_slots),
+			  "Raise sandbox.uid_count in the configuration");
+}
+
+static int append_facts(struct forge_active *a, struct forge_error *err)
 {
 	char *text = json_dumps(a->facts, JSON_COMPACT);
 
 	if (!text)
 		return forge_fail(err, ENOMEM, "out of memory");
-	ssize_t len = (ssize_t)strlen(text);
-	ssize_t n = pwrite(a->fd, text, (size_t)len, 0);
-	int error = n < 0 ? errno : ENOSPC;
+	size_t len = strlen(text);
+	text[len] = '\n'; /* in place of its NUL: a whole line ends with it */
+	int rc = forge_write_all(a->fd, text, len + 1);
 	free(text);
-	return n == len ? 0 : forge_fail_errno(err, error, "write active/%s", a->name);
+	return rc < 0 ? forge_fail_errno(err, -rc, "write active/%u", a->slot) : 0;
 }
 
-/* A repairing process may lock and remove our file before we lock it; then make another. */
-static int open_locked(struct forge_active *a, struct forge_error *err)
+int forge_active_intend(struct forge_active *a, const char *run_id, const char *workdir, bool keep,
+			struct forge_error *err)
 {
-	for (int tries = 0; tries < 100; tries++) {
-		struct stat st;
-		int fd = openat(a->dir_fd, a->name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-		if (fd < 0)
-			return forge_fail_errno(err, errno, "make active/%s", a->name);
-		if (flock(fd, LOCK_EX) == 0 && fstat(fd, &st) == 0 && st.st_nlink == 1) {
-			a->fd = fd;
-			return 0;
-		}
-		close(fd);
-	}
-	return forge_fail(err, EBUSY, "active/%s is being removed again and again", a->name);
-}
-
-int forge_active_open(const struct forge_home *home, const char *run_id, const char *workdir,
-		      bool keep, struct forge_active *ret, struct forge_error *err)
-{
-	struct forge_active a = FORGE_ACTIVE_INIT;
 	forge_auto_strv struct forge_strv cgroups = { 0 };
 
-	a.dir_fd = home->active_fd;
-	(void)snprintf(a.name, sizeof(a.name), "%s", run_id);
 	if (forge_cgroup_predict(run_id, &cgroups) < 0)
 		return forge_fail(err, ENOMEM, "out of memory");
 	json_t *dirs = json_array();
 	forge_strv_foreach(dir, &cgroups)
 		json_array_append_new(dirs, json_string(dir));
-	a.facts = json_pack("{s:s, s:s, s:b, s:i, s:o}", "run_id", run_id, "workdir", workdir, "keep",
-			    keep, "pid", (int)getpid(), "cgroups", dirs);
-	if (!a.facts)
+	a->facts = json_pack("{s:s, s:s, s:b, s:i, s:o}", "run_id", run_id, "workdir", workdir,
+			     "keep", keep, "pid", (int)getpid(), "cgroups", dirs);
+	if (!a->facts)
 		return forge_fail(err, EINVAL, "the workdir's path is not valid UTF-8");
-	int rc = open_locked(&a, err);
-	if (rc == 0)
-		rc = write_facts(&a, err);
-	if (rc < 0) {
-		forge_active_close(&a);
-		return rc;
-	}
-	*ret = a;
-	return 0;
+	return append_facts(a, err);
 }
 
 int forge_active_note(struct forge_active *a, const struct forge_workdir *w, json_t *record,
@@ -77,7 +79,27 @@ int forge_active_note(struct forge_active *a, const struct forge_workdir *w, jso
 	json_object_set(a->facts, "record", record);
 	json_object_set_new(a->facts, "dev", json_integer((json_int_t)w->dev));
 	json_object_set_new(a->facts, "ino", json_integer((json_int_t)w->ino));
-	return write_facts(a, err);
+	return append_facts(a, err);
+}
+
+json_t *forge_active_read(int fd)
+{
+	const size_t size = 1 << 20; /* arguments can be long; two lines never are longer */
+	forge_auto_free char *text = malloc(size);
+	ssize_t n = text ? pread(fd, text, size - 1, 0) : -1;
+
+	if (n <= 0)
+		return NULL;
+	text[n] = '\0';
+	json_t *facts = NULL;
+	for (char *line = text, *end; (end = strchr(line, '\n')); line = end + 1) {
+		json_t *j = json_loadb(line, (size_t)(end - line), 0, NULL);
+		if (j) {
+			json_decref(facts);
+			facts = j;
+		}
+	}
+	return facts;
 }
 
 void forge_active_close(struct forge_active *a)
@@ -86,7 +108,7 @@ void forge_active_close(struct forge_active *a)
 	a->facts = NULL;
 	if (a->fd < 0)
 		return;
-	(void)unlinkat(a->dir_fd, a->name, 0); /* before the lock goes */
+	(void)!ftruncate(a->fd, 0); /* failing, it is repaired once more than needed */
 	close(a->fd);
 	a->fd = -1;
 }

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One file per living run in $FORGE_HOME/active, locked by its supervisor. When the lock is
- * free the supervisor is dead, and the file says what it may have left behind. It is written
- * before anything is made: first as an intention, then with the workdir's identity.
+ * What is running right now: $FORGE_HOME/active holds numbered slot files. A supervisor locks
+ * a free one for as long as it lives and writes into it what it is about to make, before it
+ * makes it. A slot with content whose lock is free belonged to a supervisor that was killed.
+ *
+ * A slot is one line of JSON, then a second, fuller one; a reader takes the last that is
+ * whole. Slots are emptied, not removed: that is cheaper, and no lock is ever held on a file
+ * that somebody else has unlinked.
  */
 #pragma once
 
@@ -14,19 +18,22 @@
 #include "run/workdir.h"
 
 struct forge_active {
-	int fd;        /* holds the lock, -1 when there is none */
-	int dir_fd;    /* borrowed from the home */
-	char name[32];
+	int fd;         /* holds the lock, -1 when there is none */
+	unsigned slot;  /* also picks the run's host uid, when root runs it */
 	json_t *facts;
 };
-#define FORGE_ACTIVE_INIT ((struct forge_active){ .fd = -1, .dir_fd = -1 })
+#define FORGE_ACTIVE_INIT ((struct forge_active){ .fd = -1 })
 
-/* Makes and locks the file with the intention to make workdir and cgroups. */
-FORGE_MUST_CHECK int forge_active_open(const struct forge_home *home, const char *run_id,
-				       const char *workdir, bool keep, struct forge_active *ret,
-				       struct forge_error *err);
-/* Now the workdir exists, and this is what the record would say of a run that got lost. */
+/* Claims the lowest free of n_slots. */
+FORGE_MUST_CHECK int forge_active_claim(const struct forge_home *home, unsigned n_slots,
+					struct forge_active *ret, struct forge_error *err);
+/* First line: the intention to make this workdir and the run's cgroups. */
+FORGE_MUST_CHECK int forge_active_intend(struct forge_active *a, const char *run_id,
+					 const char *workdir, bool keep, struct forge_error *err);
+/* Second line: the workdir exists, and this is what the record of a lost run would say. */
 FORGE_MUST_CHECK int forge_active_note(struct forge_active *a, const struct forge_workdir *w,
 				       json_t *record, struct forge_error *err);
-/* The run is over and everything is cleaned: removes the file. */
+/* The facts in a slot, NULL when it holds none (empty, or torn before anything was made). */
+json_t *forge_active_read(int fd);
+/* Empties and releases the slot: the run is over and everything is cleaned. */
 void forge_active_close(struct forge_active *a);

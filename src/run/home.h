@@ -6,8 +6,7 @@
 
 /*
  *   runs/<run_id>/   record.json, events.jsonl, stdout, stderr
- *   active/<run_id>  locked by its supervisor; enough facts to repair after a crash
- *   uids/            locks of host uids, see sandbox/ids.h
+ *   active/<slot>    locked by a supervisor; enough facts to repair after a crash
  */
 struct forge_home {
 	char *path;

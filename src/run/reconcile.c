@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds runs whose supervisor is dead and cleans up after them. */
+/* Finds slots whose supervisor is dead and cleans up after them. */
 #include "run/reconcile.h"
 
 #include <dirent.h>
@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/rmtree.h"
+#include "run/active.h"
 #include "run/home.h"
 #include "run/record.h"
 #include "sandbox/cgroup.h"
@@ -24,6 +25,7 @@ struct repair {
 	bool dry_run;
 	const char *run_id;
 	json_t *facts;
+	int fd;            /* the slot, locked */
 };
 
 static void say(const struct repair *r, const char *what, const char *detail)
@@ -115,41 +117,44 @@ static int close_record(const struct repair *r, struct forge_error *err)
 	return rc < 0 ? forge_fail_errno(err, -rc, "write record of %s", r->run_id) : 0;
 }
 
-static int repair_one(struct repair *r, int fd, struct forge_error *err)
+static int repair_one(struct repair *r, struct forge_error *err)
 {
 	int rc = 0;
 
-	r->facts = json_loadfd(fd, 0, NULL);
-	if (r->facts) {
+	r->facts = forge_active_read(r->fd);
+	r->run_id = json_string_value(json_object_get(r->facts, "run_id"));
+	/* Without facts it died before it made anything. */
+	if (r->run_id) {
 		rc = remove_cgroups(r, err);
 		if (rc == 0)
 			rc = remove_workdir(r, err);
 		if (rc == 0)
 			rc = close_record(r, err);
-		json_decref(r->facts);
 	}
-	/* Without facts it died before it made anything. */
-	if (rc == 0 && !r->dry_run && unlinkat(r->home->active_fd, r->run_id, 0) < 0 &&
-	    errno != ENOENT)
-		rc = forge_fail_errno(err, errno, "remove active/%s", r->run_id);
+	json_decref(r->facts);
+	if (rc == 0 && !r->dry_run && ftruncate(r->fd, 0) < 0)
+		rc = forge_fail_errno(err, errno, "empty a slot of active");
 	return rc;
 }
 
-/* 1: repaired, 0: alive or gone, negative: failed. */
+/* 1: repaired, 0: free or alive, negative: failed. */
 static int look_at(const struct forge_home *home, const char *name, FILE *out, bool dry_run,
 		   struct forge_error *err)
 {
 	struct stat st;
-	forge_auto_close int fd = openat(home->active_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
 
+	/* The common case, without a lock: nobody is there. */
+	if (fstatat(home->active_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || st.st_size == 0)
+		return 0;
+	forge_auto_close int fd = openat(home->active_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0)
-		return errno == ENOENT ? 0 : forge_fail_errno(err, errno, "open active/%s", name);
+		return forge_fail_errno(err, errno, "open active/%s", name);
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
 		return 0; /* its supervisor lives */
-	if (fstat(fd, &st) < 0 || st.st_nlink == 0)
+	if (fstat(fd, &st) < 0 || st.st_size == 0)
 		return 0; /* it has just ended, or another repair was faster */
-	struct repair r = { .home = home, .say = out, .dry_run = dry_run, .run_id = name };
-	int rc = repair_one(&r, fd, err);
+	struct repair r = { .home = home, .say = out, .dry_run = dry_run, .fd = fd };
+	int rc = repair_one(&r, err);
 	return rc < 0 ? rc : 1;
 }
 

@@ -36,7 +36,6 @@ static void run_done(struct run *r)
 	forge_record_close(&r->record);
 	forge_workdir_close(&r->workdir);
 	forge_active_close(&r->active);
-	forge_ids_done(&r->ids);
 	forge_home_close(&r->home);
 	forge_spec_done(&r->spec);
 }
@@ -46,7 +45,6 @@ static void run_init(struct run *r, const struct forge_config *cfg,
 {
 	*r = (struct run){ .cfg = cfg, .req = req };
 	r->home = FORGE_HOME_INIT;
-	r->ids.lock_fd = -1;
 	r->active = FORGE_ACTIVE_INIT;
 	r->workdir.fd = -1;
 	r->record = FORGE_RECORD_INIT;
@@ -88,14 +86,12 @@ static int prepare(struct run *r, struct forge_error *err)
 {
 	int rc = forge_home_open(true, &r->home, err);
 
-	if (rc == 0) {
-		forge_auto_free char *uids = forge_asprintf("%s/uids", r->home.path);
-		rc = !uids ? forge_fail(err, ENOMEM, "out of memory") :
-			     forge_ids_choose(uids, r->cfg->uid_base, r->cfg->uid_count, &r->ids, err);
-	}
 	if (rc == 0)
-		rc = forge_active_open(&r->home, r->spec.run_id, r->spec.workdir, r->req->keep,
-				       &r->active, err);
+		rc = forge_active_claim(&r->home, r->cfg->uid_count, &r->active, err);
+	if (rc == 0)
+		rc = forge_ids_choose(r->cfg->uid_base, r->active.slot, &r->ids, err);
+	if (rc == 0)
+		rc = forge_active_intend(&r->active, r->spec.run_id, r->spec.workdir, r->req->keep, err);
 	if (rc == 0)
 		rc = forge_workdir_make(r->spec.workdir, &r->workdir, err);
 	if (rc == 0)
@@ -210,7 +206,8 @@ int forge_run_explain(const struct forge_config *cfg, const struct forge_run_req
 
 	run_init(&r, cfg, req);
 	int rc = forge_spec_resolve(cfg, req, &r.spec, err);
-	forge_ids_preview(cfg->uid_base, &r.ids);
+	if (rc == 0)
+		rc = forge_ids_choose(cfg->uid_base, 0, &r.ids, err);
 	fill_job(&r, &job);
 	if (rc == 0)
 		rc = forge_executor_local.explain(&job, ret, err);

@@ -1,19 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Claims host uids for runs of root; see ids.h. */
+/* Finds out whose ids a run may have; see ids.h. */
 #include "sandbox/ids.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <stdio.h>
-#include <string.h>
-#include <sys/file.h>
-#include <sys/random.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
 #include "base/fd.h"
 
 static bool has_capability(int cap)
@@ -54,65 +49,17 @@ static bool is_host_root(void)
 	return geteuid() == 0 && is_mapped("/proc/self/uid_map", 4294967294UL);
 }
 
-void forge_ids_preview(uid_t base, struct forge_ids *ret)
+int forge_ids_choose(uid_t base, unsigned slot, struct forge_ids *ret, struct forge_error *err)
 {
-	bool may = can_map(base);
-
-	*ret = (struct forge_ids){ .uid = may ? base : geteuid(), .gid = may ? base : getegid(),
-				   .privileged = may, .lock_fd = -1 };
-}
-
-/* The lock's fd, -EWOULDBLOCK when the slot is taken, or another error. */
-static int try_slot(int dir, uid_t slot)
-{
-	char name[16];
-
-	(void)snprintf(name, sizeof(name), "%u", slot);
-	forge_auto_close int fd = openat(dir, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
-					 0600);
-	if (fd < 0)
-		return -errno;
-	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
-		return -errno;
-	return forge_take_fd(fd);
-}
-
-int forge_ids_choose(const char *lock_dir, uid_t base, uid_t count, struct forge_ids *ret,
-		     struct forge_error *err)
-{
-	forge_ids_preview(base, ret);
-	if (!ret->privileged) {
-		if (!is_host_root())
-			return 0;
+	if (can_map(base)) {
+		*ret = (struct forge_ids){ base + slot, base + slot, true };
+		return 0;
+	}
+	if (is_host_root())
 		return forge_hint(err, forge_fail(err, EPERM, "root of this host cannot run "
 						  "analyses as another user"),
 				  "It lacks one of CAP_SETUID, CAP_SETGID, CAP_CHOWN, "
 				  "CAP_SYS_ADMIN; run forge as an ordinary user instead");
-	}
-	int rc = forge_mkdirs(lock_dir, 0700);
-	if (rc < 0)
-		return forge_fail_errno(err, -rc, "make %s", lock_dir);
-	forge_auto_close int dir = open(lock_dir, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (dir < 0)
-		return forge_fail_errno(err, errno, "open %s", lock_dir);
-	/* Low slots first: the directory then holds as many files as runs ever ran at once. */
-	for (uid_t slot = 0; slot < count; slot++) {
-		int fd = try_slot(dir, slot);
-		if (fd >= 0) {
-			ret->uid = ret->gid = base + slot;
-			ret->lock_fd = fd;
-			return 0;
-		}
-		if (fd != -EWOULDBLOCK)
-			return forge_fail_errno(err, -fd, "lock %s/%u", lock_dir, slot);
-	}
-	return forge_hint(err, forge_fail(err, EAGAIN, "all %u user ids for runs are in use", count),
-			  "Raise sandbox.uid_count in the configuration");
-}
-
-void forge_ids_done(struct forge_ids *ids)
-{
-	if (ids->lock_fd >= 0)
-		close(ids->lock_fd);
-	ids->lock_fd = -1;
+	*ret = (struct forge_ids){ geteuid(), getegid(), false };
+	return 0;
 }

@@ -100,7 +100,7 @@ teardown_forge() {
         done
         [ ! -e "/tmp/scidex-analysis-$id" ] || { echo "left: /tmp/scidex-analysis-$id"; left=1; }
     done
-    [ -z "$(ls "$FORGE_HOME/active" 2>/dev/null)" ] || { echo "left: active runs"; left=1; }
+    [ -z "$(find "$FORGE_HOME/active" -type f -size +0 2>/dev/null)" ] || { echo "left: active runs"; left=1; }
     chmod -R u+rwX "$T" 2>/dev/null || true
     return $left
 }

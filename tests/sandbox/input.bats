@@ -18,7 +18,8 @@ refused() {
     echo "$output"
     [ "$status" -eq 125 ] && [[ "$output" == *"$text"* ]] &&
         [ "$(ls -d /tmp/scidex-analysis-* 2>/dev/null || true)" = "$before" ] &&
-        [ -z "$(ls "$FORGE_HOME/runs" "$FORGE_HOME/active" 2>/dev/null | grep -v :)" ]
+        [ -z "$(ls "$FORGE_HOME/runs" 2>/dev/null)" ]
+        [ -z "$(find "$FORGE_HOME/active" -type f -size +0 2>/dev/null)" ]
 }
 
 @test "sizes: 0, negative, garbage and overflow" {

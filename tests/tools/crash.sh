@@ -90,7 +90,7 @@ is "no workdir is left" "$(ls "$dir/work")" ""
 is "no mount is left" "$(cut -d' ' -f5 /proc/self/mountinfo | sort)" "$mounts_before"
 is "no run directory is without a record" \
     "$(find "$dir/home/runs" -mindepth 1 -type d '!' -exec test -e {}/record.json ';' -print)" ""
-is "no run is active" "$(ls "$dir/home/active")" ""
+is "no run is active" "$(find "$dir/home/active" -type f -size +0)" ""
 is "every record has a verdict" \
     "$(find "$dir/home/runs" -name record.json -exec jq -r .status {} + |
         grep -vxE 'succeeded|failed|killed|cancelled|lost|rejected')" ""

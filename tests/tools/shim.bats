@@ -130,7 +130,7 @@ print(c.syscall(437, -100, b"/", how, 24) >= 0, ctypes.get_errno())'
     record_without landlock_create_ruleset -- true
     [ "$status" -eq 125 ]
     [ -z "$(ls -d "$BATS_TEST_TMPDIR"/work-* 2>/dev/null)" ]
-    [ -z "$(ls "$FORGE_HOME/active")" ]
+    [ -z "$(find "$FORGE_HOME/active" -type f -size +0)" ]
     for id in $(ls "$FORGE_HOME/runs"); do
         [ -z "$(find /sys/fs/cgroup -name "forge-$id")" ]
     done
