@@ -18,7 +18,7 @@ refused() {
     echo "$output"
     [ "$status" -eq 125 ] && [[ "$output" == *"$text"* ]] &&
         [ "$(ls -d /tmp/scidex-analysis-* 2>/dev/null || true)" = "$before" ] &&
-        [ -z "$(ls "$FORGE_HOME/runs" 2>/dev/null)" ]
+        [ -z "$(ls "$FORGE_HOME/runs" 2>/dev/null)" ] &&
         [ -z "$(find "$FORGE_HOME/active" -type f -size +0 2>/dev/null)" ]
 }
 
