@@ -25,19 +25,23 @@ struct walk {
 };
 
 /*
- * Makes a directory usable for us. Through a descriptor of the inode itself: a name could be
- * a link to somewhere else by now, if somebody were still here after all.
+ * Makes a directory usable for us, by a descriptor of the inode itself: a name could be a link
+ * to somewhere else by now, if somebody were still here after all.
  */
-static int make_usable(int parent, const char *name)
+static int make_fd_usable(int path_fd)
 {
 	char path[40];
+
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", path_fd);
+	return chmod(path, 0700) < 0 ? -errno : 0;
+}
+
+static int make_usable(int parent, const char *name)
+{
 	forge_auto_close int fd = openat(parent, name,
 					 O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
-	if (fd < 0)
-		return -errno;
-	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	return chmod(path, 0700) < 0 ? -errno : 0;
+	return fd < 0 ? -errno : make_fd_usable(fd);
 }
 
 /* Opens a subdirectory for reading and writing entries, whatever mode its maker gave it. */
@@ -149,7 +153,9 @@ static int open_verified(const char *path, dev_t dev, ino_t ino, struct forge_er
 		close(fd);
 		return forge_fail(err, ESTALE, "%s is not the directory that was made", path);
 	}
-	int top = open_dir(fd, ".");
+	int top = -EACCES;
+	if ((st.st_mode & 0700) == 0700 || make_fd_usable(fd) == 0)
+		top = open_dir(fd, ".");
 	close(fd);
 	return top < 0 ? forge_fail_errno(err, -top, "open %s", path) : top;
 }

@@ -136,14 +136,19 @@ static int fill_sent(int argc, char **argv)
 static int fill_hidden(int argc, char **argv)
 {
 	long max = number_arg(argc, argv, 0, 64), n = 0;
+	int fds[512];
 
+	max = max > 512 ? 512 : max;
 	if (mkdir("hidden", 0700) < 0)
 		return skip("mkdir: %s", error_name(errno));
-	int fd = make_file("hidden/fill");
-	if (fd < 0 || chmod("hidden", 0) < 0)
+	for (long i = 0; i < max; i++) {
+		char name[32];
+		(void)snprintf(name, sizeof(name), "hidden/fill-%ld", i);
+		fds[i] = make_file(name);
+	}
+	if (chmod("hidden", 0) < 0)
 		return skip("hidden: %s", error_name(errno));
-	(void)signal(SIGXFSZ, SIG_IGN);
-	while (n < max && add_mib(fd))
+	while (n < max && add_mib(fds[n]))
 		n++;
 	return filled(n, max, "in a hidden directory");
 }

@@ -102,13 +102,18 @@ json_t *forge_active_read(int fd)
 	return facts;
 }
 
-void forge_active_close(struct forge_active *a)
+void forge_active_leave(struct forge_active *a)
 {
 	json_decref(a->facts);
 	a->facts = NULL;
-	if (a->fd < 0)
-		return;
-	(void)!ftruncate(a->fd, 0); /* failing, it is repaired once more than needed */
-	close(a->fd);
+	if (a->fd >= 0)
+		close(a->fd);
 	a->fd = -1;
+}
+
+void forge_active_close(struct forge_active *a)
+{
+	if (a->fd >= 0)
+		(void)!ftruncate(a->fd, 0); /* failing, it is repaired once more than needed */
+	forge_active_leave(a);
 }

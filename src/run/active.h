@@ -37,3 +37,5 @@ FORGE_MUST_CHECK int forge_active_note(struct forge_active *a, const struct forg
 json_t *forge_active_read(int fd);
 /* Empties and releases the slot: the run is over and everything is cleaned. */
 void forge_active_close(struct forge_active *a);
+/* Releases it as it is: the next repair tries again to clean. */
+void forge_active_leave(struct forge_active *a);

@@ -138,6 +138,7 @@ static int finish(struct run *r, const struct forge_outcome *o, const struct for
 	forge_record_event(&r->record, v->status, v->reason);
 	struct forge_error late = FORGE_ERROR_INIT;
 	if (clean(r, &late) < 0) {
+		forge_active_leave(&r->active);
 		forge_record_event(&r->record, "cleanup_failed", late.msg);
 		json_object_set_new(r->record.json, "cleanup_error", json_string(late.msg));
 	}

@@ -43,11 +43,17 @@ static void connect_stdio(const struct forge_child *c)
 
 static void reset_signals(void)
 {
-	struct sigaction dfl = { .sa_handler = SIG_DFL };
+	/* The kernel's own struct: libc's sigaction() would leave out the two it uses itself. */
+	const struct {
+		void (*handler)(int);
+		unsigned long flags;
+		void (*restorer)(void);
+		uint64_t mask;
+	} dfl = { .handler = SIG_DFL };
 	sigset_t none;
 
-	for (int s = 1; s < NSIG; s++)
-		(void)sigaction(s, &dfl, NULL); /* KILL, STOP and libc's own refuse */
+	for (int s = 1; s <= 64; s++)
+		(void)syscall(SYS_rt_sigaction, s, &dfl, NULL, sizeof(dfl.mask)); /* not KILL, STOP */
 	sigemptyset(&none);
 	(void)sigprocmask(SIG_SETMASK, &none, NULL);
 }

@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/auxv.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -159,11 +160,27 @@ static void close_others(struct forge_child *c, int *sigfd)
 	(void)sys_close_range(2, ~0U, 0); /* since 5.9 */
 }
 
+/*
+ * /proc/1/cmdline is readable for everybody inside and would show forge's own command line,
+ * with what it says of other variables and files. The strings of arguments and environment
+ * lie in one piece below the name of the program; ours is a copy, the supervisor keeps his.
+ */
+static void hide_command_line(void)
+{
+	char *start = program_invocation_name;
+	char *end = (char *)getauxval(AT_EXECFN); /* NOLINT: the kernel passes an address */
+
+	if (start && end > start && end - start < (4 << 20))
+		memset(start, 0, (size_t)(end - start));
+	(void)prctl(PR_SET_NAME, "forge-init", 0, 0, 0);
+}
+
 _Noreturn void forge_child_main(const struct forge_child *given)
 {
 	struct forge_child c = *given;
 	sigset_t all, chld;
 
+	hide_command_line();
 	sigfillset(&all);
 	(void)sigprocmask(SIG_SETMASK, &all, NULL);
 	sigemptyset(&chld);

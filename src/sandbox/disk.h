@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/cleanup.h"
 #include "base/error.h"
@@ -44,6 +45,8 @@ const struct forge_disk_usage *forge_disk_usage(const struct forge_disk *d);
  * never so often that scanning costs more than a tenth of a CPU.
  */
 uint64_t forge_disk_pause_usec(const struct forge_disk *d);
+/* Does a process of that cgroup hold deleted files of dev by a mapping, or any in a socket? */
+bool forge_disk_has_hidden(int procs_fd, dev_t dev);
 void forge_disk_free(struct forge_disk *d);
 FORGE_DEFINE_AUTO(disk, struct forge_disk *, forge_disk_free)
 #define forge_auto_disk FORGE_CLEANUP(forge_auto_disk_)

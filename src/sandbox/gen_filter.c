@@ -37,7 +37,7 @@ static int resolve(const struct forge_syscall_name *s)
 
 static bool has_argument_rules(const char *name)
 {
-	if (strcmp(name, "socket") == 0)
+	if (strcmp(name, "socket") == 0 || strcmp(name, "socketpair") == 0)
 		return true;
 	for (const struct forge_syscall_arg *a = forge_syscalls_args; a->name; a++)
 		if (strcmp(a->name, name) == 0)
@@ -70,7 +70,7 @@ static bool is_family_allowed(int family)
  * Compared as 64 bits while the kernel looks at 32: garbage above them makes a family
  * "greater than the last" and is refused with the rest.
  */
-static void add_socket_rules(scmp_filter_ctx ctx)
+static void add_family_rules(scmp_filter_ctx ctx, int call, const char *name)
 {
 	const uint32_t no = SCMP_ACT_ERRNO(EAFNOSUPPORT);
 	int last = 0, rc = 0;
@@ -79,31 +79,33 @@ static void add_socket_rules(scmp_filter_ctx ctx)
 		last = *f > last ? *f : last;
 	for (int f = 0; f < last && rc == 0; f++)
 		if (!is_family_allowed(f))
-			rc = seccomp_rule_add(ctx, no, SCMP_SYS(socket), 1,
+			rc = seccomp_rule_add(ctx, no, call, 1,
 					      SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)f));
 	if (rc == 0)
-		rc = seccomp_rule_add(ctx, no, SCMP_SYS(socket), 1,
+		rc = seccomp_rule_add(ctx, no, call, 1,
 				      SCMP_A0(SCMP_CMP_GT, (scmp_datum_t)last));
 	/* netlink: NETLINK_ROUTE (0) is how libc lists interfaces; no other protocol */
 	if (rc == 0)
-		rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPROTONOSUPPORT), SCMP_SYS(socket), 2,
+		rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPROTONOSUPPORT), call, 2,
 				      SCMP_A0(SCMP_CMP_EQ, AF_NETLINK),
 				      SCMP_A2(SCMP_CMP_NE, 0));
 	if (rc < 0)
-		die("rule for", "socket", rc);
+		die("rule for", name, rc);
 }
 
 static void add_args(scmp_filter_ctx ctx)
 {
 	for (const struct forge_syscall_arg *a = forge_syscalls_args; a->name; a++) {
 		int nr = seccomp_syscall_resolve_name(a->name);
-		struct scmp_arg_cmp cmp = { a->arg, SCMP_CMP_MASKED_EQ, a->mask, a->match };
+		struct scmp_arg_cmp cmp = { .arg = a->arg, .op = SCMP_CMP_MASKED_EQ,
+					    .datum_a = a->mask, .datum_b = a->match };
 		int rc = seccomp_rule_add_array(ctx, SCMP_ACT_ERRNO((uint32_t)a->error), nr, 1,
 						&cmp);
 		if (rc < 0)
 			die("argument rule for", a->name, rc);
 	}
-	add_socket_rules(ctx);
+	add_family_rules(ctx, SCMP_SYS(socket), "socket");
+	add_family_rules(ctx, SCMP_SYS(socketpair), "socketpair");
 }
 
 static size_t export(scmp_filter_ctx ctx, const char *name, struct sock_filter *ret)

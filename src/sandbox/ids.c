@@ -43,10 +43,15 @@ static bool can_map(uid_t base)
 	       is_mapped("/proc/self/uid_map", base) && is_mapped("/proc/self/gid_map", base);
 }
 
+bool forge_ids_is_initial(void)
+{
+	return is_mapped("/proc/self/uid_map", 4294967294UL);
+}
+
 /* uid 0 of the initial namespace, or something only called root? */
 static bool is_host_root(void)
 {
-	return geteuid() == 0 && is_mapped("/proc/self/uid_map", 4294967294UL);
+	return geteuid() == 0 && forge_ids_is_initial();
 }
 
 int forge_ids_choose(uid_t base, unsigned slot, struct forge_ids *ret, struct forge_error *err)

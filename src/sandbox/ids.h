@@ -13,6 +13,9 @@ struct forge_ids {
 	bool privileged; /* we may map ids that are not ours */
 };
 
+/* Do we see the ids of the whole host, or are we in a user namespace? */
+bool forge_ids_is_initial(void);
+
 /*
  * As root of the host: base + slot. As anybody else, also as "root" of a user namespace that
  * has no such ids: our own. Never uid 0 of the host.

@@ -46,8 +46,6 @@ const struct forge_syscall_name forge_syscalls_allowed[] = {
 	S(poll), S(ppoll), S(select), S(pselect6), S(epoll_create), S(epoll_create1),
 	S(epoll_ctl), S(epoll_wait), S(epoll_pwait), S(epoll_pwait2), S(eventfd), S(eventfd2),
 	S(signalfd), S(signalfd4), S(timerfd_create), S(timerfd_settime), S(timerfd_gettime),
-	S(io_setup), S(io_destroy), S(io_submit), S(io_cancel), S(io_getevents),
-	S(io_pgetevents),
 	/* memory */
 	S(brk), S(mmap), S(munmap), S(mprotect), S(mremap), S(madvise), S(msync), S(mincore),
 	S(mlock), S(mlock2), S(munlock), S(mlockall), S(munlockall), S(memfd_create),
@@ -109,7 +107,8 @@ const struct forge_syscall_name forge_syscalls_refused[] = {
 	{ NULL, 0 },
 };
 /* Neither list: clone3 (its flags are behind a pointer; libc falls back to clone), io_uring_*
- * (a second way to make system calls, libraries fall back) and everything younger: ENOSYS. */
+ * (a second way to make system calls, libraries fall back), io_setup (its slots are counted for
+ * the whole host, one run could take them all) and everything younger: ENOSYS. */
 
 const struct forge_syscall_arg forge_syscalls_args[] = {
 	{ "clone", 0, CLONE_NEWUSER, CLONE_NEWUSER, EPERM },

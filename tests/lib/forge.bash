@@ -71,11 +71,24 @@ setup_forge() {
     # What runs of root read must be readable for others.
     umask 022
     export FORGE FORGE_HOME=$T/home FORGE_CONFIG=$T/forge.yaml HOME=$T
-    echo 'version: 1' >"$FORGE_CONFIG"
+    # Nested, /tmp belongs to a uid that the namespace does not know.
+    work=/tmp
+    if [ "$mode" = nested ]; then
+        work=$T/work
+        mkdir -m 700 "$work"
+    fi
+    configure
     record=$T/record.json out=$T/out err=$T/err
     OPTS=() started=()
     cd "$T" || return
     skip_unless "no cgroup of ours to make runs in" can_run
+}
+
+# configure [LINE...]: the configuration of this test's runs.
+configure() {
+    printf '%s\n' "version: 1" "$@" >"$FORGE_CONFIG"
+    [ "$work" = /tmp ] || [[ "$*" == *workdir:* ]] ||
+        echo "workdir: $work/scidex-analysis-{id}" >>"$FORGE_CONFIG"
 }
 
 # Once a suite: a host without delegation cannot run anything, and says so.
@@ -98,11 +111,11 @@ teardown_forge() {
         for dir in "${cgroup_dirs[@]}"; do
             [ ! -e "$dir/forge-$id" ] || { echo "left: $dir/forge-$id"; left=1; }
         done
-        [ ! -e "/tmp/scidex-analysis-$id" ] || { echo "left: /tmp/scidex-analysis-$id"; left=1; }
+        [ ! -e "$work/scidex-analysis-$id" ] || { echo "left: $work/scidex-analysis-$id"; left=1; }
     done
     [ -z "$(find "$FORGE_HOME/active" -type f -size +0 2>/dev/null)" ] || { echo "left: active runs"; left=1; }
     chmod -R u+rwX "$T" 2>/dev/null || true
-    return $left
+    return "$left"
 }
 
 # forge_run OPTION... -- COMMAND...: with --json. $record is the record, $out what it printed.

@@ -13,11 +13,11 @@ teardown() { teardown_forge; }
 refused() {
     local text=$1 before
     shift
-    before=$(ls -d /tmp/scidex-analysis-* 2>/dev/null || true)
+    before=$(ls -d $work/scidex-analysis-* 2>/dev/null || true)
     run "$FORGE" run "$@" </dev/null
     echo "$output"
     [ "$status" -eq 125 ] && [[ "$output" == *"$text"* ]] &&
-        [ "$(ls -d /tmp/scidex-analysis-* 2>/dev/null || true)" = "$before" ] &&
+        [ "$(ls -d $work/scidex-analysis-* 2>/dev/null || true)" = "$before" ] &&
         [ -z "$(ls "$FORGE_HOME/runs" 2>/dev/null)" ] &&
         [ -z "$(find "$FORGE_HOME/active" -type f -size +0 2>/dev/null)" ]
 }
@@ -46,13 +46,13 @@ refused() {
 
 @test "unlimited must be allowed by the host" {
     refused host.allow_unlimited --memory unlimited -- true
-    printf 'host:\n  allow_unlimited: true\n' >"$FORGE_CONFIG"
+    configure 'host:' '  allow_unlimited: true'
     run "$FORGE" run -q --disk unlimited -- true
     [ "$status" -eq 0 ]
 }
 
 @test "what is above the host's caps is refused with both numbers" {
-    printf 'host:\n  max:\n    memory: 1G\n' >"$FORGE_CONFIG"
+    configure 'host:' '  max:' '    memory: 1G'
     refused "1.00 GiB" --memory 2G -- true
 }
 
@@ -94,7 +94,7 @@ refused() {
     refused /tmp -i /tmp -- true
     mkdir -p "$FORGE_HOME"
     refused records -i "$FORGE_HOME" -- true
-    refused records -i "$T" -- true
+    refused "$T" -i "$T" -- true
 }
 
 @test "inputs that the run's user could not read are named before it starts" {
@@ -114,7 +114,7 @@ refused() {
 }
 
 @test "a configuration with an error is refused with its place" {
-    printf 'version: 1\nsandbox:\n  nope: 1\n' >"$FORGE_CONFIG"
+    configure 'sandbox:' '  nope: 1'
     refused "forge.yaml:3:3" -- true
     refused "does not exist" --config "$T/none.yaml" -- true
     mkfifo pipe.yaml
@@ -148,7 +148,7 @@ refused() {
 
 @test "a workdir in a directory where others could swap it is refused" {
     mkdir -m 777 open && chmod 777 open
-    printf 'workdir: %s/open/{run_id}\n' "$T" >"$FORGE_CONFIG"
+    configure "workdir: $T/open/{run_id}\"
     refused "could replace" -- true
     [ -z "$(ls open)" ]
     chmod +t open
@@ -158,7 +158,7 @@ refused() {
 
 @test "a workdir whose parent is a link is refused" {
     mkdir real && ln -s real link
-    printf 'workdir: %s/link/{run_id}\n' "$T" >"$FORGE_CONFIG"
+    configure "workdir: $T/link/{run_id}\"
     run "$FORGE" run -q true
     [ "$status" -eq 125 ]
     [ -z "$(ls real)" ]

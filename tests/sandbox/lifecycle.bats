@@ -5,7 +5,7 @@
 load ../lib/forge.bash
 setup() { setup_forge; }
 teardown() {
-    rm -rf "/tmp/scidex-analysis-kept-$$"
+    rm -rf "$work/scidex-analysis-kept-$$"
     teardown_forge
 }
 
@@ -23,11 +23,17 @@ start_run() {
     mkdir victim && echo data >victim/file && chmod 777 victim && chmod 666 victim/file
     before=$(hash_of victim)
     OPTS=(--disk 2T -i victim)
-    printf 'host:\n  allow_unlimited: true\n' >"$FORGE_CONFIG"
+    configure 'host:' '  allow_unlimited: true'
     holds hostile "$T/victim" "$T/victim/file" / /etc /tmp
     [ ! -e "$(field .workdir)" ]
     [ "$(hash_of victim)" = "$before" ]
     grep -q workdir_removed "$(field .logs.events)"
+}
+
+@test "[15] a workdir that was made inaccessible is removed" {
+    forge_run -- sh -c 'mkdir -p a/b; : >a/b/c; chmod 0 a/b a .'
+    [ ! -e "$(field .workdir)" ]
+    [ "$(field .cleanup_error)" = null ]
 }
 
 @test "[15] a tree of 20,000 levels is removed whole" {
@@ -137,7 +143,7 @@ os.execv(sys.argv[1], sys.argv[1:])' "$FORGE" run --json --grace 20s -- "$PROBE"
     wait_for sh -c '! pgrep -f "[s]tubborn 60"'
     run "$FORGE" gc
     [ "$status" -eq 0 ]
-    [ ! -e "/tmp/scidex-analysis-kept-$$" ]
+    [ ! -e "$work/scidex-analysis-kept-$$" ]
     [ "$(field .status "$(echo "$FORGE_HOME"/runs/*/record.json)")" = lost ]
 }
 
@@ -189,7 +195,7 @@ os.execv(sys.argv[1], sys.argv[1:])' "$FORGE" run --json --grace 20s -- "$PROBE"
 @test "--keep keeps the workdir, and it belongs to the caller" {
     forge_run --keep --id "kept-$$" -- sh -c 'mkdir a; echo x >a/b; ln -s /etc/passwd link; chmod 0 a'
     [ "$status" -eq 0 ]
-    w=/tmp/scidex-analysis-kept-$$
+    w=$work/scidex-analysis-kept-$$
     [ "$(field .workdir)" = "$w" ]
     [ "$(stat -c %u "$w" "$w/a" "$w/link" | sort -u)" = "$(id -u)" ]
     [ "$(stat -c %U /etc/passwd)" = "$([ "$mode" = nested ] && stat -c %U /etc/passwd || echo root)" ]
@@ -199,13 +205,13 @@ os.execv(sys.argv[1], sys.argv[1:])' "$FORGE" run --json --grace 20s -- "$PROBE"
 }
 
 @test "a workdir that exists is refused, and left as it is" {
-    mkdir -m 700 "/tmp/scidex-analysis-kept-$$" && touch "/tmp/scidex-analysis-kept-$$/mine"
+    mkdir -m 700 "$work/scidex-analysis-kept-$$" && touch "$work/scidex-analysis-kept-$$/mine"
     run "$FORGE" run --id "kept-$$" -- true
     [ "$status" -eq 125 ]
     [[ "$output" == *exists* ]]
-    [ -e "/tmp/scidex-analysis-kept-$$/mine" ]
-    rm -r "/tmp/scidex-analysis-kept-$$"
-    mkdir "$T/victim" && ln -s "$T/victim" "/tmp/scidex-analysis-kept-$$"
+    [ -e "$work/scidex-analysis-kept-$$/mine" ]
+    rm -r "$work/scidex-analysis-kept-$$"
+    mkdir "$T/victim" && ln -s "$T/victim" "$work/scidex-analysis-kept-$$"
     run "$FORGE" run --id "kept-$$" -- touch planted
     [ "$status" -eq 125 ]
     [ -z "$(ls "$T/victim")" ]

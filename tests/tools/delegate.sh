@@ -33,7 +33,7 @@ leave() {
         echo $$ >"${dir%/*}/cgroup.procs" 2>/dev/null || true
     done
     for _ in 1 2 3 4 5 6 7 8 9 10; do
-        for pid in $(find "${made[@]}" -name cgroup.procs -exec cat {} + 2>/dev/null); do
+        find "${made[@]}" -name cgroup.procs -exec cat {} + 2>/dev/null | while read -r pid; do
             kill -KILL "$pid" 2>/dev/null || true
         done
         find "${made[@]}" -depth -type d -exec rmdir {} ';' 2>/dev/null

@@ -62,27 +62,31 @@ stage_static() {
 
 stage_unit() { tests/tools/meson-tap.py build-asan unit fuzz; }
 
-# with_forge DIR COMMAND...: with the programs of a build in the environment, and the
-# sanitizers' complaints fatal.
+fatal_sanitizers() {
+    ASAN_OPTIONS=exitcode=99 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 "$@"
+}
+
+# with_forge DIR COMMAND...: with the programs of a build in the environment.
 with_forge() {
     local dir=$root/$1
     shift
     FORGE=$dir/src/cli/forge FORGE_PROBE=$dir/src/probe/forge-probe NOSYS=$dir/tests/tools/nosys \
-        ASAN_OPTIONS=abort_on_error=0:exitcode=99 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
-        "$@"
+        fatal_sanitizers "$@"
 }
 
-# A copy that every user can reach, wherever the checkout is.
+# with_copy DIR COMMAND...: in a copy that every user can reach, wherever the checkout is.
 with_copy() {
-    local rc=0
+    local dir=$1 rc=0
+    shift
     copy=$(mktemp -d)
     trap 'rm -rf "$copy"' EXIT
     chmod 755 "$copy"
-    cp build/src/cli/forge build/src/probe/forge-probe build/tests/tools/nosys "$copy/"
+    cp "$dir/src/cli/forge" "$dir/src/probe/forge-probe" "$dir/tests/tools/nosys" "$copy/"
     mkdir "$copy/r"
     cp -r tests man examples "$copy/r/"
     chmod -R a+rX "$copy"
-    (cd "$copy/r" && FORGE=$copy/forge FORGE_PROBE=$copy/forge-probe NOSYS=$copy/nosys "$@") || rc=$?
+    (cd "$copy/r" && FORGE=$copy/forge FORGE_PROBE=$copy/forge-probe NOSYS=$copy/nosys \
+        fatal_sanitizers "$@") || rc=$?
     return "$rc"
 }
 
@@ -96,7 +100,7 @@ stage_cli() { with_forge build-asan bats --tap tests/cli; }
 
 stage_sandbox_root() {
     needs_root "the sandbox as root" || return 0
-    with_forge build-asan tests/tools/delegate.sh bats --tap tests/sandbox
+    with_copy build-asan tests/tools/delegate.sh bats --tap tests/sandbox
 }
 
 stage_sandbox_user() {
@@ -104,13 +108,13 @@ stage_sandbox_user() {
         with_forge build bats --tap tests/sandbox
         return
     fi
-    with_copy tests/sandbox/as-user.sh bats --tap tests/sandbox
+    with_copy build tests/sandbox/as-user.sh bats --tap tests/sandbox
 }
 
 # Root of a user namespace that is an ordinary user outside.
 stage_sandbox_nested() {
     needs_root "the sandbox in a user namespace" || return 0
-    with_copy tests/sandbox/as-user.sh --nested bats --tap tests/sandbox
+    with_copy build tests/sandbox/as-user.sh --nested bats --tap tests/sandbox
 }
 
 stage_shim() { with_forge build bats --tap tests/tools/shim.bats; }
