@@ -71,12 +71,7 @@ setup_forge() {
     # What runs of root read must be readable for others.
     umask 022
     export FORGE FORGE_HOME=$T/home FORGE_CONFIG=$T/forge.yaml HOME=$T
-    # Nested, /tmp belongs to a uid that the namespace does not know.
     work=/tmp
-    if [ "$mode" = nested ]; then
-        work=$T/work
-        mkdir -m 700 "$work"
-    fi
     configure
     record=$T/record.json out=$T/out err=$T/err
     OPTS=() started=()

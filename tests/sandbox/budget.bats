@@ -225,8 +225,11 @@ has_flood() { [ "$(stat -c %s "$FORGE_HOME"/runs/*/stdout 2>/dev/null || echo 0)
     [[ "$(field .completion_notes)" == *"of 500"*"--inodes 1000"* ]]
 }
 
-@test "a file of holes is as large as what is in it" {
+@test "a file of holes is as large as what is in it, and no longer than the limit" {
     OPTS+=(--disk 16M)
+    probe sparse 1
+    [[ "$answer" == *EFBIG* ]]
+    OPTS=(--disk 2T)
     holds sparse 1024
     [ "$(field .status)" = succeeded ]
     between 0 "$(field .usage.disk_peak_bytes)" 1048576
