@@ -1,0 +1,46 @@
+#!/bin/sh
+# quota-test.sh FORGE PROBE: disk limits by project quota, inside the guest of quota.sh, whose
+# disk is ubda. Nothing that the measuring supervisor could miss gets past these. TAP.
+# SPDX-License-Identifier: Apache-2.0
+. "$(dirname "$0")/../tools/tap.sh"
+
+cp "$1" /tmp/forge
+cp "$2" /tmp/forge-probe
+chmod 755 /tmp/forge /tmp/forge-probe
+mkdir -p /tmp/disk /tmp/home
+mount -t xfs -o prjquota /dev/ubda /tmp/disk
+export FORGE_HOME=/tmp/home
+cat >/tmp/forge.yaml <<Y
+workdir: /tmp/disk/{id}
+sandbox: {allow_missing: [landlock, landlock_scope]}
+Y
+
+# attack WORDS...: the probe under a limit of 16 MiB and 2000 files; its line in $answer.
+attack() {
+    # shellcheck disable=SC2086 # words
+    /tmp/forge run --json --config /tmp/forge.yaml --disk 16M --inodes 2000 --memory 256M \
+        --timeout 60s -- /tmp/forge-probe $1 >/tmp/record 2>/tmp/stderr
+    status=$?
+    answer=$(cat "$(jq -r .logs.stdout /tmp/record)")
+}
+field() { jq -r "$1" /tmp/record; }
+
+for how in fill-one fill-many fill-deleted fill-mapped fill-sent fill-hidden; do
+    attack "$how 64"
+    is "$how meets the limit" "$(echo "$answer" | cut -c1-5)" held: || note "$answer"
+    is "... exactly" "$(field '.usage.disk_peak_bytes <= 16 * 1048576')" true
+done
+is "the record names the mechanism" "$(field .isolation.mechanisms.disk)" "project quota"
+attack "fill-inodes 3000"
+is "so do files" "$(echo "$answer" | cut -c1-5)" held: || note "$answer"
+is "... exactly" "$(field '.usage.inodes_peak <= 2000')" true
+
+/tmp/forge run --json --config /tmp/forge.yaml --disk 16M -- \
+    sh -c 'head -c 20M /dev/zero | split -b 1M' >/tmp/record 2>/tmp/stderr
+is "a run that fails of it failed because of it" "$(field '.status + " " + .reason')" "failed disk"
+# The next run has the same uid, and so the same project.
+/tmp/forge run --json --config /tmp/forge.yaml -- sh -c 'head -c 40M /dev/zero >file' \
+    >/tmp/record 2>/tmp/stderr
+is "limits of one run are not those of the next" "$(field .status)" succeeded
+is "nothing is left on the disk" "$(ls /tmp/disk)" ""
+done_testing
