@@ -30,8 +30,10 @@ struct forge_job {
 	bool pass_stdin;
 	const struct forge_limits *limits;
 	const struct forge_config *config;
-	int log_fd[2];                      /* stdout, stderr: plain files, written from 0 */
+	const int *log_fd;                  /* stdout, stderr: plain files, once on_building ran */
 	int live_fd[2];                     /* also shown here, -1: nowhere */
+	/* Called while the place of the run is being built: work done here costs no time. */
+	int (*on_building)(void *arg, struct forge_error *err);
 	/* Told of everything worth a line in the run's events; detail may be NULL. */
 	void (*on_event)(void *arg, const char *event, const char *detail);
 	void *arg;

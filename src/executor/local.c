@@ -82,6 +82,8 @@ static int run_in(const struct forge_job *job, const struct forge_plan *plan,
 	forge_auto_sandbox struct forge_sandbox *sb = NULL;
 	int rc = forge_sandbox_start(plan, cg, job->pass_stdin, &sb, err);
 	if (rc == 0)
+		rc = job->on_building(job->arg, err);
+	if (rc == 0)
 		rc = forge_supervise(job, plan, cg, &quota, sb, ret, err);
 	forge_quota_stop(&quota);
 	return rc;

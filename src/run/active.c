@@ -73,10 +73,15 @@ int forge_active_intend(struct forge_active *a, const char *run_id, const char *
 	return append_facts(a, err);
 }
 
-int forge_active_note(struct forge_active *a, const struct forge_workdir *w, json_t *record,
-		      struct forge_error *err)
+int forge_active_note_record(struct forge_active *a, json_t *record, struct forge_error *err)
 {
 	json_object_set(a->facts, "record", record);
+	return append_facts(a, err);
+}
+
+int forge_active_note_workdir(struct forge_active *a, const struct forge_workdir *w,
+			      struct forge_error *err)
+{
 	json_object_set_new(a->facts, "dev", json_integer((json_int_t)w->dev));
 	json_object_set_new(a->facts, "ino", json_integer((json_int_t)w->ino));
 	return append_facts(a, err);

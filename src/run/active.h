@@ -4,8 +4,7 @@
  * a free one for as long as it lives and writes into it what it is about to make, before it
  * makes it. A slot with content whose lock is free belonged to a supervisor that was killed.
  *
- * A slot is one line of JSON, then a second, fuller one; a reader takes the last that is
- * whole. Slots are emptied, not removed: that is cheaper, and no lock is ever held on a file
+ * A slot is one line of JSON, then fuller ones; a reader takes the last that is whole. Slots are emptied, not removed: that is cheaper, and no lock is ever held on a file
  * that somebody else has unlinked.
  */
 #pragma once
@@ -30,9 +29,12 @@ FORGE_MUST_CHECK int forge_active_claim(const struct forge_home *home, unsigned 
 /* First line: the intention to make this workdir and the run's cgroups. */
 FORGE_MUST_CHECK int forge_active_intend(struct forge_active *a, const char *run_id,
 					 const char *workdir, bool keep, struct forge_error *err);
-/* Second line: the workdir exists, and this is what the record of a lost run would say. */
-FORGE_MUST_CHECK int forge_active_note(struct forge_active *a, const struct forge_workdir *w,
-				       json_t *record, struct forge_error *err);
+/* Second line: the workdir exists. */
+FORGE_MUST_CHECK int forge_active_note_workdir(struct forge_active *a, const struct forge_workdir *w,
+					       struct forge_error *err);
+/* Third line: this is what the record of a lost run would say. */
+FORGE_MUST_CHECK int forge_active_note_record(struct forge_active *a, json_t *record,
+					      struct forge_error *err);
 /* The facts in a slot, NULL when it holds none (empty, or torn before anything was made). */
 json_t *forge_active_read(int fd);
 /* Empties and releases the slot: the run is over and everything is cleaned. */

@@ -192,11 +192,6 @@ void forge_record_event(struct forge_record *r, const char *event, const char *d
 	free(line);
 }
 
-void forge_record_set_status(struct forge_record *r, const char *status)
-{
-	json_object_set_new(r->json, "status", json_string(status));
-}
-
 static json_t *isolation_json(const struct forge_outcome *o)
 {
 	json_t *missing = json_array();

@@ -26,7 +26,6 @@ FORGE_MUST_CHECK int forge_record_open(const struct forge_home *home, const stru
 				       struct forge_record *ret, struct forge_error *err);
 /* One line in events.jsonl, with the time. detail may be NULL. */
 void forge_record_event(struct forge_record *r, const char *event, const char *detail);
-void forge_record_set_status(struct forge_record *r, const char *status);
 void forge_record_set_outcome(struct forge_record *r, const struct forge_outcome *o,
 			      const struct forge_verdict *v);
 /* Writes record.json and waits for the disk: called once, with the verdict. */

@@ -54,7 +54,16 @@ static void on_event(void *arg, const char *event, const char *detail)
 {
 	struct run *r = arg;
 
-	forge_record_event(&r->record, event, detail);
+	if (r->record.json)
+		forge_record_event(&r->record, event, detail);
+}
+
+static int open_record(void *arg, struct forge_error *err)
+{
+	struct run *r = arg;
+	int rc = forge_record_open(&r->home, &r->spec, &r->record, err);
+
+	return rc < 0 ? rc : forge_active_note_record(&r->active, r->record.json, err);
 }
 
 static void fill_job(struct run *r, struct forge_job *job)
@@ -74,8 +83,9 @@ static void fill_job(struct run *r, struct forge_job *job)
 		.pass_stdin = r->req->pass_stdin,
 		.limits = &r->spec.limits,
 		.config = r->cfg,
-		.log_fd = { r->record.log_fd[0], r->record.log_fd[1] },
+		.log_fd = r->record.log_fd,
 		.live_fd = { r->req->stdout_fd, r->req->stderr_fd },
+		.on_building = open_record,
 		.on_event = on_event,
 		.arg = r,
 	};
@@ -95,9 +105,7 @@ static int prepare(struct run *r, struct forge_error *err)
 	if (rc == 0)
 		rc = forge_workdir_make(r->spec.workdir, &r->workdir, err);
 	if (rc == 0)
-		rc = forge_record_open(&r->home, &r->spec, &r->record, err);
-	if (rc == 0)
-		rc = forge_active_note(&r->active, &r->workdir, r->record.json, err);
+		rc = forge_active_note_workdir(&r->active, &r->workdir, err);
 	if (rc == 0)
 		rc = forge_workdir_fill(&r->workdir, &r->spec.links, r->ids.uid, r->ids.gid, err);
 	return rc;
@@ -167,9 +175,14 @@ static int execute(struct run *r, struct forge_run_result *ret, struct forge_err
 	struct forge_job job;
 
 	fill_job(r, &job);
-	forge_record_set_status(&r->record, "running");
-	int rc = forge_executor_local.run(&job, &outcome, &refused);
-	if (rc < 0)
+	bool is_refused = forge_executor_local.run(&job, &outcome, &refused) < 0;
+	/* A refusal before there was a record is worth one too. */
+	int rc = r->record.json ? 0 : open_record(r, err);
+	if (rc < 0) {
+		(void)!clean(r, NULL); /* the first error is the one to tell */
+		return rc;
+	}
+	if (is_refused)
 		forge_judge_refused(&refused, &verdict);
 	else
 		forge_judge(&outcome, &r->spec.limits, &verdict);

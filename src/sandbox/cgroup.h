@@ -50,9 +50,10 @@ struct forge_cgroup {
 struct forge_cgroup_ops {
 	const char *name; /* "v2", "systemd", "v1", "none": also what the record says */
 
-	/* required: makes the directories and writes the limits; *missing says what could not
-	 * be limited. On failure forge_cgroup_free() cleans up. */
+	/* required: makes the directories; missing says what will not be limited. */
 	int (*create)(struct forge_cgroup *cg, struct forge_error *err);
+	/* required: writes the limits. Called while init prepares, before the command runs. */
+	int (*configure)(struct forge_cgroup *cg, struct forge_error *err);
 	/* required: fills what it knows, leaves the rest. */
 	void (*usage)(struct forge_cgroup *cg, struct forge_cgroup_usage *u);
 };
@@ -60,12 +61,14 @@ struct forge_cgroup_ops {
 extern const struct forge_cgroup_ops forge_cgroup_v2, forge_cgroup_systemd, forge_cgroup_v1,
 	forge_cgroup_none;
 
-/* Picks the manager (auto: v2, systemd, v1 in this order of preference) and makes the group. */
+/* Picks the manager (auto: v2, v1, systemd, the first that works) and makes the group. */
 FORGE_MUST_CHECK int forge_cgroup_new(enum forge_cgroup_choice choice, const char *run_id,
 				      const struct forge_limits *limits, struct forge_cgroup **ret,
 				      struct forge_error *err);
 /* Every directory that a run of this id could make from here; for repair after a crash. */
 FORGE_MUST_CHECK int forge_cgroup_predict(const char *run_id, struct forge_strv *ret);
+/* Writes the limits: after init is in, before the command is. */
+FORGE_MUST_CHECK int forge_cgroup_configure(struct forge_cgroup *cg, struct forge_error *err);
 /* Opens <dir>/<file> as one more of enter_fds. */
 FORGE_MUST_CHECK int forge_cgroup_add_entry(struct forge_cgroup *cg, int dir, const char *file,
 					    struct forge_error *err);
@@ -95,5 +98,3 @@ void forge_cgroup_own_done(struct forge_cgroup_own *own);
 int forge_cgroup_make_dir(struct forge_cgroup *cg, const char *parent);
 /* Is any swap area in use on this host? */
 bool forge_host_has_swap(void);
-/* Writes the values of a v2 directory. */
-int forge_cgroup_v2_configure(struct forge_cgroup *cg, struct forge_error *err);

@@ -204,6 +204,11 @@ static int systemd_create(struct forge_cgroup *cg, struct forge_error *err)
 }
 #endif
 
+static int systemd_configure(struct forge_cgroup *cg, struct forge_error *err)
+{
+	return forge_cgroup_v2.configure(cg, err);
+}
+
 static void systemd_usage(struct forge_cgroup *cg, struct forge_cgroup_usage *u)
 {
 	forge_cgroup_v2.usage(cg, u);
@@ -212,5 +217,6 @@ static void systemd_usage(struct forge_cgroup *cg, struct forge_cgroup_usage *u)
 const struct forge_cgroup_ops forge_cgroup_systemd = {
 	.name = "systemd",
 	.create = systemd_create,
+	.configure = systemd_configure,
 	.usage = systemd_usage,
 };

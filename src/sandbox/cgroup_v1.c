@@ -16,6 +16,8 @@
 
 #include "base/fd.h"
 
+#define SWAP_LIMIT "memory.memsw.limit_in_bytes"
+
 /* Makes our directory of a hierarchy. Absent ones set *missing; no right to is an error. */
 static int make_in(struct forge_cgroup *cg, const char *own, enum forge_mechanism mech,
 		   int *ret_fd, struct forge_error *err)
@@ -69,11 +71,10 @@ static int limit_memory(struct forge_cgroup *cg, struct forge_error *err)
 		if (rc < 0)
 			return rc;
 		/* memory + swap together: the same number leaves no room for swap */
-		if (forge_write_at(cg->memory_fd, "memory.swappiness", "0") < 0 ||
-		    set_number(cg->memory_fd, "memory.memsw.limit_in_bytes",
-			       cg->limits.memory_bytes, NULL) < 0)
-			if (forge_host_has_swap())
-				cg->missing |= 1u << FORGE_MECH_SWAP;
+		if (faccessat(cg->memory_fd, SWAP_LIMIT, F_OK, 0) == 0)
+			rc = set_number(cg->memory_fd, SWAP_LIMIT, cg->limits.memory_bytes, err);
+		if (rc < 0)
+			return rc;
 	}
 	return watch_oom(cg, err);
 }
@@ -109,8 +110,16 @@ static int v1_create(struct forge_cgroup *cg, struct forge_error *err)
 	}
 	if (rc == 0 && cg->v2_fd < 0)
 		rc = make_in(cg, own.cpuacct, FORGE_MECH_CPU_TIME, &cg->cpuacct_fd, err);
-	if (rc == 0)
-		rc = limit_memory(cg, err);
+	/* Swap accounting can be off at boot; without any swap that is no loss. */
+	if (rc == 0 && faccessat(cg->memory_fd, SWAP_LIMIT, F_OK, 0) < 0 && forge_host_has_swap())
+		cg->missing |= 1u << FORGE_MECH_SWAP;
+	return rc;
+}
+
+static int v1_configure(struct forge_cgroup *cg, struct forge_error *err)
+{
+	int rc = limit_memory(cg, err);
+
 	return rc == 0 ? limit_others(cg, err) : rc;
 }
 
@@ -136,5 +145,6 @@ static void v1_usage(struct forge_cgroup *cg, struct forge_cgroup_usage *u)
 const struct forge_cgroup_ops forge_cgroup_v1 = {
 	.name = "v1",
 	.create = v1_create,
+	.configure = v1_configure,
 	.usage = v1_usage,
 };

@@ -119,15 +119,12 @@ static int set_memory(struct forge_cgroup *cg, struct forge_error *err)
 
 	if (rc == 0)
 		rc = set(cg, "memory.oom.group", "1", err);
-	/* Without swap in the kernel there is no such file, and nothing to limit. */
 	if (rc == 0 && faccessat(cg->v2_fd, "memory.swap.max", F_OK, 0) == 0)
 		rc = set(cg, "memory.swap.max", "0", err);
-	else if (rc == 0 && forge_host_has_swap())
-		cg->missing |= 1u << FORGE_MECH_SWAP;
 	return rc;
 }
 
-int forge_cgroup_v2_configure(struct forge_cgroup *cg, struct forge_error *err)
+static int v2_configure(struct forge_cgroup *cg, struct forge_error *err)
 {
 	const struct forge_limits *l = &cg->limits;
 	char cpu[48] = "max";
@@ -162,7 +159,10 @@ static int v2_create(struct forge_cgroup *cg, struct forge_error *err)
 	cg->v2_fd = forge_cgroup_make_dir(cg, path);
 	if (cg->v2_fd < 0)
 		return forge_fail_errno(err, -cg->v2_fd, "make a cgroup below %s", path);
-	return forge_cgroup_v2_configure(cg, err);
+	/* Without swap in the kernel there is no such file, and nothing to limit. */
+	if (faccessat(cg->v2_fd, "memory.swap.max", F_OK, 0) < 0 && forge_host_has_swap())
+		cg->missing |= 1u << FORGE_MECH_SWAP;
+	return 0;
 }
 
 /* io.stat has one line a device: "8:0 rbytes=1 wbytes=2 ...". */
@@ -199,6 +199,7 @@ static void v2_usage(struct forge_cgroup *cg, struct forge_cgroup_usage *u)
 const struct forge_cgroup_ops forge_cgroup_v2 = {
 	.name = "v2",
 	.create = v2_create,
+	.configure = v2_configure,
 	.usage = v2_usage,
 };
 
@@ -206,6 +207,13 @@ static int none_create(struct forge_cgroup *cg, struct forge_error *err)
 {
 	(void)err; /* cannot fail */
 	cg->missing = FORGE_MECH_ALL_CGROUP;
+	return 0;
+}
+
+static int none_configure(struct forge_cgroup *cg, struct forge_error *err)
+{
+	(void)cg;
+	(void)err;
 	return 0;
 }
 
@@ -219,5 +227,6 @@ static void none_usage(struct forge_cgroup *cg, struct forge_cgroup_usage *u)
 const struct forge_cgroup_ops forge_cgroup_none = {
 	.name = "none",
 	.create = none_create,
+	.configure = none_configure,
 	.usage = none_usage,
 };

@@ -52,6 +52,7 @@ struct forge_child_report {
 
 /* Messages on the control socket. Supervisor to init: */
 #define FORGE_CTL_IDS_READY 'i' /* id maps are written */
+#define FORGE_CTL_GO        'g' /* all limits are set: the command may start */
 /* ... and 's' followed by a signal number: send it to every process of the run. */
 #define FORGE_CTL_SIGNAL    's'
 

@@ -194,6 +194,7 @@ _Noreturn void forge_child_main(const struct forge_child *given)
 		forge_child_die(c.report, FORGE_STAGE_HOSTNAME, "forge");
 	forge_child_build_root(&c);
 	forge_child_confine(&c);
+	wait_for(&c, FORGE_CTL_GO);
 	int sigfd = signalfd(-1, &chld, SFD_CLOEXEC);
 	if (sigfd < 0)
 		forge_child_die(c.report, FORGE_STAGE_FORK, "signalfd");

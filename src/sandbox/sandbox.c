@@ -199,7 +199,10 @@ static int start_init(const struct forge_plan *plan, struct forge_cgroup *cg, st
 	int rc = map_ids(plan, pid, err);
 	if (rc == 0)
 		rc = send_ready(sb, FORGE_CTL_IDS_READY, err);
-	return rc;
+	/* Init builds its root meanwhile. */
+	if (rc == 0)
+		rc = forge_cgroup_configure(cg, err);
+	return rc == 0 ? send_ready(sb, FORGE_CTL_GO, err) : rc;
 }
 
 int forge_sandbox_start(const struct forge_plan *plan, struct forge_cgroup *cg, bool pipe_stdin,

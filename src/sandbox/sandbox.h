@@ -13,8 +13,8 @@
  *
  * Three channels:
  *
- *   control     SOCK_SEQPACKET. Supervisor -> init: 'i' (ids are mapped), 's' N (signal
- *               everybody). Init -> supervisor: the command's wait
+ *   control     SOCK_SEQPACKET. Supervisor -> init: 'i' (ids are mapped), 'g' (limits
+ *               are set: go), 's' N (signal everybody). Init -> supervisor: the command's wait
  *               status. Hanging up means the other side is dead, and both act on it.
  *   report      pipe, close-on-exec. A struct forge_child_report when setup fails; end of
  *               file without one means execve succeeded and the analysis is running.

@@ -1,11 +1,11 @@
 #!/bin/bash
-# uml.sh FORGE: v2-test.sh in a guest with a unified hierarchy. TAP.
+# uml.sh FORGE PROBE: v2-test.sh in a guest with a unified hierarchy. TAP.
 # SPDX-License-Identifier: Apache-2.0
 here=$(dirname "$(realpath "$0")")
-forge=$(realpath "$1")
+forge=$(realpath "$1") probe=$(realpath "$2")
 if ! command -v linux.uml >/dev/null; then
     echo "ok 1 unified cgroup v2 in a guest # skip user-mode-linux is not installed"
     echo 1..1
     exit 0
 fi
-exec "$here/run-uml.sh" "$here/../.." "sh '$here/v2-test.sh' '$forge'"
+exec "$here/run-uml.sh" "$here/../.." "sh '$here/v2-test.sh' '$forge' '$probe'"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# v2-test.sh FORGE: the manager "v2" on a real unified hierarchy, inside the guest of
+# v2-test.sh FORGE PROBE: the manager "v2" on a real unified hierarchy, inside the guest of
 # run-uml.sh: as root, and as an ordinary user with a delegated subtree. TAP.
 # SPDX-License-Identifier: Apache-2.0
 . "$(dirname "$0")/../tools/tap.sh"
@@ -8,7 +8,8 @@
 cg=/sys/fs/cgroup
 # hostfs knows only the host's users: everything forge touches is on a tmpfs.
 cp "$1" /tmp/forge
-chmod 755 /tmp/forge
+cp "$2" /tmp/forge-probe
+chmod 755 /tmp/forge /tmp/forge-probe
 export FORGE=/tmp/forge
 
 # A group that gives its children all controllers, as a service manager would keep one.
@@ -79,9 +80,13 @@ for who in root user; do
     # Landlock is not there, so full it is not; nothing else may be wrong.
     in_group "$FORGE" doctor --json >"$home/doctor" 2>/dev/null
     is "$who: doctor exits 1" $? 1
-    is "$who: doctor finds nothing broken" \
-        "$(jq -r '[.checks[] | select(.state == "broken") | .promise] | join(" ")' "$home/doctor")" ""
-    note "doctor cannot: $(jq -r '[.checks[] | select(.state == "cannot") | .promise] | join(", ")' \
-        "$home/doctor")"
+    # User-Mode Linux takes int 0x80 for the 64-bit call of that number, so there is no foreign
+    # ABI to refuse: the filter judges the call that is really made.
+    is "$who: doctor finds nothing broken, and all but Landlock holds" \
+        "$(jq -r '[.checks[] | select(.state != "pass" and .promise != "foreign ABIs") |
+            .state + " " + .promise] | join(", ")' "$home/doctor")" "cannot second wall, cannot scopes" ||
+        note "$(jq -c '.checks[] | select(.state != "pass")' "$home/doctor")"
+    ok "$who: doctor looked at many promises" \
+        test "$(jq '[.checks[] | select(.state == "pass")] | length' "$home/doctor")" -ge 10
 done
 done_testing

@@ -119,7 +119,7 @@ stage_sandbox_nested() {
 
 stage_shim() { with_forge build bats --tap tests/tools/shim.bats; }
 stage_crash() { with_forge build tests/tools/crash.sh build/src/cli/forge; }
-stage_uml() { tests/guest/uml.sh build/src/cli/forge; }
+stage_uml() { tests/guest/uml.sh build/src/cli/forge build/src/probe/forge-probe; }
 stage_systemd() { tests/guest/systemd.sh build/src/cli/forge; }
 
 # unexpected_skips STAGE LOG
