@@ -10,7 +10,7 @@ packages() {
         libseccomp-dev libsystemd-dev scdoc ;;
     test) packages build
         echo bats busybox-static clang e2fsprogs iproute2 jq libcmocka-dev mmdebstrap procps \
-            python3 shellcheck user-mode-linux util-linux zsh ;;
+            python3 shellcheck user-mode-linux util-linux xfsprogs zsh ;;
     demo) packages build
         echo bowtie2-examples jq python3 ;;
     bench) packages build

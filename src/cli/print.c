@@ -11,6 +11,10 @@
 
 void forge_print_clean(FILE *f, const char *text, size_t len)
 {
+	/* stderr has no buffer of its own: gather, or every byte would be a write(2). */
+	char buf[256];
+	size_t n = 0;
+
 	for (size_t i = 0; i < len; i++) {
 		unsigned char c = (unsigned char)text[i];
 		/* C1 controls are two bytes in UTF-8: 0xc2, then 0x80 to 0x9f. */
@@ -19,8 +23,13 @@ void forge_print_clean(FILE *f, const char *text, size_t len)
 
 		if (is_c1)
 			i++;
-		putc(c < 0x20 || c == 0x7f || is_c1 ? '?' : c, f);
+		buf[n++] = c < 0x20 || c == 0x7f || is_c1 ? '?' : (char)c;
+		if (n == sizeof(buf)) {
+			(void)!fwrite(buf, 1, n, f);
+			n = 0;
+		}
 	}
+	(void)!fwrite(buf, 1, n, f);
 }
 
 static void print_problem(const char *kind, const struct forge_error *err)

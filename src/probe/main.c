@@ -14,6 +14,7 @@ static const struct probe *const groups[] = {
 };
 #define N_GROUPS (sizeof(groups) / sizeof(groups[0]))
 
+__attribute__((format(printf, 2, 0)))
 static int say(enum probe_answer answer, const char *fmt, va_list ap)
 {
 	static const char *const words[] = { "held", "broke", "skip" };

@@ -80,15 +80,15 @@ static void add_family_rules(scmp_filter_ctx ctx, int call, const char *name)
 	for (int f = 0; f < last && rc == 0; f++)
 		if (!is_family_allowed(f))
 			rc = seccomp_rule_add(ctx, no, call, 1,
-					      SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)f));
+					      SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)f, 0));
 	if (rc == 0)
 		rc = seccomp_rule_add(ctx, no, call, 1,
-				      SCMP_A0(SCMP_CMP_GT, (scmp_datum_t)last));
+				      SCMP_A0(SCMP_CMP_GT, (scmp_datum_t)last, 0));
 	/* netlink: NETLINK_ROUTE (0) is how libc lists interfaces; no other protocol */
 	if (rc == 0)
 		rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPROTONOSUPPORT), call, 2,
-				      SCMP_A0(SCMP_CMP_EQ, AF_NETLINK),
-				      SCMP_A2(SCMP_CMP_NE, 0));
+				      SCMP_A0(SCMP_CMP_EQ, AF_NETLINK, 0),
+				      SCMP_A2(SCMP_CMP_NE, 0, 0));
 	if (rc < 0)
 		die("rule for", name, rc);
 }
@@ -170,7 +170,7 @@ int main(void)
 	static const uint64_t personalities[] = { PER_LINUX, PER_LINUX32, 0xffffffffULL };
 	for (size_t i = 0; i < 3; i++)
 		if (seccomp_rule_add(calls, SCMP_ACT_ALLOW, SCMP_SYS(personality), 1,
-				     SCMP_A0(SCMP_CMP_EQ, personalities[i])) < 0)
+				     SCMP_A0(SCMP_CMP_EQ, personalities[i], 0)) < 0)
 			die("rule for", "personality", 0);
 	scmp_filter_ctx args = new_filter(SCMP_ACT_ALLOW, "args");
 	add_args(args);

@@ -20,7 +20,6 @@ attack() {
     # shellcheck disable=SC2086 # words
     /tmp/forge run --json --config /tmp/forge.yaml --disk 16M --inodes 2000 --memory 256M \
         --timeout 60s -- /tmp/forge-probe $1 >/tmp/record 2>/tmp/stderr
-    status=$?
     answer=$(cat "$(jq -r .logs.stdout /tmp/record)")
 }
 field() { jq -r "$1" /tmp/record; }

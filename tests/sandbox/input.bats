@@ -148,7 +148,7 @@ refused() {
 
 @test "a workdir in a directory where others could swap it is refused" {
     mkdir -m 777 open && chmod 777 open
-    configure "workdir: $T/open/{run_id}\"
+    configure "workdir: $T/open/{run_id}"
     refused "could replace" -- true
     [ -z "$(ls open)" ]
     chmod +t open
@@ -158,7 +158,7 @@ refused() {
 
 @test "a workdir whose parent is a link is refused" {
     mkdir real && ln -s real link
-    configure "workdir: $T/link/{run_id}\"
+    configure "workdir: $T/link/{run_id}"
     run "$FORGE" run -q true
     [ "$status" -eq 125 ]
     [ -z "$(ls real)" ]

@@ -23,6 +23,7 @@ sandbox-nested  900 ... in a user namespace
 shim            300 kernels that lack system calls
 crash           300 200 SIGKILLs
 uml             300 unified cgroup v2, in a guest
+quota           300 project quotas on XFS, in a guest
 systemd         600 cgroups by systemd, in a guest
 '
 
@@ -120,6 +121,7 @@ stage_sandbox_nested() {
 stage_shim() { with_forge build bats --tap tests/tools/shim.bats; }
 stage_crash() { with_forge build tests/tools/crash.sh build/src/cli/forge; }
 stage_uml() { tests/guest/uml.sh build/src/cli/forge build/src/probe/forge-probe; }
+stage_quota() { tests/guest/quota.sh build/src/cli/forge build/src/probe/forge-probe; }
 stage_systemd() { tests/guest/systemd.sh build/src/cli/forge; }
 
 # unexpected_skips STAGE LOG
