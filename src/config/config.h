@@ -21,7 +21,7 @@
  */
 enum forge_mechanism {
 	FORGE_MECH_LANDLOCK,       /* second wall around the file system */
-	FORGE_MECH_LANDLOCK_SCOPE, /* signals and abstract sockets stay inside (ABI 6) */
+	FORGE_MECH_LANDLOCK_SCOPE, /* with --network host: abstract sockets stay away (ABI 6) */
 	FORGE_MECH_MEMORY,         /* hard memory limit */
 	FORGE_MECH_SWAP,           /* swap counted or absent */
 	FORGE_MECH_CPUS,           /* CPU bandwidth limit */

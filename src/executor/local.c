@@ -35,10 +35,14 @@ static int build_plan(const struct forge_job *job, int landlock_abi, struct forg
 	return forge_plan_build(&spec, ret, err);
 }
 
-static unsigned landlock_missing(int abi)
+/*
+ * Scopes are what keeps abstract sockets of the host away when its network is shared. With a
+ * network of its own a run cannot reach them anyway, and the pid namespace has its signals.
+ */
+static unsigned landlock_missing(int abi, bool own_network)
 {
 	return (abi < 1 ? 1u << FORGE_MECH_LANDLOCK : 0) |
-	       (abi < 6 ? 1u << FORGE_MECH_LANDLOCK_SCOPE : 0);
+	       (abi < 6 && !own_network ? 1u << FORGE_MECH_LANDLOCK_SCOPE : 0);
 }
 
 /* Fail closed: what is missing must be in the configuration's list, or nothing starts. */
@@ -98,7 +102,7 @@ static int local_run(const struct forge_job *job, struct forge_outcome *ret,
 		.pids_peak = UINT64_MAX, .disk_peak_bytes = UINT64_MAX, .inodes_peak = UINT64_MAX,
 		.io_read_bytes = UINT64_MAX, .io_write_bytes = UINT64_MAX,
 	};
-	ret->missing = landlock_missing(ret->landlock_abi);
+	ret->missing = landlock_missing(ret->landlock_abi, job->own_network);
 	forge_auto_plan struct forge_plan *plan = NULL;
 	int rc = build_plan(job, ret->landlock_abi, &plan, err);
 	if (rc < 0)

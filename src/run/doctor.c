@@ -12,7 +12,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -29,6 +31,7 @@ struct doctor {
 	char secret[48];
 	char gift[48], fifo[56];   /* an input with a pipe in it */
 	int fifo_fd;               /* its reader: writing would work */
+	int socket_fd;             /* listens on the abstract socket named mark */
 	char mark[32];
 	char probe[PATH_MAX];
 	unsigned missing;
@@ -58,6 +61,21 @@ static int find_probe(char ret[PATH_MAX], struct forge_error *err)
 			  "It belongs in %s", FORGE_LIBEXECDIR);
 }
 
+/* An abstract socket of the host, which anybody in its network could talk to. */
+static int listen_abstract(const char *name)
+{
+	struct sockaddr_un sa = { .sun_family = AF_UNIX };
+	socklen_t len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	memcpy(sa.sun_path + 1, name, strlen(name));
+	if (fd >= 0 && (bind(fd, (struct sockaddr *)&sa, len) < 0 || listen(fd, 1) < 0)) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
 static int make_top(struct doctor *d, struct forge_error *err)
 {
 	(void)snprintf(d->top, sizeof(d->top), "/tmp/forge-doctor-XXXXXX");
@@ -75,6 +93,7 @@ static int make_top(struct doctor *d, struct forge_error *err)
 	    chmod(d->gift, 0755) < 0 || mkfifo(d->fifo, 0666) < 0 || chmod(d->fifo, 0666) < 0)
 		return forge_fail_errno(err, rc < 0 ? -rc : errno, "fill %s", d->top);
 	d->fifo_fd = open(d->fifo, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	d->socket_fd = listen_abstract(d->mark);
 	return setenv("FORGE_HOME", d->home, 1) < 0 ? forge_fail(err, ENOMEM, "out of memory") : 0;
 }
 
@@ -84,6 +103,8 @@ static void remove_top(struct doctor *d)
 
 	if (d->fifo_fd >= 0)
 		close(d->fifo_fd);
+	if (d->socket_fd >= 0)
+		close(d->socket_fd);
 	if (stat(d->top, &st) == 0)
 		(void)!forge_rmtree(d->top, st.st_dev, st.st_ino, NULL, NULL); /* only /tmp suffers */
 }
@@ -104,6 +125,8 @@ static const char *word(const struct doctor *d, const char *w, char pid[16])
 		return d->secret;
 	if (strcmp(w, FORGE_DOCTOR_FIFO) == 0)
 		return d->fifo;
+	if (strcmp(w, FORGE_DOCTOR_SOCKET) == 0)
+		return d->mark;
 	if (strcmp(w, FORGE_DOCTOR_MARK) == 0)
 		return d->mark;
 	if (strcmp(w, FORGE_DOCTOR_HOME) == 0)
@@ -119,8 +142,8 @@ static int run_probe(const struct doctor *d, const struct forge_doctor_row *row,
 {
 	char pid[16];
 	char *argv[8] = { (char *)d->probe };
-	struct forge_run_request req = { .limits = row->limits, .stdout_fd = -1, .stderr_fd = -1,
-					 .argv = argv };
+	struct forge_run_request req = { .limits = row->limits, .network = row->network,
+					 .stdout_fd = -1, .stderr_fd = -1, .argv = argv };
 	char *inputs[] = { (char *)d->gift, NULL };
 
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(row->attack) && row->attack[i]; i++) {
@@ -226,7 +249,8 @@ static void attack(const struct doctor *d, const struct forge_doctor_row *row,
 /* Learns from one run what this host lacks. Without any cgroup, goes on without one. */
 static int learn_missing(struct doctor *d, struct forge_error *err)
 {
-	static const struct forge_doctor_row row = { .attack = { "identity" } };
+	/* The host's network asks for one mechanism more than none. */
+	static const struct forge_doctor_row row = { .attack = { "identity" }, .network = "host" };
 
 	for (int tries = 0; tries < 2; tries++) {
 		struct forge_run_result res = { 0 };
@@ -260,8 +284,8 @@ static const char *fix_for(const struct doctor *d, unsigned lacking)
 	if (lacking & (1u << FORGE_MECH_LANDLOCK))
 		return "Boot with landlock in lsm= (CONFIG_SECURITY_LANDLOCK, Linux 5.13 or newer)";
 	if (lacking & (1u << FORGE_MECH_LANDLOCK_SCOPE))
-		return "Linux 6.12 or newer has Landlock scopes; until then other promises keep "
-		       "signals and sockets inside";
+		return "Linux 6.12 or newer has Landlock scopes; until then runs with --network host "
+		       "are refused, all others are not concerned";
 	return *d->fix ? d->fix : "Mount or delegate the cgroup controller (docs/HOSTS.md)";
 }
 
@@ -306,7 +330,7 @@ static int check_all(struct doctor *d, struct forge_doctor_report *ret, struct f
 int forge_doctor(const struct forge_config *cfg, struct forge_doctor_report *ret,
 		 struct forge_error *err)
 {
-	struct doctor d = { .cfg = *cfg, .fifo_fd = -1 }; /* lists are borrowed */
+	struct doctor d = { .cfg = *cfg, .fifo_fd = -1, .socket_fd = -1 }; /* borrowed */
 	forge_auto_free char *before = getenv("FORGE_HOME") ? strdup(getenv("FORGE_HOME")) : NULL;
 
 	d.cfg.allow_missing = ~0u;

@@ -25,8 +25,8 @@ const struct forge_doctor_row forge_doctor_rows[] = {
 	/* The mounts alone would allow this: a pipe is not part of a read-only file system. */
 	{ .promise = "second wall", .about = "a host's pipe in an input cannot be written to",
 	  .attack = { "fifo", FORGE_DOCTOR_FIFO }, .needs = M(LANDLOCK), .mechanism = "Landlock" },
-	{ .promise = "scopes", .about = "signals and abstract sockets stay inside",
-	  .attack = { "kill-all" }, .needs = M(LANDLOCK_SCOPE), .mechanism = "Landlock scopes (ABI 6)" },
+	{ .promise = "host network", .about = "even with it, abstract sockets stay out of reach",
+	  .attack = { "abstract", FORGE_DOCTOR_SOCKET }, .network = "host", .needs = M(LANDLOCK_SCOPE), .mechanism = "Landlock scopes (ABI 6)" },
 	{ .promise = "network", .about = "nothing leaves the sandbox",
 	  .attack = { "outside" }, .mechanism = "network namespace" },
 	{ .promise = "socket families", .about = "no packet, vsock, crypto or netlink side doors",

@@ -20,6 +20,7 @@ struct forge_doctor_row {
 	const char *attack[6];   /* words of the probe's command line; see below */
 	enum forge_doctor_want want;
 	const char *reason;      /* FORGE_WANT_REASON */
+	const char *network;     /* NULL: none */
 	struct forge_limits limits;
 	unsigned needs;          /* mechanisms without which it cannot hold, 1u << ... */
 	const char *mechanism;
@@ -30,6 +31,7 @@ struct forge_doctor_row {
 #define FORGE_DOCTOR_SECRET "@secret" /* a host file the run must not reach */
 #define FORGE_DOCTOR_MARK   "@mark"   /* what that file contains */
 #define FORGE_DOCTOR_FIFO   "@fifo"   /* a named pipe of the host in a read-only input */
+#define FORGE_DOCTOR_SOCKET "@socket" /* name of an abstract socket of the host */
 #define FORGE_DOCTOR_HOME   "@home"   /* the caller's home directory */
 #define FORGE_DOCTOR_PID    "@pid"    /* our own process id */
 

@@ -12,7 +12,7 @@ mount -t xfs -o prjquota /dev/ubda /tmp/disk
 export FORGE_HOME=/tmp/home
 cat >/tmp/forge.yaml <<Y
 workdir: /tmp/disk/{id}
-sandbox: {allow_missing: [landlock, landlock_scope]}
+sandbox: {allow_missing: [landlock]}
 Y
 
 # attack WORDS...: the probe under a limit of 16 MiB and 2000 files; its line in $answer.

@@ -45,7 +45,7 @@ no_scope_left() {
 for who in root user; do
     home=/var/tmp/$who
     mkdir -p "$home/state"
-    printf 'sandbox:\n  cgroup: systemd\n  allow_missing: [landlock, landlock_scope]\n' \
+    printf 'sandbox:\n  cgroup: systemd\n  allow_missing: [landlock]\n' \
         >"$home/forge.yaml"
     [ "$who" = root ] || chown -R 1000:1000 "$home"
     cd "$home" || exit 1
@@ -76,7 +76,7 @@ for who in root user; do
     ok "$who: no scope is left" no_scope_left
 
     # auto takes what is delegated already, or asks the manager; it never runs unlimited.
-    printf 'sandbox:\n  allow_missing: [landlock, landlock_scope]\n' >"$home/forge.yaml"
+    printf 'sandbox:\n  allow_missing: [landlock]\n' >"$home/forge.yaml"
     record start -- true
     verdict_is "without a word about cgroups a run succeeds" "0 succeeded exit"
     note "auto chose $(field .isolation.mechanisms.cgroup)"

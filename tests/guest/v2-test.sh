@@ -53,7 +53,7 @@ lives_in_its_group() {
 for who in root user; do
     home=/tmp/$who
     mkdir -p "$home/state"
-    printf 'sandbox:\n  allow_missing: [landlock, landlock_scope]\n' >"$home/forge.yaml"
+    printf 'sandbox:\n  allow_missing: [landlock]\n' >"$home/forge.yaml"
     [ "$who" = root ] || chown -R 1000:1000 "$home"
     cd "$home" || exit 1
     export HOME="$home" FORGE_HOME="$home/state"
@@ -65,7 +65,7 @@ for who in root user; do
 
     succeeds in_group v2
     is "$who: exactly Landlock is missing" \
-        "$(jq -r '.isolation.missing | sort | join(" ")' "$home/record")" "landlock landlock_scope"
+        "$(jq -r '.isolation.missing | sort | join(" ")' "$home/record")" "landlock"
     is "$who: the level says so" "$(jq -r .isolation.level "$home/record")" partial
     lives_in_its_group
     limits_memory in_group
@@ -84,7 +84,7 @@ for who in root user; do
     # ABI to refuse: the filter judges the call that is really made.
     is "$who: doctor finds nothing broken, and all but Landlock holds" \
         "$(jq -r '[.checks[] | select(.state != "pass" and .promise != "foreign ABIs") |
-            .state + " " + .promise] | join(", ")' "$home/doctor")" "cannot second wall, cannot scopes" ||
+            .state + " " + .promise] | join(", ")' "$home/doctor")" "cannot second wall, cannot host network" ||
         note "$(jq -c '.checks[] | select(.state != "pass")' "$home/doctor")"
     ok "$who: doctor looked at many promises" \
         test "$(jq '[.checks[] | select(.state == "pass")] | length' "$home/doctor")" -ge 10

@@ -111,16 +111,16 @@ print(c.syscall(437, -100, b"/", how, 24) >= 0, ctypes.get_errno())'
 }
 
 @test "without Landlock, by leave of the configuration, it runs and the record says so" {
-    printf 'sandbox:\n  allow_missing: [landlock, landlock_scope]\n' >"$FORGE_CONFIG"
+    printf 'sandbox:\n  allow_missing: [landlock]\n' >"$FORGE_CONFIG"
     record_without landlock_create_ruleset -- true
     [ "$status" -eq 0 ]
-    [ "$(field '.isolation.missing | sort | join(" ")')" = "landlock landlock_scope" ]
+    [ "$(field '.isolation.missing | sort | join(" ")')" = "landlock" ]
     [ "$(field .isolation.level)" = partial ]
     [ "$(field .isolation.mechanisms.landlock)" = none ]
 }
 
 @test "with Landlock there, that leave changes nothing" {
-    printf 'sandbox:\n  allow_missing: [landlock, landlock_scope]\n' >"$FORGE_CONFIG"
+    printf 'sandbox:\n  allow_missing: [landlock]\n' >"$FORGE_CONFIG"
     record_without ptrace -- true
     [ "$(field .isolation.level)" = full ]
 }
