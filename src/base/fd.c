@@ -150,6 +150,13 @@ int forge_open_nolink(const char *path, int flags)
 	return open_by_component(path, flags);
 }
 
+bool forge_path_is_below(const char *path, const char *top)
+{
+	size_t len = strlen(top);
+
+	return strncmp(path, top, len) == 0 && (path[len] == '/' || path[len] == '\0');
+}
+
 int forge_mkdirs(const char *path, mode_t mode)
 {
 	char buf[PATH_MAX];

@@ -23,6 +23,8 @@ uint64_t forge_key_u64(const char *text, const char *key, uint64_t fallback);
  * kernel without it, component by component. Returns the fd or -errno (-ELOOP: a link).
  */
 FORGE_MUST_CHECK int forge_open_nolink(const char *path, int flags);
+/* Is path the directory top or something in it? By name alone; both normalised. */
+bool forge_path_is_below(const char *path, const char *top);
 /* mkdir -p with mode for what it makes. 0 or -errno. */
 FORGE_MUST_CHECK int forge_mkdirs(const char *path, mode_t mode);
 /* Writes data to name in dirfd through a temporary file and rename; fsyncs when durable. */

@@ -10,15 +10,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/fd.h"
 #include "run/home.h"
 #include "run/spec.h"
-
-static bool is_below(const char *path, const char *top)
-{
-	size_t len = strlen(top);
-
-	return strncmp(path, top, len) == 0 && (path[len] == '/' || path[len] == '\0');
-}
 
 /* "a/./b//c/" -> "a/b/c"; *has_up tells of a ".." component. */
 static void normalise(const char *in, char out[PATH_MAX], bool *has_up)
@@ -69,13 +63,13 @@ static int check_input(const char *typed, const char *path, const char *workdir,
 	if (strcmp(path, "/") == 0)
 		return forge_fail(err, EINVAL, "input %s would show the whole host", typed);
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(never); i++)
-		if (is_below(path, never[i]))
+		if (forge_path_is_below(path, never[i]))
 			return forge_fail(err, EINVAL, "input %s: %s cannot be given to a run", typed,
 					  never[i]);
-	if (is_below(workdir, path) || is_below(path, workdir))
+	if (forge_path_is_below(workdir, path) || forge_path_is_below(path, workdir))
 		return forge_fail(err, EINVAL, "input %s overlaps the run's workdir %s", typed, workdir);
 	forge_auto_free char *home = forge_home_path();
-	if (home && (is_below(home, path) || is_below(path, home)))
+	if (home && (forge_path_is_below(home, path) || forge_path_is_below(path, home)))
 		return forge_fail(err, EPERM, "input %s would show forge's own records (%s)", typed,
 				  home);
 	return check_readable(path, &st, err);
@@ -151,7 +145,7 @@ static int add_script(struct forge_spec *s, const char *word, bool *ret_is_scrip
 	if ((!strchr(word, '/') && is_in_path(word)) || stat(word, &st) < 0 || !S_ISREG(st.st_mode))
 		return 0;
 	forge_auto_free char *real = realpath(word, NULL);
-	if (!real || is_below(real, "/usr"))
+	if (!real || forge_path_is_below(real, "/usr"))
 		return 0;
 	const char *by = st.st_mode & 0111 ? NULL : interpreter(real);
 	int rc = forge_spec_add_input(s, word, err);

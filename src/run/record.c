@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/json.h"
 #include "config-build.h"
 
 bool forge_status_is_terminal(const char *status)
@@ -25,39 +26,6 @@ bool forge_status_is_terminal(const char *status)
 	return true;
 }
 
-/* Bytes that are not UTF-8 (arguments can hold any) become "?": a record is always JSON. */
-static json_t *text(const char *s)
-{
-	json_t *j = json_string(s);
-	if (j)
-		return j;
-	forge_auto_free char *copy = strdup(s);
-	for (char *p = copy; p && *p; p++)
-		if ((unsigned char)*p >= 0x80)
-			*p = '?';
-	return copy ? json_string(copy) : NULL;
-}
-
-static json_t *strings(const struct forge_strv *sv)
-{
-	json_t *a = json_array();
-
-	forge_strv_foreach(s, sv)
-		json_array_append_new(a, text(s));
-	return a;
-}
-
-/* Unknown and unlimited are null. */
-static json_t *number(uint64_t n)
-{
-	return n == UINT64_MAX ? json_null() : json_integer((json_int_t)n);
-}
-
-static json_t *seconds(uint64_t usec)
-{
-	return usec == UINT64_MAX ? json_null() : json_real((double)usec / 1e6);
-}
-
 static json_t *limits_json(const struct forge_limits *l)
 {
 	json_t *o = json_object();
@@ -67,11 +35,11 @@ static json_t *limits_json(const struct forge_limits *l)
 		uint64_t v = forge_limit_value(l, row);
 		json_t *j;
 		if (row->type == FORGE_LIMIT_DURATION)
-			j = seconds(v);
+			j = forge_json_seconds(v);
 		else if (row->type == FORGE_LIMIT_CPUS)
 			j = v == FORGE_UNLIMITED ? json_null() : json_real((double)v / 1000);
 		else
-			j = number(v);
+			j = forge_json_number(v);
 		json_object_set_new(o, row->json, j);
 	}
 	return o;
@@ -84,7 +52,7 @@ static json_t *inputs_json(const struct forge_strv *inputs)
 	forge_strv_foreach(path, inputs) {
 		struct stat st;
 		json_t *o = json_object();
-		json_object_set_new(o, "path", text(path));
+		json_object_set_new(o, "path", forge_json_text(path));
 		if (stat(path, &st) == 0 && S_ISREG(st.st_mode))
 			json_object_set_new(o, "size", json_integer(st.st_size));
 		json_array_append_new(a, o);
@@ -98,7 +66,7 @@ static json_t *user_json(void)
 	const char *name = getenv("USER");
 
 	if (name && *name && geteuid() == getuid())
-		return text(name);
+		return forge_json_text(name);
 	(void)snprintf(buf, sizeof(buf), "%u", getuid());
 	return json_string(buf);
 }
@@ -126,9 +94,9 @@ static json_t *new_record(const struct forge_home *home, const struct forge_spec
 	json_object_set_new(r, "completion_notes", json_null());
 	json_object_set_new(r, "exit_code", json_null());
 	json_object_set_new(r, "signal", json_null());
-	json_object_set_new(r, "command", strings(&s->argv));
+	json_object_set_new(r, "command", forge_json_texts(&s->argv));
 	json_object_set_new(r, "executor", json_string("local"));
-	json_object_set_new(r, "host", text(host));
+	json_object_set_new(r, "host", forge_json_text(host));
 	json_object_set_new(r, "user", user_json());
 	json_object_set_new(r, "created_at", json_string(forge_format_now(now)));
 	json_object_set_new(r, "started_at", json_null());
@@ -139,7 +107,7 @@ static json_t *new_record(const struct forge_home *home, const struct forge_spec
 	json_object_set_new(r, "network", json_string(s->own_network ? "none" : "host"));
 	json_object_set_new(r, "inputs", inputs_json(&s->inputs));
 	json_object_set_new(r, "logs", logs_json(home, s->run_id));
-	json_object_set_new(r, "workdir", text(s->workdir));
+	json_object_set_new(r, "workdir", forge_json_text(s->workdir));
 	json_object_set_new(r, "attempt", json_integer(1));
 	json_object_set_new(r, "forge_version", json_string(FORGE_VERSION));
 	return r;
@@ -181,7 +149,7 @@ void forge_record_event(struct forge_record *r, const char *event, const char *d
 	if (strcmp(event, "started") == 0)
 		json_object_set_new(r->json, "started_at", json_string(now));
 	if (detail)
-		json_object_set_new(o, "detail", text(detail));
+		json_object_set_new(o, "detail", forge_json_text(detail));
 	char *line = json_dumps(o, JSON_COMPACT);
 	json_decref(o);
 	if (!line)
@@ -213,17 +181,17 @@ static json_t *usage_json(const struct forge_outcome *o)
 {
 	json_t *u = json_object();
 
-	json_object_set_new(u, "wall_seconds", seconds(o->wall_usec));
-	json_object_set_new(u, "cpu_seconds", seconds(o->cpu_usec));
-	json_object_set_new(u, "memory_peak_bytes", number(o->memory_peak_bytes));
-	json_object_set_new(u, "pids_peak", number(o->pids_peak));
-	json_object_set_new(u, "pids_refused", number(o->pids_refused));
-	json_object_set_new(u, "disk_peak_bytes", number(o->disk_peak_bytes));
-	json_object_set_new(u, "inodes_peak", number(o->inodes_peak));
-	json_object_set_new(u, "io_read_bytes", number(o->io_read_bytes));
-	json_object_set_new(u, "io_write_bytes", number(o->io_write_bytes));
-	json_object_set_new(u, "stdout_bytes", number(o->stream_bytes[0]));
-	json_object_set_new(u, "stderr_bytes", number(o->stream_bytes[1]));
+	json_object_set_new(u, "wall_seconds", forge_json_seconds(o->wall_usec));
+	json_object_set_new(u, "cpu_seconds", forge_json_seconds(o->cpu_usec));
+	json_object_set_new(u, "memory_peak_bytes", forge_json_number(o->memory_peak_bytes));
+	json_object_set_new(u, "pids_peak", forge_json_number(o->pids_peak));
+	json_object_set_new(u, "pids_refused", forge_json_number(o->pids_refused));
+	json_object_set_new(u, "disk_peak_bytes", forge_json_number(o->disk_peak_bytes));
+	json_object_set_new(u, "inodes_peak", forge_json_number(o->inodes_peak));
+	json_object_set_new(u, "io_read_bytes", forge_json_number(o->io_read_bytes));
+	json_object_set_new(u, "io_write_bytes", forge_json_number(o->io_write_bytes));
+	json_object_set_new(u, "stdout_bytes", forge_json_number(o->stream_bytes[0]));
+	json_object_set_new(u, "stderr_bytes", forge_json_number(o->stream_bytes[1]));
 	json_object_set_new(u, "stdout_truncated", json_boolean(o->is_truncated[0]));
 	json_object_set_new(u, "stderr_truncated", json_boolean(o->is_truncated[1]));
 	return u;
@@ -236,7 +204,7 @@ void forge_record_set_outcome(struct forge_record *r, const struct forge_outcome
 
 	json_object_set_new(r->json, "status", json_string(v->status));
 	json_object_set_new(r->json, "reason", json_string(v->reason));
-	json_object_set_new(r->json, "completion_notes", text(v->notes));
+	json_object_set_new(r->json, "completion_notes", forge_json_text(v->notes));
 	json_object_set_new(r->json, "exit_code",
 			    v->exit_code >= 0 ? json_integer(v->exit_code) : json_null());
 	json_object_set_new(r->json, "signal", v->signal ? json_integer(v->signal) : json_null());

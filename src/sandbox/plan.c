@@ -50,18 +50,11 @@ static struct forge_mount *add(struct forge_plan *p, enum forge_mount_type type,
 	return m->target && (!source || m->source) ? m : NULL;
 }
 
-static bool is_below(const char *path, const char *top)
-{
-	size_t len = strlen(top);
-
-	return strncmp(path, top, len) == 0 && (path[len] == '/' || path[len] == '\0');
-}
-
 /* Already visible through a tree that is shown (itself, or by a link at its own path)? */
 static bool is_covered(const struct forge_plan *p, const char *path)
 {
 	for (size_t i = 0; i < p->n_mounts; i++)
-		if (p->mounts[i].type == FORGE_MOUNT_RO && is_below(path, p->mounts[i].source))
+		if (p->mounts[i].type == FORGE_MOUNT_RO && forge_path_is_below(path, p->mounts[i].source))
 			return true;
 	return false;
 }
@@ -140,9 +133,9 @@ static int check_root(const char *path, const char *workdir, struct forge_error 
 	if (strcmp(path, "/") == 0)
 		return forge_fail(err, EINVAL, "'/' would show the whole host");
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(never); i++)
-		if (is_below(path, never[i]))
+		if (forge_path_is_below(path, never[i]))
 			return forge_fail(err, EINVAL, "'%s' cannot be given to a run", path);
-	if (is_below(workdir, path) || is_below(path, workdir))
+	if (forge_path_is_below(workdir, path) || forge_path_is_below(path, workdir))
 		return forge_fail(err, EINVAL, "'%s' overlaps the run's workdir %s", path, workdir);
 	return 0;
 }
@@ -150,7 +143,7 @@ static int check_root(const char *path, const char *workdir, struct forge_error 
 /* Where the link of a moved tree goes; /var/tmp is itself a link to /tmp inside. */
 static const char *link_place(const char *path)
 {
-	return is_below(path, "/var/tmp") ? path + strlen("/var") : path;
+	return forge_path_is_below(path, "/var/tmp") ? path + strlen("/var") : path;
 }
 
 /*
@@ -160,7 +153,7 @@ static const char *link_place(const char *path)
  */
 static struct forge_mount *add_tree(struct forge_plan *p, const char *path)
 {
-	if (!is_below(path, "/tmp") && !is_below(path, "/var/tmp"))
+	if (!forge_path_is_below(path, "/tmp") && !forge_path_is_below(path, "/var/tmp"))
 		return add(p, FORGE_MOUNT_RO, path, path);
 	const char *name = strrchr(path, '/') + 1;
 	forge_auto_free char *target = forge_asprintf("/mnt/%zu/%s", p->n_mounts, name);
@@ -216,10 +209,10 @@ static int add_all_read_only(struct forge_plan *p, const struct forge_strv *path
 /* An input given through a link is also found where it was given, unless that is taken. */
 static int add_alias(struct forge_plan *p, const char *typed, const char *canonical)
 {
-	if (is_covered(p, typed) || is_below(typed, p->workdir))
+	if (is_covered(p, typed) || forge_path_is_below(typed, p->workdir))
 		return 0;
 	for (size_t i = 0; i < p->n_mounts; i++)
-		if (is_below(typed, p->mounts[i].target) &&
+		if (forge_path_is_below(typed, p->mounts[i].target) &&
 		    (p->mounts[i].type == FORGE_MOUNT_SYMLINK ||
 		     strcmp(typed, p->mounts[i].target) == 0))
 			return 0;

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Small JSON values; see json.h. */
+#include "base/json.h"
+
+#include <string.h>
+
+json_t *forge_json_text(const char *s)
+{
+	json_t *j = json_string(s);
+	if (j)
+		return j;
+	forge_auto_free char *copy = strdup(s);
+	for (char *p = copy; p && *p; p++)
+		if ((unsigned char)*p >= 0x80)
+			*p = '?';
+	return copy ? json_string(copy) : NULL;
+}
+
+json_t *forge_json_texts(const struct forge_strv *sv)
+{
+	json_t *a = json_array();
+
+	forge_strv_foreach(s, sv)
+		json_array_append_new(a, forge_json_text(s));
+	return a;
+}
+
+json_t *forge_json_number(uint64_t n)
+{
+	return n == UINT64_MAX ? json_null() : json_integer((json_int_t)n);
+}
+
+json_t *forge_json_seconds(uint64_t usec)
+{
+	return usec == UINT64_MAX ? json_null() : json_real((double)usec / 1e6);
+}
