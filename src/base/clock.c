@@ -14,8 +14,8 @@ const char *forge_format_now(char buf[FORGE_TIME_MAX])
 	clock_gettime(CLOCK_REALTIME, &ts);
 	gmtime_r(&ts.tv_sec, &tm);
 	(void)snprintf(buf, FORGE_TIME_MAX, "%04d-%02d-%02dT%02d:%02d:%02d.%03ldZ",
-		       (tm.tm_year + 1900) % 10000, tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min,
-		       tm.tm_sec, ts.tv_nsec / 1000000);
+		       (tm.tm_year + 1900) % 10000, tm.tm_mon + 1, tm.tm_mday, tm.tm_hour,
+		       tm.tm_min, tm.tm_sec, ts.tv_nsec / 1000000);
 	return buf;
 }
 

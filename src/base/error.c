@@ -33,13 +33,14 @@ int forge_fail_errno(struct forge_error *err, int code, const char *fmt, ...)
 		vset(err, code, fmt, ap);
 		va_end(ap);
 		size_t n = strlen(err->msg);
-		(void)snprintf(err->msg + n, sizeof(err->msg) - n, ": %s", strerror(code));
+		(void)snprintf(err->msg + n, sizeof(err->msg) - n, ": %s",
+			       strerror(code));
 	}
 	return -code;
 }
 
-int forge_fail_at(struct forge_error *err, const char *file, unsigned line, unsigned column,
-		  const char *fmt, ...)
+int forge_fail_at(struct forge_error *err, const char *file, unsigned line,
+		  unsigned column, const char *fmt, ...)
 {
 	if (err) {
 		va_list ap;

@@ -118,14 +118,16 @@ static int open_by_component(const char *path, int flags)
 		p += len;
 		p += strspn(p, "/");
 		bool last = !*p;
-		int fd = openat(dir, name, (last ? flags : O_PATH | O_DIRECTORY) | O_NOFOLLOW |
-						   O_CLOEXEC);
+		int fd = openat(dir, name,
+				(last ? flags : O_PATH | O_DIRECTORY) | O_NOFOLLOW |
+					O_CLOEXEC);
 		if (fd < 0)
 			return errno == ENOTDIR && !last ? -ELOOP : -errno;
 		if (last) {
 			struct stat st;
 			/* O_PATH|O_NOFOLLOW opens the link itself instead of failing. */
-			if ((flags & O_PATH) && fstat(fd, &st) == 0 && S_ISLNK(st.st_mode)) {
+			if ((flags & O_PATH) && fstat(fd, &st) == 0 &&
+			    S_ISLNK(st.st_mode)) {
 				close(fd);
 				return -ELOOP;
 			}
@@ -180,15 +182,16 @@ int forge_mkdirs(const char *path, mode_t mode)
 	return mkdir(buf, mode) < 0 && errno != EEXIST ? -errno : 0;
 }
 
-int forge_replace_file(int dirfd, const char *name, const void *data, size_t len, bool durable)
+int forge_replace_file(int dirfd, const char *name, const void *data, size_t len,
+		       bool durable)
 {
 	char tmp[NAME_MAX + 1];
 
-	if (snprintf(tmp, sizeof(tmp), ".%s.%ld", name, (long)getpid()) >= (int)sizeof(tmp))
+	if (snprintf(tmp, sizeof(tmp), ".%s.%ld", name, (long)getpid()) >=
+	    (int)sizeof(tmp))
 		return -ENAMETOOLONG;
-	forge_auto_close int fd = openat(dirfd, tmp,
-					 O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW,
-					 0600);
+	forge_auto_close int fd = openat(
+		dirfd, tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return -errno;
 	int rc = forge_write_all(fd, data, len);

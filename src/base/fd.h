@@ -13,7 +13,8 @@ FORGE_MUST_CHECK int forge_write_all(int fd, const void *data, size_t len);
 /* Writes text to an existing file with one write(2), as procfs and cgroupfs want it. */
 FORGE_MUST_CHECK int forge_write_at(int dirfd, const char *path, const char *text);
 /* Reads at most size-1 bytes and ends them with NUL. Returns the length or -errno. */
-FORGE_MUST_CHECK ssize_t forge_read_at(int dirfd, const char *path, char *buf, size_t size);
+FORGE_MUST_CHECK ssize_t forge_read_at(int dirfd, const char *path, char *buf,
+				       size_t size);
 /* Reads one number; the word "max" gives UINT64_MAX. */
 FORGE_MUST_CHECK int forge_read_u64_at(int dirfd, const char *path, uint64_t *ret);
 /* The number behind "key " in text of "key value" lines, or fallback. */
@@ -28,5 +29,5 @@ bool forge_path_is_below(const char *path, const char *top);
 /* mkdir -p with mode for what it makes. 0 or -errno. */
 FORGE_MUST_CHECK int forge_mkdirs(const char *path, mode_t mode);
 /* Writes data to name in dirfd through a temporary file and rename; fsyncs when durable. */
-FORGE_MUST_CHECK int forge_replace_file(int dirfd, const char *name, const void *data, size_t len,
-					bool durable);
+FORGE_MUST_CHECK int forge_replace_file(int dirfd, const char *name, const void *data,
+					size_t len, bool durable);

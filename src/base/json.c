@@ -20,7 +20,7 @@ json_t *forge_json_texts(const struct forge_strv *sv)
 {
 	json_t *a = json_array();
 
-	forge_strv_foreach(s, sv)
+	forge_strv_foreach (s, sv)
 		json_array_append_new(a, forge_json_text(s));
 	return a;
 }

@@ -38,28 +38,28 @@ struct kind {
 };
 
 static const struct unit size_units[] = {
-	{"", 1},
-	{"B", 1},
-	{"K", UINT64_C(1) << 10},
-	{"KiB", UINT64_C(1) << 10},
-	{"M", UINT64_C(1) << 20},
-	{"MiB", UINT64_C(1) << 20},
-	{"G", UINT64_C(1) << 30},
-	{"GiB", UINT64_C(1) << 30},
-	{"T", UINT64_C(1) << 40},
-	{"TiB", UINT64_C(1) << 40},
-	{"P", UINT64_C(1) << 50},
-	{"PiB", UINT64_C(1) << 50},
-	{NULL, 0},
+	{ "", 1 },
+	{ "B", 1 },
+	{ "K", UINT64_C(1) << 10 },
+	{ "KiB", UINT64_C(1) << 10 },
+	{ "M", UINT64_C(1) << 20 },
+	{ "MiB", UINT64_C(1) << 20 },
+	{ "G", UINT64_C(1) << 30 },
+	{ "GiB", UINT64_C(1) << 30 },
+	{ "T", UINT64_C(1) << 40 },
+	{ "TiB", UINT64_C(1) << 40 },
+	{ "P", UINT64_C(1) << 50 },
+	{ "PiB", UINT64_C(1) << 50 },
+	{ NULL, 0 },
 };
 
 static const struct unit duration_units[] = {
-	{"", SEC_USEC},	   {"ms", MSEC_USEC}, {"s", SEC_USEC}, {"m", MIN_USEC},
-	{"min", MIN_USEC}, {"h", HOUR_USEC},  {"d", DAY_USEC}, {NULL, 0},
+	{ "", SEC_USEC },    { "ms", MSEC_USEC }, { "s", SEC_USEC }, { "m", MIN_USEC },
+	{ "min", MIN_USEC }, { "h", HOUR_USEC },  { "d", DAY_USEC }, { NULL, 0 },
 };
 
-static const struct unit count_units[] = {{"", 1}, {NULL, 0}};
-static const struct unit cpu_units[] = {{"", 1000}, {NULL, 0}};
+static const struct unit count_units[] = { { "", 1 }, { NULL, 0 } };
+static const struct unit cpu_units[] = { { "", 1000 }, { NULL, 0 } };
 
 static const struct kind size_kind = {
 	.what = "a size",
@@ -125,7 +125,7 @@ struct decimal {
 
 static bool split_decimal(const char *s, struct decimal *ret)
 {
-	struct decimal d = {.whole = s, .n_whole = strspn(s, DIGITS)};
+	struct decimal d = { .whole = s, .n_whole = strspn(s, DIGITS) };
 
 	/* "010" is eight to some and ten to others: neither here. */
 	if (d.n_whole == 0 || (d.n_whole > 1 && s[0] == '0'))
@@ -295,10 +295,10 @@ const char *forge_format_size(char buf[FORGE_FORMAT_MAX], uint64_t bytes)
 const char *forge_format_duration(char buf[FORGE_FORMAT_MAX], uint64_t usec)
 {
 	static const struct unit steps[] = {
-		{"d", DAY_USEC},
-		{"h", HOUR_USEC},
-		{"min", MIN_USEC},
-		{"s", SEC_USEC},
+		{ "d", DAY_USEC },
+		{ "h", HOUR_USEC },
+		{ "min", MIN_USEC },
+		{ "s", SEC_USEC },
 	};
 	size_t i = 0;
 
@@ -359,9 +359,9 @@ static const char *or_unlimited(char buf[FORGE_FORMAT_MAX], const struct kind *k
 const char *forge_format_size_arg(char buf[FORGE_FORMAT_MAX], uint64_t bytes)
 {
 	static const struct unit steps[] = {
-		{"P", UINT64_C(1) << 50}, {"T", UINT64_C(1) << 40},
-		{"G", UINT64_C(1) << 30}, {"M", UINT64_C(1) << 20},
-		{"K", UINT64_C(1) << 10},
+		{ "P", UINT64_C(1) << 50 }, { "T", UINT64_C(1) << 40 },
+		{ "G", UINT64_C(1) << 30 }, { "M", UINT64_C(1) << 20 },
+		{ "K", UINT64_C(1) << 10 },
 	};
 
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(steps); i++) {
@@ -376,10 +376,10 @@ const char *forge_format_size_arg(char buf[FORGE_FORMAT_MAX], uint64_t bytes)
 
 const char *forge_format_duration_arg(char buf[FORGE_FORMAT_MAX], uint64_t usec)
 {
-	static const struct unit steps[] = {{"d", DAY_USEC / SEC_USEC},
-					    {"h", HOUR_USEC / SEC_USEC},
-					    {"m", MIN_USEC / SEC_USEC},
-					    {"s", 1}};
+	static const struct unit steps[] = { { "d", DAY_USEC / SEC_USEC },
+					     { "h", HOUR_USEC / SEC_USEC },
+					     { "m", MIN_USEC / SEC_USEC },
+					     { "s", 1 } };
 	uint64_t seconds = usec / SEC_USEC + (usec % SEC_USEC > 0);
 	size_t i = 0;
 

@@ -14,13 +14,14 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 
-#define MAX_DEPTH 32 /* descriptors held at once; what is deeper is pulled up to the top */
+#define MAX_DEPTH                                                                        \
+	32 /* descriptors held at once; what is deeper is pulled up to the top */
 
 struct walk {
-	int top;            /* the tree's root directory */
+	int top; /* the tree's root directory */
 	dev_t dev;
 	unsigned long hoisted;
-	bool was_hoisted;   /* the top must be read again */
+	bool was_hoisted; /* the top must be read again */
 	struct forge_rmtree_stats *stats;
 };
 
@@ -38,8 +39,8 @@ static int make_fd_usable(int path_fd)
 
 static int make_usable(int parent, const char *name)
 {
-	forge_auto_close int fd = openat(parent, name,
-					 O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	forge_auto_close int fd =
+		openat(parent, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
 	return fd < 0 ? -errno : make_fd_usable(fd);
 }
@@ -151,7 +152,8 @@ static int open_verified(const char *path, dev_t dev, ino_t ino, struct forge_er
 		return forge_fail_errno(err, -fd, "open %s", path);
 	if (fstat(fd, &st) < 0 || st.st_dev != dev || st.st_ino != ino) {
 		close(fd);
-		return forge_fail(err, ESTALE, "%s is not the directory that was made", path);
+		return forge_fail(err, ESTALE, "%s is not the directory that was made",
+				  path);
 	}
 	int top = -EACCES;
 	if ((st.st_mode & 0700) == 0700 || make_fd_usable(fd) == 0)
@@ -191,7 +193,8 @@ static int chown_dir(int fd, uid_t uid, gid_t gid, dev_t dev, unsigned depth)
 	while ((e = readdir(d))) {
 		struct stat st;
 		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 ||
-		    fstatat(fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 || st.st_dev != dev)
+		    fstatat(fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+		    st.st_dev != dev)
 			continue;
 		/* The kernel drops setuid and setgid of files with a change of owner. */
 		if (fchownat(fd, e->d_name, uid, gid, AT_SYMLINK_NOFOLLOW) < 0)

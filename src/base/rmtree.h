@@ -19,7 +19,8 @@ struct forge_rmtree_stats {
  * Something else there is left alone: -ESTALE. Nothing there: 0. Nobody may be writing in it.
  */
 FORGE_MUST_CHECK int forge_rmtree(const char *path, dev_t dev, ino_t ino,
-				  struct forge_rmtree_stats *ret, struct forge_error *err);
+				  struct forge_rmtree_stats *ret,
+				  struct forge_error *err);
 /* Gives the whole tree to uid:gid and takes setuid and setgid bits away; same rules. */
-FORGE_MUST_CHECK int forge_chown_tree(const char *path, uid_t uid, gid_t gid, dev_t dev, ino_t ino,
-				      struct forge_error *err);
+FORGE_MUST_CHECK int forge_chown_tree(const char *path, uid_t uid, gid_t gid, dev_t dev,
+				      ino_t ino, struct forge_error *err);

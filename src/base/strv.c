@@ -80,7 +80,7 @@ int forge_strv_addf(struct forge_strv *sv, const char *fmt, ...)
 /* What dst held is freed on success and kept on failure. */
 int forge_strv_copy(struct forge_strv *dst, const struct forge_strv *src)
 {
-	forge_auto_strv struct forge_strv copy = {0};
+	forge_auto_strv struct forge_strv copy = { 0 };
 
 	forge_strv_foreach (s, src)
 		if (forge_strv_add(&copy, s) < 0)
@@ -127,5 +127,5 @@ void forge_strv_done(struct forge_strv *sv)
 	for (size_t i = 0; i < sv->n; i++)
 		free(sv->v[i]);
 	free(sv->v);
-	*sv = (struct forge_strv){0};
+	*sv = (struct forge_strv){ 0 };
 }

@@ -8,11 +8,11 @@
 #include "base/error.h"
 
 struct forge_strv {
-	char **v;   /* NULL-terminated, or NULL while empty */
+	char **v; /* NULL-terminated, or NULL while empty */
 	size_t n, cap;
 };
 
-#define forge_strv_foreach(s, sv) \
+#define forge_strv_foreach(s, sv)                                                        \
 	for (char **s##_p_ = (sv)->v, *s = NULL; s##_p_ && (s = *s##_p_); s##_p_++)
 
 /* All return 0 or -ENOMEM. */
@@ -21,9 +21,11 @@ FORGE_MUST_CHECK int forge_strv_addf(struct forge_strv *sv, const char *fmt, ...
 	FORGE_PRINTF(2, 3);
 /* Takes ownership of s, also on failure; s may be NULL, which is -ENOMEM. */
 FORGE_MUST_CHECK int forge_strv_take(struct forge_strv *sv, char *s);
-FORGE_MUST_CHECK int forge_strv_copy(struct forge_strv *dst, const struct forge_strv *src);
+FORGE_MUST_CHECK int forge_strv_copy(struct forge_strv *dst,
+				     const struct forge_strv *src);
 /* "K=V" style: replaces the entry whose name is the same, or adds it. */
-FORGE_MUST_CHECK int forge_strv_setenv(struct forge_strv *sv, const char *name, const char *value);
+FORGE_MUST_CHECK int forge_strv_setenv(struct forge_strv *sv, const char *name,
+				       const char *value);
 /* The value of "name=" or NULL. */
 const char *forge_strv_getenv(const struct forge_strv *sv, const char *name);
 void forge_strv_done(struct forge_strv *sv);

@@ -68,8 +68,8 @@ static inline int sys_open_tree(int dirfd, const char *path, unsigned flags)
 	return (int)syscall(SYS_open_tree, dirfd, path, flags);
 }
 
-static inline int sys_move_mount(int from, const char *from_path, int to, const char *to_path,
-				 unsigned flags)
+static inline int sys_move_mount(int from, const char *from_path, int to,
+				 const char *to_path, unsigned flags)
 {
 	return (int)syscall(SYS_move_mount, from, from_path, to, to_path, flags);
 }
@@ -79,7 +79,8 @@ static inline int sys_fsopen(const char *type, unsigned flags)
 	return (int)syscall(SYS_fsopen, type, flags);
 }
 
-static inline int sys_fsconfig(int fd, unsigned cmd, const char *key, const void *value, int aux)
+static inline int sys_fsconfig(int fd, unsigned cmd, const char *key, const void *value,
+			       int aux)
 {
 	return (int)syscall(SYS_fsconfig, fd, cmd, key, value, aux);
 }
@@ -89,8 +90,8 @@ static inline int sys_fsmount(int fd, unsigned flags, unsigned attrs)
 	return (int)syscall(SYS_fsmount, fd, flags, attrs);
 }
 
-static inline int sys_mount_setattr(int dirfd, const char *path, unsigned flags, uint64_t set,
-				    uint64_t propagation)
+static inline int sys_mount_setattr(int dirfd, const char *path, unsigned flags,
+				    uint64_t set, uint64_t propagation)
 {
 	struct mount_attr attr = { .attr_set = set, .propagation = propagation };
 

@@ -59,7 +59,7 @@ static int out_of_memory(struct forge_error *err)
 /* libyaml's reader knows a byte offset only. */
 static yaml_mark_t mark_of_offset(const char *text, size_t len, size_t offset)
 {
-	yaml_mark_t m = {.index = offset};
+	yaml_mark_t m = { .index = offset };
 
 	for (size_t i = 0; i < offset && i < len; i++) {
 		if (text[i] == '\n') {
@@ -90,7 +90,7 @@ static int parser_failed(const struct builder *b, const char *text, size_t len,
 /* A scalar without quotes that YAML reads as "nothing". */
 static bool is_null(const yaml_event_t *e)
 {
-	static const char *const words[] = {"", "~", "null", "Null", "NULL"};
+	static const char *const words[] = { "", "~", "null", "Null", "NULL" };
 
 	if (e->data.scalar.style != YAML_PLAIN_SCALAR_STYLE)
 		return false;
@@ -214,7 +214,7 @@ static int on_open(struct builder *b, const yaml_event_t *e, enum forge_yaml_typ
 	rc = add_node(b, type, e->start_mark, &node, err);
 	if (rc < 0)
 		return rc;
-	b->stack[b->depth++] = (struct frame){.node = node, .tail = &node->child};
+	b->stack[b->depth++] = (struct frame){ .node = node, .tail = &node->child };
 	return 0;
 }
 
@@ -265,7 +265,7 @@ static int build(struct builder *b, const char *text, size_t len, struct forge_e
 	yaml_event_type_t type = YAML_NO_EVENT;
 
 	while (type != YAML_STREAM_END_EVENT) {
-		FORGE_CLEANUP(event_done) yaml_event_t event = {.type = YAML_NO_EVENT};
+		FORGE_CLEANUP(event_done) yaml_event_t event = { .type = YAML_NO_EVENT };
 		if (!yaml_parser_parse(&b->parser, &event))
 			return parser_failed(b, text, len, err);
 		type = event.type;
@@ -277,13 +277,13 @@ static int build(struct builder *b, const char *text, size_t len, struct forge_e
 		return 0;
 	/* Nothing but comments. */
 	struct forge_yaml *node;
-	return add_node(b, FORGE_YAML_MAP, (yaml_mark_t){0}, &node, err);
+	return add_node(b, FORGE_YAML_MAP, (yaml_mark_t){ 0 }, &node, err);
 }
 
 int forge_yaml_parse(const char *text, size_t len, const char *name,
 		     struct forge_yaml **ret, struct forge_error *err)
 {
-	FORGE_CLEANUP(builder_done) struct builder b = {.name = name};
+	FORGE_CLEANUP(builder_done) struct builder b = { .name = name };
 
 	if (len > MAX_BYTES)
 		return forge_fail(err, EFBIG, "%s: more than 1 MiB", name);

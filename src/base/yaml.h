@@ -15,12 +15,12 @@ enum forge_yaml_type { FORGE_YAML_SCALAR, FORGE_YAML_LIST, FORGE_YAML_MAP };
 
 struct forge_yaml {
 	enum forge_yaml_type type;
-	unsigned line, column;     /* 1-based */
-	char *key;                 /* when the parent is a map */
+	unsigned line, column; /* 1-based */
+	char *key;	       /* when the parent is a map */
 	unsigned key_line, key_column;
-	char *scalar;              /* FORGE_YAML_SCALAR: its text, "" for null */
-	struct forge_yaml *child;  /* FORGE_YAML_LIST, FORGE_YAML_MAP: first child */
-	struct forge_yaml *next;   /* next sibling */
+	char *scalar;		  /* FORGE_YAML_SCALAR: its text, "" for null */
+	struct forge_yaml *child; /* FORGE_YAML_LIST, FORGE_YAML_MAP: first child */
+	struct forge_yaml *next;  /* next sibling */
 };
 
 /* name is what errors call the input. An empty document gives an empty map. */

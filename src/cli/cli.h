@@ -21,16 +21,16 @@ enum forge_exit {
 
 struct forge_cmd {
 	const char *name;
-	const char *synopsis;  /* "[OPTIONS] [--] COMMAND [ARG...]" */
-	const char *help;      /* one line for `forge --help`; NULL: a hidden command */
-	const char *about;     /* paragraphs for `forge help NAME`, may be NULL */
+	const char *synopsis; /* "[OPTIONS] [--] COMMAND [ARG...]" */
+	const char *help;     /* one line for `forge --help`; NULL: a hidden command */
+	const char *about;    /* paragraphs for `forge help NAME`, may be NULL */
 	/*
 	 * What its first word is, for completion: "check|show" (these words), "COMMAND"
 	 * (a program), "NAME" (a command of forge); NULL: it takes no words.
 	 */
 	const char *first;
-	bool stops;            /* options end at the first word */
-	int bad_value;         /* exit status for a value that an option does not take */
+	bool stops;    /* options end at the first word */
+	int bad_value; /* exit status for a value that an option does not take */
 	/* argv has the words that are left after the options. Returns the exit status. */
 	int (*run)(int argc, char **argv);
 	/* The rows, with live destinations. */
@@ -57,7 +57,7 @@ bool forge_opt_is_file(const struct forge_opt *o);
 /* Whether a word after the first does. */
 bool forge_cmd_takes_file(const struct forge_cmd *cmd);
 
-void forge_help_print(FILE *f);                            /* forge --help */
+void forge_help_print(FILE *f);				   /* forge --help */
 void forge_help_cmd(FILE *f, const struct forge_cmd *cmd); /* forge help NAME */
 
 /* "forge: file:line:col: message" and the hint, on stderr. */
@@ -75,7 +75,12 @@ void forge_print_json(const json_t *json);
 
 /* Colour only where forge_has_colour(): a terminal, without NO_COLOR. */
 enum forge_colour {
-	FORGE_PLAIN, FORGE_BOLD, FORGE_DIM, FORGE_RED, FORGE_GREEN, FORGE_YELLOW,
+	FORGE_PLAIN,
+	FORGE_BOLD,
+	FORGE_DIM,
+	FORGE_RED,
+	FORGE_GREEN,
+	FORGE_YELLOW,
 };
 bool forge_has_colour(FILE *f);
 const char *forge_colour_code(enum forge_colour colour);

@@ -164,10 +164,9 @@ const struct forge_cmd forge_cmd_config = {
 	.name = "config",
 	.synopsis = "[OPTIONS] check [FILE] | show | keys",
 	.help = "Check and show the configuration",
-	.about =
-		"check [FILE]  reads the file and reports the first mistake\n"
-		"show          prints what is in force: profiles, caps, roots\n"
-		"keys          lists every key that forge.yaml may have",
+	.about = "check [FILE]  reads the file and reports the first mistake\n"
+		 "show          prints what is in force: profiles, caps, roots\n"
+		 "keys          lists every key that forge.yaml may have",
 	.first = "check|show|keys",
 	.bad_value = FORGE_EXIT_FAILED,
 	.run = cmd_config,

@@ -156,10 +156,9 @@ const struct forge_cmd forge_cmd_doctor = {
 	.name = "doctor",
 	.synopsis = "[OPTIONS]",
 	.help = "Show what this host can enforce, proven by attack",
-	.about =
-		"Attacks each promise of the sandbox in a throw-away one and shows\n"
-		"which held, by which mechanism, and how to fix what this host cannot\n"
-		"enforce. Exits 0 only when the isolation is full.",
+	.about = "Attacks each promise of the sandbox in a throw-away one and shows\n"
+		 "which held, by which mechanism, and how to fix what this host cannot\n"
+		 "enforce. Exits 0 only when the isolation is full.",
 	.bad_value = FORGE_EXIT_FAILED,
 	.run = cmd_doctor,
 	.opts = doctor_opts,

@@ -39,10 +39,9 @@ const struct forge_cmd forge_cmd_gc = {
 	.name = "gc",
 	.synopsis = "[OPTIONS]",
 	.help = "Repair and clean what crashed runs left",
-	.about =
-		"Finds runs whose supervisor is gone, ends what they left running,\n"
-		"removes their cgroups and workdirs and closes their records. Every\n"
-		"forge command that touches runs does the same first, silently.",
+	.about = "Finds runs whose supervisor is gone, ends what they left running,\n"
+		 "removes their cgroups and workdirs and closes their records. Every\n"
+		 "forge command that touches runs does the same first, silently.",
 	.bad_value = FORGE_EXIT_FAILED,
 	.run = cmd_gc,
 	.opts = gc_opts,

@@ -85,7 +85,7 @@ static int check_names(struct forge_error *err)
 		if (rc < 0)
 			return forge_wrap(err, rc, "--id");
 	}
-	forge_strv_foreach(var, &o.req.env) {
+	forge_strv_foreach (var, &o.req.env) {
 		int rc = forge_parse_env_name(var, strcspn(var, "="), err);
 		if (rc < 0)
 			return forge_wrap(err, rc, "--env");

@@ -27,7 +27,7 @@ static void print_command_names(void)
 static void print_options(const char *name, const struct forge_opt *opts)
 {
 	printf("\t'%s') REPLY='", name);
-	forge_opt_foreach(o, opts) {
+	forge_opt_foreach (o, opts) {
 		if (o->letter)
 			printf("-%c ", o->letter);
 		printf("--%s ", o->name);
@@ -52,7 +52,7 @@ static void print_value(const char *name, const struct forge_opt *o)
 
 static void print_values(const struct forge_cmd *cmd)
 {
-	forge_opt_foreach(o, cmd->opts()) {
+	forge_opt_foreach (o, cmd->opts()) {
 		if (o->type != FORGE_OPT_FLAG)
 			print_value(cmd->name, o);
 	}

@@ -83,7 +83,7 @@ static void print_command(const struct forge_cmd *cmd)
 {
 	printf("_forge_%s() {\n\t_arguments -s%s \\\n", cmd->name,
 	       cmd->stops ? " -A '-*'" : "");
-	forge_opt_foreach(o, cmd->opts())
+	forge_opt_foreach (o, cmd->opts())
 		print_option(o);
 	if (!cmd->first) {
 		puts("\t\t&& return\n}\n");
@@ -117,7 +117,7 @@ static void print_main(void)
 		puts("'");
 	}
 	puts("\t)\n\t_arguments -C \\");
-	forge_opt_foreach(o, forge_main_opts())
+	forge_opt_foreach (o, forge_main_opts())
 		print_option(o);
 	puts("\t\t'1: :->command' \\\n"
 	     "\t\t'*:: :->words'\n"

@@ -89,7 +89,7 @@ static void print_list(const char *key, const struct forge_strv *list)
 	printf("%s:", key);
 	if (list->n == 0)
 		fputs(" (none)", stdout);
-	forge_strv_foreach(s, list) {
+	forge_strv_foreach (s, list) {
 		fputs(separator, stdout);
 		forge_print_clean(stdout, s, strlen(s));
 		separator = ", ";
@@ -199,7 +199,7 @@ static json_t *list_json(const struct forge_strv *list)
 {
 	json_t *array = json_array();
 
-	forge_strv_foreach(s, list) {
+	forge_strv_foreach (s, list) {
 		if (json_array_append_new(array, json_string(s)) < 0) {
 			json_decref(array);
 			return NULL;

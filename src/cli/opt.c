@@ -40,7 +40,7 @@ bool forge_word_is_one(const char *words, const char *text)
 static const struct forge_opt *find_name(const struct forge_opt *opts, const char *name,
 					 size_t len)
 {
-	forge_opt_foreach(o, opts) {
+	forge_opt_foreach (o, opts) {
 		if (strlen(o->name) == len && memcmp(o->name, name, len) == 0)
 			return o;
 	}
@@ -49,7 +49,7 @@ static const struct forge_opt *find_name(const struct forge_opt *opts, const cha
 
 static const struct forge_opt *find_letter(const struct forge_opt *opts, char letter)
 {
-	forge_opt_foreach(o, opts) {
+	forge_opt_foreach (o, opts) {
 		if (o->letter == letter)
 			return o;
 	}
@@ -64,7 +64,7 @@ static int fail_unknown(const struct forge_opt *opts, const char *given, int giv
 	char text[64];
 	size_t n = 0;
 
-	forge_opt_foreach(o, opts)
+	forge_opt_foreach (o, opts)
 		names[n++] = o->name;
 	if (name_len > 0 && name_len < sizeof(text)) {
 		memcpy(text, name, name_len);

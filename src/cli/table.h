@@ -8,7 +8,7 @@
 #include "cli/cli.h"
 
 struct forge_cell {
-	const char *text;         /* borrowed; NULL prints as "-" */
+	const char *text;	  /* borrowed; NULL prints as "-" */
 	enum forge_colour colour; /* FORGE_PLAIN: none */
 };
 

@@ -8,7 +8,7 @@
 
 static int set_builtin(struct forge_config *c, struct forge_error *err)
 {
-	static const char *const pass[] = {"LANG", "LANGUAGE", "LC_*", "TZ"};
+	static const char *const pass[] = { "LANG", "LANGUAGE", "LC_*", "TZ" };
 
 	c->uid_base = FORGE_BUILTIN_UID_BASE;
 	c->uid_count = FORGE_BUILTIN_UID_COUNT;
@@ -37,7 +37,7 @@ int forge_config_parse(const char *text, size_t len, const char *name,
 	rc = set_builtin(c, err);
 	if (rc < 0)
 		return rc;
-	struct forge_loader ld = {.config = c, .name = name, .base_dir = base_dir};
+	struct forge_loader ld = { .config = c, .name = name, .base_dir = base_dir };
 	rc = forge_schema_apply(&ld, root, err);
 	if (rc < 0)
 		return rc;

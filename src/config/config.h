@@ -20,23 +20,27 @@
  * nothing runs. A run's record lists by these names what it did without.
  */
 enum forge_mechanism {
-	FORGE_MECH_LANDLOCK,       /* second wall around the file system */
+	FORGE_MECH_LANDLOCK,	   /* second wall around the file system */
 	FORGE_MECH_LANDLOCK_SCOPE, /* with --network host: abstract sockets stay away (ABI 6) */
-	FORGE_MECH_MEMORY,         /* hard memory limit */
-	FORGE_MECH_SWAP,           /* swap counted or absent */
-	FORGE_MECH_CPUS,           /* CPU bandwidth limit */
-	FORGE_MECH_PIDS,           /* process limit */
-	FORGE_MECH_CPU_TIME,       /* CPU time of the whole tree */
+	FORGE_MECH_MEMORY,	   /* hard memory limit */
+	FORGE_MECH_SWAP,	   /* swap counted or absent */
+	FORGE_MECH_CPUS,	   /* CPU bandwidth limit */
+	FORGE_MECH_PIDS,	   /* process limit */
+	FORGE_MECH_CPU_TIME,	   /* CPU time of the whole tree */
 	FORGE_MECH_COUNT,
 };
 extern const char *const forge_mechanism_names[FORGE_MECH_COUNT];
 /* All that only a cgroup can enforce. */
-#define FORGE_MECH_ALL_CGROUP                                                              \
-	(1u << FORGE_MECH_MEMORY | 1u << FORGE_MECH_SWAP | 1u << FORGE_MECH_CPUS |         \
+#define FORGE_MECH_ALL_CGROUP                                                            \
+	(1u << FORGE_MECH_MEMORY | 1u << FORGE_MECH_SWAP | 1u << FORGE_MECH_CPUS |       \
 	 1u << FORGE_MECH_PIDS | 1u << FORGE_MECH_CPU_TIME)
 
 enum forge_cgroup_choice {
-	FORGE_CGROUP_AUTO, FORGE_CGROUP_V2, FORGE_CGROUP_SYSTEMD, FORGE_CGROUP_V1, FORGE_CGROUP_NONE,
+	FORGE_CGROUP_AUTO,
+	FORGE_CGROUP_V2,
+	FORGE_CGROUP_SYSTEMD,
+	FORGE_CGROUP_V1,
+	FORGE_CGROUP_NONE,
 };
 
 struct forge_profile {
@@ -45,20 +49,23 @@ struct forge_profile {
 };
 
 struct forge_config {
-	char *path;                /* the file it came from, NULL: built-in defaults only */
-	char *workdir;             /* template; {id} and {run_id} are replaced */
+	char *path;    /* the file it came from, NULL: built-in defaults only */
+	char *workdir; /* template; {id} and {run_id} are replaced */
 	struct forge_strv read_only; /* absolute paths of read-only roots */
-	struct forge_profile *profiles; /* always has default, notebook, tool, post_process */
+	struct forge_profile
+		*profiles; /* always has default, notebook, tool, post_process */
 	size_t n_profiles;
-	struct forge_limits caps;  /* host.max: 0 means no cap */
-	bool allow_unlimited;      /* host.allow_unlimited */
-	unsigned allow_missing;    /* sandbox.allow_missing: bits 1u << enum forge_mechanism */
+	struct forge_limits caps; /* host.max: 0 means no cap */
+	bool allow_unlimited;	  /* host.allow_unlimited */
+	unsigned
+		allow_missing; /* sandbox.allow_missing: bits 1u << enum forge_mechanism */
 	enum forge_cgroup_choice cgroup; /* sandbox.cgroup */
-	uint64_t tmp_bytes;        /* sandbox.tmp_size, 0: half the memory limit */
-	uint64_t shm_bytes;        /* sandbox.shm_size, 0: the memory limit */
-	uint32_t uid_base, uid_count; /* sandbox.uid_base, .uid_count: payload uids when root */
+	uint64_t tmp_bytes;		 /* sandbox.tmp_size, 0: half the memory limit */
+	uint64_t shm_bytes;		 /* sandbox.shm_size, 0: the memory limit */
+	uint32_t uid_base,
+		uid_count; /* sandbox.uid_base, .uid_count: payload uids when root */
 	struct forge_strv env_pass; /* env.pass: names, a trailing * is a prefix */
-	struct forge_strv env_set; /* env.set: "K=V" */
+	struct forge_strv env_set;  /* env.set: "K=V" */
 };
 
 /*
@@ -66,7 +73,8 @@ struct forge_config {
  * ~/.config/forge/forge.yaml, /etc/forge/forge.yaml, else the built-in defaults. As root,
  * a file that somebody else owns or that group or others can write is refused.
  */
-FORGE_MUST_CHECK int forge_config_load(const char *explicit_path, struct forge_config **ret,
+FORGE_MUST_CHECK int forge_config_load(const char *explicit_path,
+				       struct forge_config **ret,
 				       struct forge_error *err);
 /* The same from memory; relative paths are taken below base_dir. */
 FORGE_MUST_CHECK int forge_config_parse(const char *text, size_t len, const char *name,
@@ -78,14 +86,16 @@ FORGE_DEFINE_AUTO(config, struct forge_config *, forge_config_free)
 
 /* NULL name means "default". Unknown: error with the names there are. */
 FORGE_MUST_CHECK int forge_config_profile(const struct forge_config *c, const char *name,
-					  const struct forge_profile **ret, struct forge_error *err);
+					  const struct forge_profile **ret,
+					  struct forge_error *err);
 
 /* One row of the schema, for `forge config` and the manual page. */
 struct forge_config_key {
-	const char *path;     /* "host.max.memory" */
-	const char *type;     /* "size", "list of paths" ... */
-	const char *builtin;  /* the default as text */
+	const char *path;    /* "host.max.memory" */
+	const char *type;    /* "size", "list of paths" ... */
+	const char *builtin; /* the default as text */
 	const char *help;
 };
 /* Calls visit for every key the schema knows, in file order. */
-void forge_config_each_key(void (*visit)(const struct forge_config_key *key, void *arg), void *arg);
+void forge_config_each_key(void (*visit)(const struct forge_config_key *key, void *arg),
+			   void *arg);

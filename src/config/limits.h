@@ -22,7 +22,7 @@ struct forge_limits {
 	uint64_t inodes;       /* files and directories in the workdir */
 	uint64_t output_bytes; /* each of stdout and stderr */
 	uint64_t open_files;
-	uint64_t grace_usec;   /* between SIGTERM and SIGKILL */
+	uint64_t grace_usec; /* between SIGTERM and SIGKILL */
 };
 
 enum forge_limit_type {
@@ -33,20 +33,22 @@ enum forge_limit_type {
 };
 
 struct forge_limit_row {
-	const char *name;     /* config key and long option: "memory", "cpu-time" (config: cpu_time) */
-	const char *key;      /* config spelling, with underscores */
-	const char *json;     /* name in the record's limits{}, "memory_bytes" */
+	const char *
+		name; /* config key and long option: "memory", "cpu-time" (config: cpu_time) */
+	const char *key;  /* config spelling, with underscores */
+	const char *json; /* name in the record's limits{}, "memory_bytes" */
 	enum forge_limit_type type;
-	size_t offset;        /* in struct forge_limits */
-	const char *metavar;  /* "SIZE", "TIME", "N" */
-	const char *help;     /* one line, no full stop */
-	const char *builtin;  /* value in the built-in profile "default" */
+	size_t offset;	     /* in struct forge_limits */
+	const char *metavar; /* "SIZE", "TIME", "N" */
+	const char *help;    /* one line, no full stop */
+	const char *builtin; /* value in the built-in profile "default" */
 };
 
 #define FORGE_LIMIT_COUNT_ROWS 10
 extern const struct forge_limit_row forge_limit_rows[FORGE_LIMIT_COUNT_ROWS];
 
-static inline uint64_t *forge_limit_slot(struct forge_limits *l, const struct forge_limit_row *row)
+static inline uint64_t *forge_limit_slot(struct forge_limits *l,
+					 const struct forge_limit_row *row)
 {
 	return (uint64_t *)((char *)l + row->offset);
 }
@@ -58,16 +60,18 @@ static inline uint64_t forge_limit_value(const struct forge_limits *l,
 }
 
 /* Parses text by the row's type into l. */
-FORGE_MUST_CHECK int forge_limit_set(struct forge_limits *l, const struct forge_limit_row *row,
-				     const char *text, struct forge_error *err);
+FORGE_MUST_CHECK int forge_limit_set(struct forge_limits *l,
+				     const struct forge_limit_row *row, const char *text,
+				     struct forge_error *err);
 /* For people, by the row's type. Returns buf. */
-const char *forge_limit_format(char buf[FORGE_FORMAT_MAX], const struct forge_limit_row *row,
-			       uint64_t value);
+const char *forge_limit_format(char buf[FORGE_FORMAT_MAX],
+			       const struct forge_limit_row *row, uint64_t value);
 /* Every field that is set in over replaces the one in base. */
 void forge_limits_overlay(struct forge_limits *base, const struct forge_limits *over);
 /*
  * Refuses what is above the host's caps (0 in caps: no cap) and "unlimited" where it is not
  * allowed. The message names the limit, both values and the config key to change.
  */
-FORGE_MUST_CHECK int forge_limits_check(const struct forge_limits *l, const struct forge_limits *caps,
+FORGE_MUST_CHECK int forge_limits_check(const struct forge_limits *l,
+					const struct forge_limits *caps,
 					bool allow_unlimited, struct forge_error *err);

@@ -136,7 +136,7 @@ static int search(struct forge_config **ret, struct forge_error *err)
 		if (!user)
 			return forge_loader_oom(err);
 	}
-	const char *const places[] = {"./forge.yaml", user, "/etc/forge/forge.yaml"};
+	const char *const places[] = { "./forge.yaml", user, "/etc/forge/forge.yaml" };
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(places); i++) {
 		int rc = places[i] ? try_file(places[i], ret, err) : 0;
 		if (rc != 0)

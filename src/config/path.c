@@ -29,7 +29,7 @@ static size_t append_components(char *out, size_t n, const char *path)
 char *forge_path_absolute(const char *base, const char *path)
 {
 	forge_auto_free char *cwd = NULL;
-	const char *parts[3] = {"", "", path};
+	const char *parts[3] = { "", "", path };
 	size_t size = sizeof("/") + 3, n = 0;
 
 	if (*path != '/') {

@@ -7,17 +7,17 @@
 
 #include "config/schema.h"
 
-static const char *const builtin_profiles[] = {"default", "notebook", "tool",
-					       "post_process"};
+static const char *const builtin_profiles[] = { "default", "notebook", "tool",
+						"post_process" };
 
 /* What the built-in profiles have of their own; the rest is as in "default". */
 static const struct {
 	const char *profile, *limit, *text;
 } builtin_values[] = {
-	{"notebook", "memory", "2G"},	   {"notebook", "timeout", "10m"},
-	{"tool", "memory", "1G"},	   {"tool", "cpus", "1"},
-	{"tool", "timeout", "10m"},	   {"post_process", "memory", "1G"},
-	{"post_process", "timeout", "5m"},
+	{ "notebook", "memory", "2G" },	     { "notebook", "timeout", "10m" },
+	{ "tool", "memory", "1G" },	     { "tool", "cpus", "1" },
+	{ "tool", "timeout", "10m" },	     { "post_process", "memory", "1G" },
+	{ "post_process", "timeout", "5m" },
 };
 
 static void set_builtin(struct forge_limits *l, const struct forge_limit_row *row,
@@ -33,7 +33,7 @@ static void set_builtin(struct forge_limits *l, const struct forge_limit_row *ro
 static struct forge_limits builtin_limits(const struct forge_config *c,
 					  const char *profile)
 {
-	struct forge_limits l = {0};
+	struct forge_limits l = { 0 };
 
 	if (strcmp(profile, "default") != 0)
 		l = c->profiles[0].limits;
@@ -66,7 +66,7 @@ static int check_written(const struct forge_loader *ld, const struct forge_yaml 
 		for (size_t i = 0; i < FORGE_LIMIT_COUNT_ROWS; i++) {
 			const struct forge_limit_row *row = &forge_limit_rows[i];
 			struct forge_error why = FORGE_ERROR_INIT;
-			struct forge_limits one = {0};
+			struct forge_limits one = { 0 };
 
 			if (strcmp(row->key, n->key) != 0)
 				continue;
@@ -87,7 +87,7 @@ static int add_profile(struct forge_loader *ld, const char *name,
 	struct forge_limits limits = builtin_limits(c, name);
 
 	if (map) {
-		struct forge_limits written = {0};
+		struct forge_limits written = { 0 };
 		char path[96];
 
 		(void)snprintf(path, sizeof(path), "profiles.%s", name);
@@ -103,7 +103,7 @@ static int add_profile(struct forge_loader *ld, const char *name,
 	if (!copy)
 		return forge_loader_oom(err);
 	c->profiles[c->n_profiles++] =
-		(struct forge_profile){.name = copy, .limits = limits};
+		(struct forge_profile){ .name = copy, .limits = limits };
 	return 0;
 }
 

@@ -89,7 +89,7 @@ FORGE_SETTER(forge_set_version)
 
 FORGE_SETTER(forge_set_bool)
 {
-	static const char *const words[] = {"false", "true"};
+	static const char *const words[] = { "false", "true" };
 	int rc = need_scalar(ld, row, node, err);
 
 	if (rc < 0)
@@ -327,7 +327,7 @@ static int add_env_pass(struct forge_strv *list, const struct forge_loader *ld,
 
 FORGE_SETTER(forge_set_env_pass)
 {
-	forge_auto_strv struct forge_strv list = {0};
+	forge_auto_strv struct forge_strv list = { 0 };
 	int rc = need_list(ld, row, node, err);
 
 	for (const struct forge_yaml *n = node->child; rc >= 0 && n; n = n->next)
@@ -347,8 +347,8 @@ FORGE_SETTER(forge_set_env_set)
 					 "must be a map, like NAME: value (%s)",
 					 row->type);
 	for (const struct forge_yaml *n = node->child; n; n = n->next) {
-		const struct forge_yaml key = {.line = n->key_line,
-					       .column = n->key_column};
+		const struct forge_yaml key = { .line = n->key_line,
+						.column = n->key_column };
 		int rc = check_env_name(ld, row, &key, n->key, strlen(n->key), err);
 		if (rc < 0)
 			return rc;

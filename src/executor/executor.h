@@ -18,11 +18,11 @@
 struct forge_job {
 	const char *run_id;
 	char *const *argv;
-	const struct forge_strv *env;       /* complete */
+	const struct forge_strv *env;	    /* complete */
 	const struct forge_strv *read_only; /* canonical absolute paths */
 	const struct forge_strv *aliases;   /* "typed path", "canonical path", ... */
 	const char *workdir;
-	int workdir_fd;                     /* -1 in a dry run */
+	int workdir_fd; /* -1 in a dry run */
 	uid_t host_uid;
 	gid_t host_gid;
 	bool privileged;
@@ -30,8 +30,8 @@ struct forge_job {
 	bool pass_stdin;
 	const struct forge_limits *limits;
 	const struct forge_config *config;
-	const int *log_fd;                  /* stdout, stderr: plain files, once on_building ran */
-	int live_fd[2];                     /* also shown here, -1: nowhere */
+	const int *log_fd; /* stdout, stderr: plain files, once on_building ran */
+	int live_fd[2];	   /* also shown here, -1: nowhere */
 	/* Called while the place of the run is being built: work done here costs no time. */
 	int (*on_building)(void *arg, struct forge_error *err);
 	/* Told of everything worth a line in the run's events; detail may be NULL. */
@@ -52,21 +52,21 @@ enum forge_stop {
 
 /* What happened. UINT64_MAX in usage means that this host cannot tell. */
 struct forge_outcome {
-	bool has_started;          /* execve succeeded */
-	bool has_status;           /* wait_status is the command's own */
+	bool has_started; /* execve succeeded */
+	bool has_status;  /* wait_status is the command's own */
 	int wait_status;
 	enum forge_stop stop;
-	bool is_exec_failure;      /* start_error is about the command itself */
+	bool is_exec_failure;		/* start_error is about the command itself */
 	struct forge_error start_error; /* code != 0: the command never ran */
 	uint64_t wall_usec, cpu_usec, memory_peak_bytes, pids_peak;
 	uint64_t disk_peak_bytes, inodes_peak, io_read_bytes, io_write_bytes;
-	uint64_t stream_bytes[2];  /* produced, as far as they were read */
+	uint64_t stream_bytes[2]; /* produced, as far as they were read */
 	bool is_truncated[2];
 	uint64_t oom_kills, pids_refused;
-	bool oom_elsewhere;        /* the host or an outer group ran out, not this run's limit */
-	bool is_too_deep;          /* the workdir's tree was beyond measuring */
-	bool has_quota;            /* the kernel enforced the disk limit */
-	unsigned missing;          /* 1u << enum forge_mechanism */
+	bool oom_elsewhere; /* the host or an outer group ran out, not this run's limit */
+	bool is_too_deep;   /* the workdir's tree was beyond measuring */
+	bool has_quota;	    /* the kernel enforced the disk limit */
+	unsigned missing;   /* 1u << enum forge_mechanism */
 	const char *cgroup_manager;
 	int landlock_abi;
 };
@@ -75,13 +75,15 @@ struct forge_outcome {
 struct forge_executor_ops {
 	const char *name;
 	/* What run() would do, as JSON; makes nothing. */
-	int (*explain)(const struct forge_job *job, json_t **ret, struct forge_error *err);
+	int (*explain)(const struct forge_job *job, json_t **ret,
+		       struct forge_error *err);
 	/*
 	 * Carries the job out and waits. 0: *ret is filled, whatever happened to the command.
 	 * Negative: it could not be started here (sandbox or limits unavailable), nothing is
 	 * left behind; missing, cgroup_manager and landlock_abi are filled as far as known.
 	 */
-	int (*run)(const struct forge_job *job, struct forge_outcome *ret, struct forge_error *err);
+	int (*run)(const struct forge_job *job, struct forge_outcome *ret,
+		   struct forge_error *err);
 };
 
 extern const struct forge_executor_ops forge_executor_local;

@@ -12,8 +12,8 @@
 #include "sandbox/landlock.h"
 #include "sandbox/sandbox.h"
 
-static int build_plan(const struct forge_job *job, int landlock_abi, struct forge_plan **ret,
-		      struct forge_error *err)
+static int build_plan(const struct forge_job *job, int landlock_abi,
+		      struct forge_plan **ret, struct forge_error *err)
 {
 	struct forge_plan_spec spec = {
 		.run_id = job->run_id,
@@ -57,13 +57,16 @@ static int check_missing(unsigned missing, unsigned allowed, struct forge_error 
 	for (unsigned i = 0; i < FORGE_MECH_COUNT; i++)
 		if (missing & (1u << i))
 			len += (size_t)snprintf(list + len, sizeof(list) - len, "%s%s",
-						len ? ", " : "", forge_mechanism_names[i]);
-	return forge_hint(err, forge_fail(err, EOPNOTSUPP, "this host cannot enforce: %s", list),
-			  "`forge doctor` shows why and what to do; to run without, name them in "
-			  "sandbox.allow_missing of forge.yaml");
+						len ? ", " : "",
+						forge_mechanism_names[i]);
+	return forge_hint(
+		err, forge_fail(err, EOPNOTSUPP, "this host cannot enforce: %s", list),
+		"`forge doctor` shows why and what to do; to run without, name them in "
+		"sandbox.allow_missing of forge.yaml");
 }
 
-static int local_explain(const struct forge_job *job, json_t **ret, struct forge_error *err)
+static int local_explain(const struct forge_job *job, json_t **ret,
+			 struct forge_error *err)
 {
 	forge_auto_plan struct forge_plan *plan = NULL;
 	int rc = build_plan(job, forge_landlock_abi(), &plan, err);
@@ -75,7 +78,8 @@ static int local_explain(const struct forge_job *job, json_t **ret, struct forge
 }
 
 static int run_in(const struct forge_job *job, const struct forge_plan *plan,
-		  struct forge_cgroup *cg, struct forge_outcome *ret, struct forge_error *err)
+		  struct forge_cgroup *cg, struct forge_outcome *ret,
+		  struct forge_error *err)
 {
 	struct forge_quota quota = { .fd = -1 };
 	/* Root's runs have a uid each: it serves as project id too. */
@@ -98,9 +102,14 @@ static int local_run(const struct forge_job *job, struct forge_outcome *ret,
 {
 	*ret = (struct forge_outcome){
 		.landlock_abi = forge_landlock_abi(),
-		.wall_usec = UINT64_MAX, .cpu_usec = UINT64_MAX, .memory_peak_bytes = UINT64_MAX,
-		.pids_peak = UINT64_MAX, .disk_peak_bytes = UINT64_MAX, .inodes_peak = UINT64_MAX,
-		.io_read_bytes = UINT64_MAX, .io_write_bytes = UINT64_MAX,
+		.wall_usec = UINT64_MAX,
+		.cpu_usec = UINT64_MAX,
+		.memory_peak_bytes = UINT64_MAX,
+		.pids_peak = UINT64_MAX,
+		.disk_peak_bytes = UINT64_MAX,
+		.inodes_peak = UINT64_MAX,
+		.io_read_bytes = UINT64_MAX,
+		.io_write_bytes = UINT64_MAX,
 	};
 	ret->missing = landlock_missing(ret->landlock_abi, job->own_network);
 	forge_auto_plan struct forge_plan *plan = NULL;

@@ -9,15 +9,15 @@
 #include <stdint.h>
 
 struct forge_pump {
-	int src;              /* non-blocking pipe, -1 after its end */
-	int log;              /* plain file */
-	int live;             /* -1: nobody watches */
-	bool live_is_file;    /* always writable, poll would not help */
-	uint64_t limit;       /* bytes the log may hold */
+	int src;	   /* non-blocking pipe, -1 after its end */
+	int log;	   /* plain file */
+	int live;	   /* -1: nobody watches */
+	bool live_is_file; /* always writable, poll would not help */
+	uint64_t limit;	   /* bytes the log may hold */
 	uint64_t logged, seen;
 	bool is_truncated;
-	int log_error;        /* errno of a failed write to the log, 0 */
-	char *buf;            /* waiting for the live reader */
+	int log_error; /* errno of a failed write to the log, 0 */
+	char *buf;     /* waiting for the live reader */
 	unsigned buf_len, buf_pos;
 };
 

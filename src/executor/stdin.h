@@ -6,8 +6,8 @@
 #pragma once
 
 struct forge_feed {
-	int src;   /* caller's, blocking, -1: nothing to feed */
-	int *dst;  /* our end of the command's pipe, non-blocking; closed and -1 at the end */
+	int src; /* caller's, blocking, -1: nothing to feed */
+	int *dst; /* our end of the command's pipe, non-blocking; closed and -1 at the end */
 	char buf[4096];
 	unsigned len, pos;
 };

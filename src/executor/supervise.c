@@ -60,7 +60,8 @@ static void stop(struct loop *l, enum forge_stop why, const char *event, bool po
 		kill_all(l);
 	} else if (!l->is_killed && l->grace_at == NEVER) {
 		forge_sandbox_signal(l->sb, SIGTERM);
-		forge_sandbox_signal(l->sb, SIGCONT); /* the stopped must wake up to die */
+		forge_sandbox_signal(l->sb,
+				     SIGCONT); /* the stopped must wake up to die */
 		l->grace_at = forge_now_usec() + l->job->limits->grace_usec;
 	}
 }
@@ -193,8 +194,20 @@ static void on_oom(struct loop *l)
 	stop(l, FORGE_STOP_MEMORY, "memory_limit", false);
 }
 
-enum { P_SIGNALS, P_PIDFD, P_CONTROL, P_REPORT, P_OOM, P_OUT, P_ERR, P_LIVE_OUT, P_LIVE_ERR,
-       P_FEED_SRC, P_FEED_DST, P_COUNT };
+enum {
+	P_SIGNALS,
+	P_PIDFD,
+	P_CONTROL,
+	P_REPORT,
+	P_OOM,
+	P_OUT,
+	P_ERR,
+	P_LIVE_OUT,
+	P_LIVE_ERR,
+	P_FEED_SRC,
+	P_FEED_DST,
+	P_COUNT
+};
 
 /* A negative fd is one that poll skips. */
 static void fill(struct loop *l, struct pollfd *p)
@@ -282,12 +295,12 @@ static void collect_usage(struct loop *l)
 	o->oom_elsewhere = u.oom_elsewhere;
 	o->pids_refused = u.pids_refused;
 	/* Without an io controller: what the kernel counted for init and all it reaped. */
-	o->io_read_bytes = u.io_read_bytes != UINT64_MAX ?
-				   u.io_read_bytes :
-				   (uint64_t)l->sb->rusage.ru_inblock * 512;
-	o->io_write_bytes = u.io_write_bytes != UINT64_MAX ?
-				    u.io_write_bytes :
-				    (uint64_t)l->sb->rusage.ru_oublock * 512;
+	o->io_read_bytes = u.io_read_bytes != UINT64_MAX
+				   ? u.io_read_bytes
+				   : (uint64_t)l->sb->rusage.ru_inblock * 512;
+	o->io_write_bytes = u.io_write_bytes != UINT64_MAX
+				    ? u.io_write_bytes
+				    : (uint64_t)l->sb->rusage.ru_oublock * 512;
 	while (forge_disk_step(l->disk, 100000) == FORGE_DISK_MORE)
 		;
 	o->disk_peak_bytes = forge_disk_usage(l->disk)->peak_bytes;
@@ -297,7 +310,8 @@ static void collect_usage(struct loop *l)
 		o->stream_bytes[i] = l->pumps[i].seen;
 		o->is_truncated[i] = l->pumps[i].is_truncated;
 		if (l->pumps[i].log_error)
-			l->job->on_event(l->job->arg, "log_failed", strerror(l->pumps[i].log_error));
+			l->job->on_event(l->job->arg, "log_failed",
+					 strerror(l->pumps[i].log_error));
 	}
 }
 
@@ -339,13 +353,13 @@ static int init_loop(struct loop *l, struct forge_error *err)
 	if (l->signals < 0)
 		return forge_fail_errno(err, errno, "signalfd");
 	for (int i = 0; i < 2; i++)
-		if (forge_pump_init(&l->pumps[i], src[i], l->job->log_fd[i], l->job->live_fd[i],
-				    lim->output_bytes) < 0)
+		if (forge_pump_init(&l->pumps[i], src[i], l->job->log_fd[i],
+				    l->job->live_fd[i], lim->output_bytes) < 0)
 			return forge_fail(err, ENOMEM, "out of memory");
 	forge_feed_init(&l->feed, l->sb->in >= 0 ? STDIN_FILENO : -1, &l->sb->in);
 	int procs = l->cg->v2_fd >= 0 ? l->cg->v2_fd : l->cg->pids_fd;
-	if (forge_disk_new(l->job->workdir_fd, l->quota, procs, lim->disk_bytes, lim->inodes,
-			   &l->disk) < 0)
+	if (forge_disk_new(l->job->workdir_fd, l->quota, procs, lim->disk_bytes,
+			   lim->inodes, &l->disk) < 0)
 		return forge_fail(err, ENOMEM, "out of memory");
 	l->wall_at = after(l->start, lim->wall_usec);
 	l->grace_at = NEVER;
@@ -357,10 +371,17 @@ static int init_loop(struct loop *l, struct forge_error *err)
 
 int forge_supervise(const struct forge_job *job, const struct forge_plan *plan,
 		    struct forge_cgroup *cg, const struct forge_quota *quota,
-		    struct forge_sandbox *sb, struct forge_outcome *ret, struct forge_error *err)
+		    struct forge_sandbox *sb, struct forge_outcome *ret,
+		    struct forge_error *err)
 {
-	struct loop l = { .job = job, .plan = plan, .cg = cg, .quota = quota, .sb = sb, .out = ret,
-			  .signals = -1, .start = forge_now_usec() };
+	struct loop l = { .job = job,
+			  .plan = plan,
+			  .cg = cg,
+			  .quota = quota,
+			  .sb = sb,
+			  .out = ret,
+			  .signals = -1,
+			  .start = forge_now_usec() };
 	int rc = init_loop(&l, err);
 
 	if (rc == 0)

@@ -12,7 +12,9 @@
  * Watches sb until it and everything in it is gone. SIGINT, SIGTERM and SIGHUP to this
  * process cancel the run; a second one kills at once. They must be blocked by the caller.
  */
-FORGE_MUST_CHECK int forge_supervise(const struct forge_job *job, const struct forge_plan *plan,
-				     struct forge_cgroup *cg, const struct forge_quota *quota,
+FORGE_MUST_CHECK int forge_supervise(const struct forge_job *job,
+				     const struct forge_plan *plan,
+				     struct forge_cgroup *cg,
+				     const struct forge_quota *quota,
 				     struct forge_sandbox *sb, struct forge_outcome *ret,
 				     struct forge_error *err);

@@ -20,15 +20,15 @@ static int try_slot(int dir, unsigned slot)
 	struct stat st;
 
 	(void)snprintf(name, sizeof(name), "%u", slot);
-	forge_auto_close int fd = openat(dir, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
-					 0600);
+	forge_auto_close int fd =
+		openat(dir, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0 || fstat(fd, &st) < 0)
 		return -errno;
 	return st.st_size == 0 ? forge_take_fd(fd) : -EWOULDBLOCK;
 }
 
-int forge_active_claim(const struct forge_home *home, unsigned n_slots, struct forge_active *ret,
-		       struct forge_error *err)
+int forge_active_claim(const struct forge_home *home, unsigned n_slots,
+		       struct forge_active *ret, struct forge_error *err)
 {
 	for (unsigned slot = 0; slot < n_slots; slot++) {
 		int fd = try_slot(home->active_fd, slot);
@@ -37,10 +37,12 @@ int forge_active_claim(const struct forge_home *home, unsigned n_slots, struct f
 			return 0;
 		}
 		if (fd != -EWOULDBLOCK)
-			return forge_fail_errno(err, -fd, "lock %s/active/%u", home->path, slot);
+			return forge_fail_errno(err, -fd, "lock %s/active/%u", home->path,
+						slot);
 	}
-	return forge_hint(err, forge_fail(err, EAGAIN, "%u analyses are running already", n_slots),
-			  "Raise sandbox.uid_count in the configuration");
+	return forge_hint(
+		err, forge_fail(err, EAGAIN, "%u analyses are running already", n_slots),
+		"Raise sandbox.uid_count in the configuration");
 }
 
 static int append_facts(struct forge_active *a, struct forge_error *err)
@@ -56,24 +58,26 @@ static int append_facts(struct forge_active *a, struct forge_error *err)
 	return rc < 0 ? forge_fail_errno(err, -rc, "write active/%u", a->slot) : 0;
 }
 
-int forge_active_intend(struct forge_active *a, const char *run_id, const char *workdir, bool keep,
-			struct forge_error *err)
+int forge_active_intend(struct forge_active *a, const char *run_id, const char *workdir,
+			bool keep, struct forge_error *err)
 {
 	forge_auto_strv struct forge_strv cgroups = { 0 };
 
 	if (forge_cgroup_predict(run_id, &cgroups) < 0)
 		return forge_fail(err, ENOMEM, "out of memory");
 	json_t *dirs = json_array();
-	forge_strv_foreach(dir, &cgroups)
+	forge_strv_foreach (dir, &cgroups)
 		json_array_append_new(dirs, json_string(dir));
-	a->facts = json_pack("{s:s, s:s, s:b, s:i, s:o}", "run_id", run_id, "workdir", workdir,
-			     "keep", keep, "pid", (int)getpid(), "cgroups", dirs);
+	a->facts =
+		json_pack("{s:s, s:s, s:b, s:i, s:o}", "run_id", run_id, "workdir",
+			  workdir, "keep", keep, "pid", (int)getpid(), "cgroups", dirs);
 	if (!a->facts)
 		return forge_fail(err, EINVAL, "the workdir's path is not valid UTF-8");
 	return append_facts(a, err);
 }
 
-int forge_active_note_record(struct forge_active *a, json_t *record, struct forge_error *err)
+int forge_active_note_record(struct forge_active *a, json_t *record,
+			     struct forge_error *err)
 {
 	json_object_set(a->facts, "record", record);
 	return append_facts(a, err);
@@ -89,7 +93,8 @@ int forge_active_note_workdir(struct forge_active *a, const struct forge_workdir
 
 json_t *forge_active_read(int fd)
 {
-	const size_t size = 1 << 20; /* arguments can be long; two lines never are longer */
+	const size_t size =
+		1 << 20; /* arguments can be long; two lines never are longer */
 	forge_auto_free char *text = malloc(size);
 	ssize_t n = text ? pread(fd, text, size - 1, 0) : -1;
 
@@ -119,6 +124,7 @@ void forge_active_leave(struct forge_active *a)
 void forge_active_close(struct forge_active *a)
 {
 	if (a->fd >= 0)
-		(void)!ftruncate(a->fd, 0); /* failing, it is repaired once more than needed */
+		(void)!ftruncate(a->fd,
+				 0); /* failing, it is repaired once more than needed */
 	forge_active_leave(a);
 }

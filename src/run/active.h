@@ -17,20 +17,23 @@
 #include "run/workdir.h"
 
 struct forge_active {
-	int fd;         /* holds the lock, -1 when there is none */
-	unsigned slot;  /* also picks the run's host uid, when root runs it */
+	int fd;	       /* holds the lock, -1 when there is none */
+	unsigned slot; /* also picks the run's host uid, when root runs it */
 	json_t *facts;
 };
 #define FORGE_ACTIVE_INIT ((struct forge_active){ .fd = -1 })
 
 /* Claims the lowest free of n_slots. */
 FORGE_MUST_CHECK int forge_active_claim(const struct forge_home *home, unsigned n_slots,
-					struct forge_active *ret, struct forge_error *err);
+					struct forge_active *ret,
+					struct forge_error *err);
 /* First line: the intention to make this workdir and the run's cgroups. */
 FORGE_MUST_CHECK int forge_active_intend(struct forge_active *a, const char *run_id,
-					 const char *workdir, bool keep, struct forge_error *err);
+					 const char *workdir, bool keep,
+					 struct forge_error *err);
 /* Second line: the workdir exists. */
-FORGE_MUST_CHECK int forge_active_note_workdir(struct forge_active *a, const struct forge_workdir *w,
+FORGE_MUST_CHECK int forge_active_note_workdir(struct forge_active *a,
+					       const struct forge_workdir *w,
 					       struct forge_error *err);
 /* Third line: this is what the record of a lost run would say. */
 FORGE_MUST_CHECK int forge_active_note_record(struct forge_active *a, json_t *record,

@@ -25,17 +25,17 @@
 #include "run/run.h"
 
 struct doctor {
-	struct forge_config cfg;   /* the caller's, but everything may be missing */
-	char top[40];              /* throw-away directory */
-	char home[48];             /* its FORGE_HOME */
+	struct forge_config cfg; /* the caller's, but everything may be missing */
+	char top[40];		 /* throw-away directory */
+	char home[48];		 /* its FORGE_HOME */
 	char secret[48];
-	char gift[48], fifo[56];   /* an input with a pipe in it */
-	int fifo_fd;               /* its reader: writing would work */
-	int socket_fd;             /* listens on the abstract socket named mark */
+	char gift[48], fifo[56]; /* an input with a pipe in it */
+	int fifo_fd;		 /* its reader: writing would work */
+	int socket_fd;		 /* listens on the abstract socket named mark */
 	char mark[32];
 	char probe[PATH_MAX];
 	unsigned missing;
-	char fix[512];             /* of the first thing that is missing */
+	char fix[512]; /* of the first thing that is missing */
 };
 
 /* Installed, or next to us in a build tree. */
@@ -50,7 +50,8 @@ static int find_probe(char ret[PATH_MAX], struct forge_error *err)
 		*strrchr(self, '/') = '\0';
 	}
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(places) && n > 0; i++) {
-		forge_auto_free char *path = forge_asprintf("%s/%s/forge-probe", self, places[i]);
+		forge_auto_free char *path =
+			forge_asprintf("%s/%s/forge-probe", self, places[i]);
 		if (path && access(path, X_OK) == 0 && realpath(path, ret))
 			return 0;
 	}
@@ -65,7 +66,8 @@ static int find_probe(char ret[PATH_MAX], struct forge_error *err)
 static int listen_abstract(const char *name)
 {
 	struct sockaddr_un sa = { .sun_family = AF_UNIX };
-	socklen_t len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
+	socklen_t len =
+		(socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
 	memcpy(sa.sun_path + 1, name, strlen(name));
@@ -86,15 +88,19 @@ static int make_top(struct doctor *d, struct forge_error *err)
 	(void)snprintf(d->gift, sizeof(d->gift), "%s/gift", d->top);
 	(void)snprintf(d->fifo, sizeof(d->fifo), "%s/pipe", d->gift);
 	(void)snprintf(d->mark, sizeof(d->mark), "mark-%s", d->top + strlen(d->top) - 6);
-	forge_auto_close int fd = open(d->secret, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+	forge_auto_close int fd =
+		open(d->secret, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
 	int rc = fd < 0 ? -errno : forge_write_all(fd, d->mark, strlen(d->mark));
 	/* Open to everybody: only the sandbox may keep the attacks out. */
 	if (rc < 0 || chmod(d->top, 0755) < 0 || mkdir(d->gift, 0755) < 0 ||
-	    chmod(d->gift, 0755) < 0 || mkfifo(d->fifo, 0666) < 0 || chmod(d->fifo, 0666) < 0)
+	    chmod(d->gift, 0755) < 0 || mkfifo(d->fifo, 0666) < 0 ||
+	    chmod(d->fifo, 0666) < 0)
 		return forge_fail_errno(err, rc < 0 ? -rc : errno, "fill %s", d->top);
 	d->fifo_fd = open(d->fifo, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 	d->socket_fd = listen_abstract(d->mark);
-	return setenv("FORGE_HOME", d->home, 1) < 0 ? forge_fail(err, ENOMEM, "out of memory") : 0;
+	return setenv("FORGE_HOME", d->home, 1) < 0
+		       ? forge_fail(err, ENOMEM, "out of memory")
+		       : 0;
 }
 
 static void remove_top(struct doctor *d)
@@ -106,7 +112,8 @@ static void remove_top(struct doctor *d)
 	if (d->socket_fd >= 0)
 		close(d->socket_fd);
 	if (stat(d->top, &st) == 0)
-		(void)!forge_rmtree(d->top, st.st_dev, st.st_ino, NULL, NULL); /* only /tmp suffers */
+		(void)!forge_rmtree(d->top, st.st_dev, st.st_ino, NULL,
+				    NULL); /* only /tmp suffers */
 }
 
 /* In a build tree below our home the way to the probe is shown, so home is there as well. */
@@ -114,7 +121,9 @@ static const char *hidden_home(const struct doctor *d)
 {
 	const char *home = getenv("HOME");
 
-	return home && *home == '/' && strncmp(d->probe, home, strlen(home)) != 0 ? home : "/root";
+	return home && *home == '/' && strncmp(d->probe, home, strlen(home)) != 0
+		       ? home
+		       : "/root";
 }
 
 static const char *word(const struct doctor *d, const char *w, char pid[16])
@@ -142,8 +151,11 @@ static int run_probe(const struct doctor *d, const struct forge_doctor_row *row,
 {
 	char pid[16];
 	char *argv[8] = { (char *)d->probe };
-	struct forge_run_request req = { .limits = row->limits, .network = row->network,
-					 .stdout_fd = -1, .stderr_fd = -1, .argv = argv };
+	struct forge_run_request req = { .limits = row->limits,
+					 .network = row->network,
+					 .stdout_fd = -1,
+					 .stderr_fd = -1,
+					 .argv = argv };
 	char *inputs[] = { (char *)d->gift, NULL };
 
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(row->attack) && row->attack[i]; i++) {
@@ -178,8 +190,8 @@ static bool is_within_share(const json_t *record, const struct forge_limits *l)
 {
 	double cpu = 0, wall = 0;
 
-	(void)json_unpack((json_t *)record, "{s:{s:F, s:F}}", "usage", "cpu_seconds", &cpu,
-			  "wall_seconds", &wall);
+	(void)json_unpack((json_t *)record, "{s:{s:F, s:F}}", "usage", "cpu_seconds",
+			  &cpu, "wall_seconds", &wall);
 	/* One 100 ms period more than its share, at most. */
 	return wall > 0 && cpu > 0 && cpu <= wall * (double)l->cpus_milli / 1000 + 0.1;
 }
@@ -236,12 +248,16 @@ static void attack(const struct doctor *d, const struct forge_doctor_row *row,
 	if (strlen(answer) > 96) /* enough to see that it was tried */
 		memcpy(answer + 93, "...", 4);
 	c->state = holds(row, &res, answer) ? FORGE_DOCTOR_PASS : FORGE_DOCTOR_BROKEN;
-	const char *notes = json_string_value(json_object_get(res.record, "completion_notes"));
+	const char *notes =
+		json_string_value(json_object_get(res.record, "completion_notes"));
 	bool is_by_answer = row->want == FORGE_WANT_HELD && *answer;
 	(void)snprintf(c->detail, sizeof(c->detail), "%s",
-		       is_by_answer ? answer : notes ? notes : "no record");
+		       is_by_answer ? answer
+		       : notes	    ? notes
+				    : "no record");
 	if (c->state == FORGE_DOCTOR_BROKEN)
-		(void)snprintf(c->fix, sizeof(c->fix), "Report this: the mechanism is there and the "
+		(void)snprintf(c->fix, sizeof(c->fix),
+			       "Report this: the mechanism is there and the "
 			       "attack succeeded");
 	json_decref(res.record);
 }
@@ -250,16 +266,20 @@ static void attack(const struct doctor *d, const struct forge_doctor_row *row,
 static int learn_missing(struct doctor *d, struct forge_error *err)
 {
 	/* The host's network asks for one mechanism more than none. */
-	static const struct forge_doctor_row row = { .attack = { "identity" }, .network = "host" };
+	static const struct forge_doctor_row row = { .attack = { "identity" },
+						     .network = "host" };
 
 	for (int tries = 0; tries < 2; tries++) {
 		struct forge_run_result res = { 0 };
 		int rc = run_probe(d, &row, &res, err);
 		if (rc < 0)
 			return rc;
-		const char *status = json_string_value(json_object_get(res.record, "status"));
-		const char *notes = json_string_value(json_object_get(res.record, "completion_notes"));
-		bool has_run = status && strcmp(status, "rejected") != 0 && res.exit_status != 125;
+		const char *status =
+			json_string_value(json_object_get(res.record, "status"));
+		const char *notes = json_string_value(
+			json_object_get(res.record, "completion_notes"));
+		bool has_run = status && strcmp(status, "rejected") != 0 &&
+			       res.exit_status != 125;
 		if (!has_run)
 			(void)snprintf(d->fix, sizeof(d->fix), "%s", notes ? notes : "");
 		json_t *list = NULL;
@@ -267,8 +287,9 @@ static int learn_missing(struct doctor *d, struct forge_error *err)
 		for (unsigned i = 0; i < FORGE_MECH_COUNT; i++) {
 			size_t k;
 			json_t *name;
-			json_array_foreach(list, k, name)
-				if (strcmp(json_string_value(name), forge_mechanism_names[i]) == 0)
+			json_array_foreach (list, k, name)
+				if (strcmp(json_string_value(name),
+					   forge_mechanism_names[i]) == 0)
 					d->missing |= 1u << i;
 		}
 		json_decref(res.record);
@@ -282,11 +303,14 @@ static int learn_missing(struct doctor *d, struct forge_error *err)
 static const char *fix_for(const struct doctor *d, unsigned lacking)
 {
 	if (lacking & (1u << FORGE_MECH_LANDLOCK))
-		return "Boot with landlock in lsm= (CONFIG_SECURITY_LANDLOCK, Linux 5.13 or newer)";
+		return "Boot with landlock in lsm= (CONFIG_SECURITY_LANDLOCK, Linux 5.13 "
+		       "or newer)";
 	if (lacking & (1u << FORGE_MECH_LANDLOCK_SCOPE))
-		return "Linux 6.12 or newer has Landlock scopes; until then runs with --network host "
+		return "Linux 6.12 or newer has Landlock scopes; until then runs with "
+		       "--network host "
 		       "are refused, all others are not concerned";
-	return *d->fix ? d->fix : "Mount or delegate the cgroup controller (docs/HOSTS.md)";
+	return *d->fix ? d->fix
+		       : "Mount or delegate the cgroup controller (docs/HOSTS.md)";
 }
 
 static void check(const struct doctor *d, const struct forge_doctor_row *row,
@@ -305,7 +329,8 @@ static void check(const struct doctor *d, const struct forge_doctor_row *row,
 	(void)snprintf(c->fix, sizeof(c->fix), "%s", fix_for(d, lacking));
 }
 
-static int check_all(struct doctor *d, struct forge_doctor_report *ret, struct forge_error *err)
+static int check_all(struct doctor *d, struct forge_doctor_report *ret,
+		     struct forge_error *err)
 {
 	int rc = learn_missing(d, err);
 	size_t n = 0;
@@ -331,7 +356,8 @@ int forge_doctor(const struct forge_config *cfg, struct forge_doctor_report *ret
 		 struct forge_error *err)
 {
 	struct doctor d = { .cfg = *cfg, .fifo_fd = -1, .socket_fd = -1 }; /* borrowed */
-	forge_auto_free char *before = getenv("FORGE_HOME") ? strdup(getenv("FORGE_HOME")) : NULL;
+	forge_auto_free char *before =
+		getenv("FORGE_HOME") ? strdup(getenv("FORGE_HOME")) : NULL;
 
 	d.cfg.allow_missing = ~0u;
 	int rc = find_probe(d.probe, err);

@@ -14,20 +14,21 @@ enum forge_doctor_state {
 };
 
 struct forge_doctor_check {
-	const char *promise;     /* "memory" ... one word or two */
-	const char *about;       /* a short sentence: what is promised */
+	const char *promise; /* "memory" ... one word or two */
+	const char *about;   /* a short sentence: what is promised */
 	enum forge_doctor_state state;
-	char mechanism[96];      /* "cgroup v1 memory.limit_in_bytes" */
-	char detail[256];        /* what the attack saw */
-	char fix[512];           /* "" when there is nothing to do */
+	char mechanism[96]; /* "cgroup v1 memory.limit_in_bytes" */
+	char detail[256];   /* what the attack saw */
+	char fix[512];	    /* "" when there is nothing to do */
 };
 
 struct forge_doctor_report {
 	struct forge_doctor_check *checks; /* owned */
 	size_t n;
-	const char *level;       /* "full" or "partial" */
+	const char *level; /* "full" or "partial" */
 };
 
-FORGE_MUST_CHECK int forge_doctor(const struct forge_config *cfg, struct forge_doctor_report *ret,
+FORGE_MUST_CHECK int forge_doctor(const struct forge_config *cfg,
+				  struct forge_doctor_report *ret,
 				  struct forge_error *err);
 void forge_doctor_report_done(struct forge_doctor_report *r);

@@ -17,12 +17,12 @@ enum forge_doctor_want {
 struct forge_doctor_row {
 	const char *promise;
 	const char *about;
-	const char *attack[6];   /* words of the probe's command line; see below */
+	const char *attack[6]; /* words of the probe's command line; see below */
 	enum forge_doctor_want want;
-	const char *reason;      /* FORGE_WANT_REASON */
-	const char *network;     /* NULL: none */
+	const char *reason;  /* FORGE_WANT_REASON */
+	const char *network; /* NULL: none */
 	struct forge_limits limits;
-	unsigned needs;          /* mechanisms without which it cannot hold, 1u << ... */
+	unsigned needs; /* mechanisms without which it cannot hold, 1u << ... */
 	const char *mechanism;
 };
 

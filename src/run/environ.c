@@ -18,18 +18,20 @@ extern char **environ;
 
 /* Every library with a thread pool of its own has its own name for its size. */
 static const char *const thread_variables[] = {
-	"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS",
-	"NUMEXPR_NUM_THREADS", "NUMEXPR_MAX_THREADS", "NUMBA_NUM_THREADS", "POLARS_MAX_THREADS",
-	"RAYON_NUM_THREADS", "JULIA_NUM_THREADS", "GOMAXPROCS", "MC_CORES", "RCPP_PARALLEL_NUM_THREADS",
-	"TBB_NUM_THREADS", "VECLIB_MAXIMUM_THREADS",
+	"OMP_NUM_THREADS",	     "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS",
+	"BLIS_NUM_THREADS",	     "NUMEXPR_NUM_THREADS",  "NUMEXPR_MAX_THREADS",
+	"NUMBA_NUM_THREADS",	     "POLARS_MAX_THREADS",   "RAYON_NUM_THREADS",
+	"JULIA_NUM_THREADS",	     "GOMAXPROCS",	     "MC_CORES",
+	"RCPP_PARALLEL_NUM_THREADS", "TBB_NUM_THREADS",	     "VECLIB_MAXIMUM_THREADS",
 };
 
 static bool matches(const char *name, size_t len, const struct forge_strv *patterns)
 {
-	forge_strv_foreach(p, patterns) {
+	forge_strv_foreach (p, patterns) {
 		size_t n = strlen(p);
-		if (n > 0 && p[n - 1] == '*' ? len >= n - 1 && strncmp(name, p, n - 1) == 0 :
-					       len == n && strncmp(name, p, n) == 0)
+		if (n > 0 && p[n - 1] == '*'
+			    ? len >= n - 1 && strncmp(name, p, n - 1) == 0
+			    : len == n && strncmp(name, p, n) == 0)
 			return true;
 	}
 	return false;
@@ -60,7 +62,8 @@ static int set_one(struct forge_spec *s, const char *item, const char *where,
 	if (len >= sizeof(name))
 		return forge_fail(err, EINVAL, "%s: the name is too long", where);
 	if (strncmp(item, "FORGE_", 6) == 0)
-		return forge_fail(err, EINVAL, "%s: FORGE_* variables are set by forge", where);
+		return forge_fail(err, EINVAL, "%s: FORGE_* variables are set by forge",
+				  where);
 	memcpy(name, item, len);
 	name[len] = '\0';
 	const char *value = item[len] ? item + len + 1 : getenv(name);
@@ -78,7 +81,8 @@ static int read_env_file(struct forge_spec *s, const char *path, struct forge_er
 	if (n < 0)
 		return forge_fail_errno(err, (int)-n, "--env-file %s", path);
 	if (n == (1 << 20) - 1 || strlen(text) != (size_t)n)
-		return forge_fail(err, EINVAL, "--env-file %s: too long or not text", path);
+		return forge_fail(err, EINVAL, "--env-file %s: too long or not text",
+				  path);
 	unsigned line = 0;
 	for (char *p = text, *next; p && *p; p = next) {
 		next = strchr(p, '\n');
@@ -102,7 +106,8 @@ static uint64_t whole_cpus(const struct forge_limits *l)
 
 	if (l->cpus_milli != FORGE_UNLIMITED)
 		return (l->cpus_milli + 999) / 1000;
-	return sched_getaffinity(0, sizeof(have), &have) == 0 ? (uint64_t)CPU_COUNT(&have) : 1;
+	return sched_getaffinity(0, sizeof(have), &have) == 0 ? (uint64_t)CPU_COUNT(&have)
+							      : 1;
 }
 
 static int set_threads(struct forge_spec *s)

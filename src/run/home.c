@@ -28,7 +28,8 @@ char *forge_home_path(void)
 	return s && s[0] == '/' ? forge_asprintf("%s/.local/state/forge", s) : NULL;
 }
 
-static int open_sub(const char *home, const char *name, bool make, int *ret, struct forge_error *err)
+static int open_sub(const char *home, const char *name, bool make, int *ret,
+		    struct forge_error *err)
 {
 	forge_auto_free char *path = forge_asprintf("%s/%s", home, name);
 	if (!path)
@@ -37,7 +38,8 @@ static int open_sub(const char *home, const char *name, bool make, int *ret, str
 	if (fd < 0 && errno == ENOENT && make) {
 		int rc = forge_mkdirs(path, 0700);
 		if (rc < 0)
-			return forge_hint(err, forge_fail_errno(err, -rc, "make %s", path),
+			return forge_hint(err,
+					  forge_fail_errno(err, -rc, "make %s", path),
 					  "Set FORGE_HOME to a directory you can write");
 		fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	}
@@ -46,7 +48,8 @@ static int open_sub(const char *home, const char *name, bool make, int *ret, str
 	struct stat st;
 	if (fstat(fd, &st) < 0 || st.st_uid != geteuid() || (st.st_mode & 022)) {
 		close(fd);
-		return forge_hint(err, forge_fail(err, EPERM, "%s is not yours alone", path),
+		return forge_hint(err,
+				  forge_fail(err, EPERM, "%s is not yours alone", path),
 				  "It must belong to you and not be writable by others");
 	}
 	*ret = fd;
@@ -59,7 +62,8 @@ int forge_home_open(bool make, struct forge_home *ret, struct forge_error *err)
 
 	h.path = forge_home_path();
 	if (!h.path)
-		return forge_hint(err, forge_fail(err, EINVAL, "no place for forge's state"),
+		return forge_hint(err,
+				  forge_fail(err, EINVAL, "no place for forge's state"),
 				  "Set FORGE_HOME to an absolute path");
 	int rc = open_sub(h.path, "runs", make, &h.runs_fd, err);
 	if (rc == 0)

@@ -14,7 +14,8 @@ struct forge_home {
 };
 
 /* Finds it, makes it (0700) when make is set. Without make, -ENOENT when there is none. */
-FORGE_MUST_CHECK int forge_home_open(bool make, struct forge_home *ret, struct forge_error *err);
+FORGE_MUST_CHECK int forge_home_open(bool make, struct forge_home *ret,
+				     struct forge_error *err);
 /* Initialise with FORGE_HOME_INIT. */
 void forge_home_close(struct forge_home *h);
 #define FORGE_HOME_INIT ((struct forge_home){ NULL, -1, -1 })

@@ -39,13 +39,15 @@ static void normalise(const char *in, char out[PATH_MAX], bool *has_up)
 }
 
 /* Root's runs have another uid inside; say now what would be "permission denied" there. */
-static int check_readable(const char *path, const struct stat *st, struct forge_error *err)
+static int check_readable(const char *path, const struct stat *st,
+			  struct forge_error *err)
 {
 	mode_t want = S_ISDIR(st->st_mode) ? 05 : 04;
 
 	if (geteuid() != 0 || (st->st_mode & want) == want)
 		return 0;
-	return forge_hint(err, forge_fail(err, EACCES, "input %s cannot be read inside", path),
+	return forge_hint(err,
+			  forge_fail(err, EACCES, "input %s cannot be read inside", path),
 			  "Runs of root have an unprivileged user id: chmod o+r%s %s",
 			  S_ISDIR(st->st_mode) ? "x" : "", path);
 }
@@ -58,19 +60,24 @@ static int check_input(const char *typed, const char *path, const char *workdir,
 	if (stat(path, &st) < 0)
 		return forge_fail_errno(err, errno, "input %s", typed);
 	if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
-		return forge_fail(err, EINVAL, "input %s is neither a file nor a directory", typed);
+		return forge_fail(err, EINVAL,
+				  "input %s is neither a file nor a directory", typed);
 	static const char *const never[] = { "/proc", "/dev", "/sys" };
 	if (strcmp(path, "/") == 0)
-		return forge_fail(err, EINVAL, "input %s would show the whole host", typed);
+		return forge_fail(err, EINVAL, "input %s would show the whole host",
+				  typed);
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(never); i++)
 		if (forge_path_is_below(path, never[i]))
-			return forge_fail(err, EINVAL, "input %s: %s cannot be given to a run", typed,
+			return forge_fail(err, EINVAL,
+					  "input %s: %s cannot be given to a run", typed,
 					  never[i]);
 	if (forge_path_is_below(workdir, path) || forge_path_is_below(path, workdir))
-		return forge_fail(err, EINVAL, "input %s overlaps the run's workdir %s", typed, workdir);
+		return forge_fail(err, EINVAL, "input %s overlaps the run's workdir %s",
+				  typed, workdir);
 	forge_auto_free char *home = forge_home_path();
 	if (home && (forge_path_is_below(home, path) || forge_path_is_below(path, home)))
-		return forge_fail(err, EPERM, "input %s would show forge's own records (%s)", typed,
+		return forge_fail(err, EPERM,
+				  "input %s would show forge's own records (%s)", typed,
 				  home);
 	return check_readable(path, &st, err);
 }
@@ -115,7 +122,8 @@ static bool is_in_path(const char *word)
 	char path[PATH_MAX];
 
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(dirs); i++)
-		if (snprintf(path, sizeof(path), "%s/%s", dirs[i], word) < (int)sizeof(path) &&
+		if (snprintf(path, sizeof(path), "%s/%s", dirs[i], word) <
+			    (int)sizeof(path) &&
 		    access(path, X_OK) == 0)
 			return true;
 	return false;
@@ -142,7 +150,8 @@ static int add_script(struct forge_spec *s, const char *word, bool *ret_is_scrip
 	struct stat st;
 
 	*ret_is_script = false;
-	if ((!strchr(word, '/') && is_in_path(word)) || stat(word, &st) < 0 || !S_ISREG(st.st_mode))
+	if ((!strchr(word, '/') && is_in_path(word)) || stat(word, &st) < 0 ||
+	    !S_ISREG(st.st_mode))
 		return 0;
 	forge_auto_free char *real = realpath(word, NULL);
 	if (!real || forge_path_is_below(real, "/usr"))
@@ -151,7 +160,8 @@ static int add_script(struct forge_spec *s, const char *word, bool *ret_is_scrip
 	int rc = forge_spec_add_input(s, word, err);
 	if (rc < 0)
 		return rc;
-	if ((by && forge_strv_add(&s->argv, by) < 0) || forge_strv_add(&s->argv, real) < 0)
+	if ((by && forge_strv_add(&s->argv, by) < 0) ||
+	    forge_strv_add(&s->argv, real) < 0)
 		return forge_fail(err, ENOMEM, "out of memory");
 	*ret_is_script = true;
 	return 0;

@@ -9,7 +9,8 @@
 #include <string.h>
 #include <sys/wait.h>
 
-static void set(struct forge_verdict *v, const char *status, const char *reason, int exit_status)
+static void set(struct forge_verdict *v, const char *status, const char *reason,
+		int exit_status)
 {
 	v->status = status;
 	v->reason = reason;
@@ -30,21 +31,25 @@ static const char *more(char buf[FORGE_FORMAT_MAX], uint64_t bytes)
 static void judge_memory(const struct forge_outcome *o, const struct forge_limits *l,
 			 struct forge_verdict *v)
 {
-	char peak[FORGE_FORMAT_MAX], lim[FORGE_FORMAT_MAX], t[FORGE_FORMAT_MAX], m[FORGE_FORMAT_MAX];
+	char peak[FORGE_FORMAT_MAX], lim[FORGE_FORMAT_MAX], t[FORGE_FORMAT_MAX],
+		m[FORGE_FORMAT_MAX];
 
 	set(v, "killed", "memory", 137);
-	uint64_t used = o->memory_peak_bytes == UINT64_MAX ? l->memory_bytes : o->memory_peak_bytes;
+	uint64_t used = o->memory_peak_bytes == UINT64_MAX ? l->memory_bytes
+							   : o->memory_peak_bytes;
 	forge_format_size(peak, used);
 	forge_format_size(lim, l->memory_bytes);
 	if (o->oom_elsewhere)
 		(void)snprintf(v->notes, sizeof(v->notes),
-			       "Killed: the host ran out of memory after %s while this run used %s of "
+			       "Killed: the host ran out of memory after %s while this "
+			       "run used %s of "
 			       "its %s. Free memory on the host, or run less at once.",
 			       wall(t, o), peak, lim);
 	else
-		(void)snprintf(v->notes, sizeof(v->notes),
-			       "Killed: memory %s of %s after %s. Retry with --memory %s.", peak, lim,
-			       wall(t, o), more(m, l->memory_bytes));
+		(void)snprintf(
+			v->notes, sizeof(v->notes),
+			"Killed: memory %s of %s after %s. Retry with --memory %s.", peak,
+			lim, wall(t, o), more(m, l->memory_bytes));
 }
 
 static void judge_time(const struct forge_outcome *o, const struct forge_limits *l,
@@ -56,7 +61,8 @@ static void judge_time(const struct forge_outcome *o, const struct forge_limits 
 
 	set(v, "killed", is_wall ? "wall_time" : "cpu_time", 124);
 	uint64_t used = is_wall ? o->wall_usec : o->cpu_usec;
-	(void)snprintf(v->notes, sizeof(v->notes), "Killed: %s %s of %s. Retry with --%s %s.",
+	(void)snprintf(v->notes, sizeof(v->notes),
+		       "Killed: %s %s of %s. Retry with --%s %s.",
 		       is_wall ? "ran" : "CPU time", forge_format_duration(a, used),
 		       forge_format_duration(b, lim), is_wall ? "timeout" : "cpu-time",
 		       forge_format_duration_arg(c, lim * 2));
@@ -65,16 +71,19 @@ static void judge_time(const struct forge_outcome *o, const struct forge_limits 
 static void judge_disk(const struct forge_outcome *o, const struct forge_limits *l,
 		       struct forge_verdict *v)
 {
-	char a[FORGE_FORMAT_MAX], b[FORGE_FORMAT_MAX], c[FORGE_FORMAT_MAX], t[FORGE_FORMAT_MAX];
+	char a[FORGE_FORMAT_MAX], b[FORGE_FORMAT_MAX], c[FORGE_FORMAT_MAX],
+		t[FORGE_FORMAT_MAX];
 
 	set(v, "killed", "disk", 137);
 	if (o->is_too_deep)
 		(void)snprintf(v->notes, sizeof(v->notes),
-			       "Killed: directories nested more than 256 deep in the workdir after %s.",
+			       "Killed: directories nested more than 256 deep in the "
+			       "workdir after %s.",
 			       wall(t, o));
 	else if (o->inodes_peak > l->inodes)
 		(void)snprintf(v->notes, sizeof(v->notes),
-			       "Killed: %" PRIu64 " files of %" PRIu64 " in the workdir after %s. Retry "
+			       "Killed: %" PRIu64 " files of %" PRIu64
+			       " in the workdir after %s. Retry "
 			       "with --inodes %" PRIu64 ".",
 			       o->inodes_peak, l->inodes, wall(t, o), l->inodes * 2);
 	else
@@ -91,11 +100,13 @@ static void judge_output(const struct forge_outcome *o, const struct forge_limit
 	char a[FORGE_FORMAT_MAX], b[FORGE_FORMAT_MAX], t[FORGE_FORMAT_MAX];
 
 	set(v, "killed", "output", 137);
-	(void)snprintf(v->notes, sizeof(v->notes),
-		       "Killed: more than %s on %s after %s; the log is cut there. Retry with "
-		       "--output-limit %s, or print less.",
-		       forge_format_size(a, l->output_bytes), o->is_truncated[0] ? "stdout" : "stderr",
-		       wall(t, o), more(b, l->output_bytes));
+	(void)snprintf(
+		v->notes, sizeof(v->notes),
+		"Killed: more than %s on %s after %s; the log is cut there. Retry with "
+		"--output-limit %s, or print less.",
+		forge_format_size(a, l->output_bytes),
+		o->is_truncated[0] ? "stdout" : "stderr", wall(t, o),
+		more(b, l->output_bytes));
 }
 
 static void judge_start(const struct forge_outcome *o, struct forge_verdict *v)
@@ -104,16 +115,17 @@ static void judge_start(const struct forge_outcome *o, struct forge_verdict *v)
 
 	if (!o->is_exec_failure) {
 		set(v, "failed", "sandbox", 125);
-		(void)snprintf(v->notes, sizeof(v->notes), "Sandbox failed: %s.%s%s", e->msg,
-			       *e->hint ? " " : "", e->hint);
+		(void)snprintf(v->notes, sizeof(v->notes), "Sandbox failed: %s.%s%s",
+			       e->msg, *e->hint ? " " : "", e->hint);
 		return;
 	}
 	set(v, "failed", "exec", e->code == ENOENT ? 127 : 126);
-	const char *hint = e->code == ENOENT ? " It is not in the sandbox, or its interpreter (#!) "
-					       "is not; give it with -i." :
-			   e->code == EACCES ? " It is not an executable file." :
-			   e->code == ENOEXEC ? " It is neither a program nor a script with #!." :
-						"";
+	const char *hint =
+		e->code == ENOENT ? " It is not in the sandbox, or its interpreter (#!) "
+				    "is not; give it with -i."
+		: e->code == EACCES  ? " It is not an executable file."
+		: e->code == ENOEXEC ? " It is neither a program nor a script with #!."
+				     : "";
 	(void)snprintf(v->notes, sizeof(v->notes), "Not started: %s.%s", e->msg, hint);
 }
 
@@ -142,18 +154,21 @@ static void judge_failure(const struct forge_outcome *o, const struct forge_limi
 	if (soft && strcmp(soft, "pids") == 0) {
 		v->reason = soft;
 		(void)snprintf(v->notes, sizeof(v->notes),
-			       "Failed: %s after %s; %" PRIu64 " new processes were refused at the limit "
+			       "Failed: %s after %s; %" PRIu64
+			       " new processes were refused at the limit "
 			       "of %" PRIu64 ". Retry with --pids %" PRIu64 ".",
 			       how, wall(t, o), o->pids_refused, l->pids, l->pids * 2);
 	} else if (soft) {
 		v->reason = soft;
 		(void)snprintf(v->notes, sizeof(v->notes),
-			       "Failed: %s after %s with the disk limit of %s used up. Retry with --disk "
+			       "Failed: %s after %s with the disk limit of %s used up. "
+			       "Retry with --disk "
 			       "%s.",
 			       how, wall(t, o), forge_format_size(b, l->disk_bytes),
 			       more((char[FORGE_FORMAT_MAX]){ 0 }, l->disk_bytes));
 	} else {
-		(void)snprintf(v->notes, sizeof(v->notes), "Failed: %s after %s.", how, wall(t, o));
+		(void)snprintf(v->notes, sizeof(v->notes), "Failed: %s after %s.", how,
+			       wall(t, o));
 	}
 }
 
@@ -172,7 +187,8 @@ static void judge_status(const struct forge_outcome *o, const struct forge_limit
 		}
 		(void)snprintf(how, sizeof(how), "died of signal %d (%s)%s", v->signal,
 			       strsignal(v->signal),
-			       v->signal == SIGSYS ? ", a system call of a foreign ABI" : "");
+			       v->signal == SIGSYS ? ", a system call of a foreign ABI"
+						   : "");
 		judge_failure(o, l, v, how);
 		return;
 	}
@@ -186,10 +202,12 @@ static void judge_status(const struct forge_outcome *o, const struct forge_limit
 	}
 	v->status = "succeeded";
 	if (o->memory_peak_bytes == UINT64_MAX)
-		(void)snprintf(v->notes, sizeof(v->notes), "Succeeded in %s.", wall(t, o));
+		(void)snprintf(v->notes, sizeof(v->notes), "Succeeded in %s.",
+			       wall(t, o));
 	else
-		(void)snprintf(v->notes, sizeof(v->notes), "Succeeded in %s (memory %s of %s).",
-			       wall(t, o), forge_format_size(m, o->memory_peak_bytes),
+		(void)snprintf(v->notes, sizeof(v->notes),
+			       "Succeeded in %s (memory %s of %s).", wall(t, o),
+			       forge_format_size(m, o->memory_peak_bytes),
 			       forge_format_size(lim, l->memory_bytes));
 }
 
@@ -224,7 +242,8 @@ void forge_judge(const struct forge_outcome *o, const struct forge_limits *l,
 		return;
 	case FORGE_STOP_CANCEL:
 		set(v, "cancelled", "cancelled", 130);
-		(void)snprintf(v->notes, sizeof(v->notes), "Cancelled after %s.", wall(t, o));
+		(void)snprintf(v->notes, sizeof(v->notes), "Cancelled after %s.",
+			       wall(t, o));
 		return;
 	case FORGE_STOP_NONE:
 		break;
@@ -235,8 +254,10 @@ void forge_judge(const struct forge_outcome *o, const struct forge_limits *l,
 		judge_status(o, l, v);
 	} else {
 		set(v, "lost", "host_lost", 137);
-		(void)snprintf(v->notes, sizeof(v->notes),
-			       "Lost: something outside of forge killed the run after %s.", wall(t, o));
+		(void)snprintf(
+			v->notes, sizeof(v->notes),
+			"Lost: something outside of forge killed the run after %s.",
+			wall(t, o));
 	}
 }
 

@@ -6,12 +6,13 @@
 #include "executor/executor.h"
 
 struct forge_verdict {
-	const char *status;  /* "succeeded", "failed", "killed", "cancelled", "lost", "rejected" */
-	const char *reason;  /* DESIGN's list */
-	char notes[512];     /* completion_notes */
-	int exit_status;     /* of forge run */
-	int exit_code;       /* of the command, -1: it did not exit */
-	int signal;          /* that the command died of, 0: none */
+	const char *
+		status; /* "succeeded", "failed", "killed", "cancelled", "lost", "rejected" */
+	const char *reason; /* DESIGN's list */
+	char notes[512];    /* completion_notes */
+	int exit_status;    /* of forge run */
+	int exit_code;	    /* of the command, -1: it did not exit */
+	int signal;	    /* that the command died of, 0: none */
 };
 
 void forge_judge(const struct forge_outcome *o, const struct forge_limits *limits,

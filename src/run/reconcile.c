@@ -25,13 +25,14 @@ struct repair {
 	bool dry_run;
 	const char *run_id;
 	json_t *facts;
-	int fd;            /* the slot, locked */
+	int fd; /* the slot, locked */
 };
 
 static void say(const struct repair *r, const char *what, const char *detail)
 {
 	if (r->say)
-		fprintf(r->say, "%s: %s%s %s\n", r->run_id, r->dry_run ? "would " : "", what, detail);
+		fprintf(r->say, "%s: %s%s %s\n", r->run_id, r->dry_run ? "would " : "",
+			what, detail);
 }
 
 static int remove_cgroups(const struct repair *r, struct forge_error *err)
@@ -39,12 +40,12 @@ static int remove_cgroups(const struct repair *r, struct forge_error *err)
 	size_t i;
 	json_t *dir;
 
-	json_array_foreach(json_object_get(r->facts, "cgroups"), i, dir) {
+	json_array_foreach (json_object_get(r->facts, "cgroups"), i, dir) {
 		const char *path = json_string_value(dir);
 		/* Only directories that a run makes: the last part is forge-<run id>. */
 		const char *base = path ? strrchr(path, '/') : NULL;
-		if (!base || strncmp(base, "/forge-", 7) != 0 || strcmp(base + 7, r->run_id) != 0 ||
-		    access(path, F_OK) < 0)
+		if (!base || strncmp(base, "/forge-", 7) != 0 ||
+		    strcmp(base + 7, r->run_id) != 0 || access(path, F_OK) < 0)
 			continue;
 		say(r, "remove cgroup", path);
 		int rc = r->dry_run ? 0 : forge_cgroup_remove_dir(path, err);
@@ -57,21 +58,25 @@ static int remove_cgroups(const struct repair *r, struct forge_error *err)
 static int remove_workdir(const struct repair *r, struct forge_error *err)
 {
 	const char *path = json_string_value(json_object_get(r->facts, "workdir"));
-	json_t *dev = json_object_get(r->facts, "dev"), *ino = json_object_get(r->facts, "ino");
+	json_t *dev = json_object_get(r->facts, "dev"),
+	       *ino = json_object_get(r->facts, "ino");
 	struct stat st;
 
-	if (!path || lstat(path, &st) < 0 || json_is_true(json_object_get(r->facts, "keep")))
+	if (!path || lstat(path, &st) < 0 ||
+	    json_is_true(json_object_get(r->facts, "keep")))
 		return 0;
 	if (!dev || !ino) {
 		/* Killed between making it and noting it. Ours would be empty; rmdir checks that. */
-		if (st.st_uid == geteuid() && S_ISDIR(st.st_mode) && (st.st_mode & 0777) == 0700) {
+		if (st.st_uid == geteuid() && S_ISDIR(st.st_mode) &&
+		    (st.st_mode & 0777) == 0700) {
 			say(r, "remove empty workdir", path);
 			if (!r->dry_run)
 				(void)rmdir(path); /* not empty: not ours */
 		}
 		return 0;
 	}
-	if (st.st_dev != (dev_t)json_integer_value(dev) || st.st_ino != (ino_t)json_integer_value(ino))
+	if (st.st_dev != (dev_t)json_integer_value(dev) ||
+	    st.st_ino != (ino_t)json_integer_value(ino))
 		return 0; /* somebody else's by now */
 	say(r, "remove workdir", path);
 	return r->dry_run ? 0 : forge_rmtree(path, st.st_dev, st.st_ino, NULL, err);
@@ -81,8 +86,9 @@ static int remove_workdir(const struct repair *r, struct forge_error *err)
 static int close_unstarted(const struct repair *r)
 {
 	static const char *const files[] = { "events.jsonl", "stdout", "stderr" };
-	forge_auto_close int dir = openat(r->home->runs_fd, r->run_id,
-					  O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	forge_auto_close int dir =
+		openat(r->home->runs_fd, r->run_id,
+		       O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 
 	if (dir < 0 || r->dry_run)
 		return 0;
@@ -96,8 +102,9 @@ static int close_unstarted(const struct repair *r)
 static int close_record(const struct repair *r, struct forge_error *err)
 {
 	json_t *rec = json_object_get(r->facts, "record");
-	forge_auto_close int dir = openat(r->home->runs_fd, r->run_id,
-					  O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	forge_auto_close int dir =
+		openat(r->home->runs_fd, r->run_id,
+		       O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 
 	if (!json_is_object(rec) || dir < 0)
 		return close_unstarted(r);
@@ -107,12 +114,14 @@ static int close_record(const struct repair *r, struct forge_error *err)
 	say(r, "close record", "as lost");
 	json_object_set_new(rec, "status", json_string("lost"));
 	json_object_set_new(rec, "reason", json_string("host_lost"));
-	json_object_set_new(rec, "completion_notes",
-			    json_string("Lost: the supervisor was killed; everything it ran was "
-					"ended and cleaned up. Run it again."));
+	json_object_set_new(
+		rec, "completion_notes",
+		json_string("Lost: the supervisor was killed; everything it ran was "
+			    "ended and cleaned up. Run it again."));
 	json_object_set_new(rec, "ended_at", json_string(forge_format_now(now)));
 	char *text = r->dry_run ? NULL : json_dumps(rec, JSON_INDENT(2));
-	int rc = text ? forge_replace_file(dir, "record.json", text, strlen(text), true) : 0;
+	int rc = text ? forge_replace_file(dir, "record.json", text, strlen(text), true)
+		      : 0;
 	free(text);
 	return rc < 0 ? forge_fail_errno(err, -rc, "write record of %s", r->run_id) : 0;
 }
@@ -138,15 +147,17 @@ static int repair_one(struct repair *r, struct forge_error *err)
 }
 
 /* 1: repaired, 0: free or alive, negative: failed. */
-static int look_at(const struct forge_home *home, const char *name, FILE *out, bool dry_run,
-		   struct forge_error *err)
+static int look_at(const struct forge_home *home, const char *name, FILE *out,
+		   bool dry_run, struct forge_error *err)
 {
 	struct stat st;
 
 	/* The common case, without a lock: nobody is there. */
-	if (fstatat(home->active_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || st.st_size == 0)
+	if (fstatat(home->active_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+	    st.st_size == 0)
 		return 0;
-	forge_auto_close int fd = openat(home->active_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+	forge_auto_close int fd =
+		openat(home->active_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0)
 		return forge_fail_errno(err, errno, "open active/%s", name);
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0)

@@ -18,7 +18,8 @@
 
 bool forge_status_is_terminal(const char *status)
 {
-	static const char *const open_ones[] = { "queued", "preparing", "running", "collecting" };
+	static const char *const open_ones[] = { "queued", "preparing", "running",
+						 "collecting" };
 
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(open_ones); i++)
 		if (strcmp(status, open_ones[i]) == 0)
@@ -37,7 +38,8 @@ static json_t *limits_json(const struct forge_limits *l)
 		if (row->type == FORGE_LIMIT_DURATION)
 			j = forge_json_seconds(v);
 		else if (row->type == FORGE_LIMIT_CPUS)
-			j = v == FORGE_UNLIMITED ? json_null() : json_real((double)v / 1000);
+			j = v == FORGE_UNLIMITED ? json_null()
+						 : json_real((double)v / 1000);
 		else
 			j = forge_json_number(v);
 		json_object_set_new(o, row->json, j);
@@ -49,7 +51,7 @@ static json_t *inputs_json(const struct forge_strv *inputs)
 {
 	json_t *a = json_array();
 
-	forge_strv_foreach(path, inputs) {
+	forge_strv_foreach (path, inputs) {
 		struct stat st;
 		json_t *o = json_object();
 		json_object_set_new(o, "path", forge_json_text(path));
@@ -77,8 +79,10 @@ static json_t *logs_json(const struct forge_home *home, const char *run_id)
 	static const char *const names[] = { "stdout", "stderr", "events.jsonl" };
 
 	for (int i = 0; i < 3; i++)
-		(void)snprintf(buf[i], sizeof(buf[i]), "%s/runs/%s/%s", home->path, run_id, names[i]);
-	return json_pack("{s:s, s:s, s:s}", "stdout", buf[0], "stderr", buf[1], "events", buf[2]);
+		(void)snprintf(buf[i], sizeof(buf[i]), "%s/runs/%s/%s", home->path,
+			       run_id, names[i]);
+	return json_pack("{s:s, s:s, s:s}", "stdout", buf[0], "stderr", buf[1], "events",
+			 buf[2]);
 }
 
 static json_t *new_record(const struct forge_home *home, const struct forge_spec *s)
@@ -115,7 +119,8 @@ static json_t *new_record(const struct forge_home *home, const struct forge_spec
 
 static int open_file(int dir, const char *name, int *ret)
 {
-	*ret = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	*ret = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
+		      0600);
 	return *ret < 0 ? -errno : 0;
 }
 
@@ -125,16 +130,19 @@ int forge_record_open(const struct forge_home *home, const struct forge_spec *s,
 	struct forge_record r = FORGE_RECORD_INIT;
 
 	if (mkdirat(home->runs_fd, s->run_id, 0700) < 0)
-		return forge_fail_errno(err, errno, "make %s/runs/%s", home->path, s->run_id);
+		return forge_fail_errno(err, errno, "make %s/runs/%s", home->path,
+					s->run_id);
 	r.dir_fd = openat(home->runs_fd, s->run_id, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int rc = r.dir_fd < 0 ? -errno : open_file(r.dir_fd, "events.jsonl", &r.events_fd);
+	int rc =
+		r.dir_fd < 0 ? -errno : open_file(r.dir_fd, "events.jsonl", &r.events_fd);
 	if (rc == 0)
 		rc = open_file(r.dir_fd, "stdout", &r.log_fd[0]);
 	if (rc == 0)
 		rc = open_file(r.dir_fd, "stderr", &r.log_fd[1]);
 	if (rc < 0) {
 		forge_record_close(&r);
-		return forge_fail_errno(err, -rc, "make files in %s/runs/%s", home->path, s->run_id);
+		return forge_fail_errno(err, -rc, "make files in %s/runs/%s", home->path,
+					s->run_id);
 	}
 	r.json = new_record(home, s);
 	*ret = r;
@@ -144,7 +152,8 @@ int forge_record_open(const struct forge_home *home, const struct forge_spec *s,
 void forge_record_event(struct forge_record *r, const char *event, const char *detail)
 {
 	char now[FORGE_TIME_MAX];
-	json_t *o = json_pack("{s:s, s:s}", "time", forge_format_now(now), "event", event);
+	json_t *o =
+		json_pack("{s:s, s:s}", "time", forge_format_now(now), "event", event);
 
 	if (strcmp(event, "started") == 0)
 		json_object_set_new(r->json, "started_at", json_string(now));
@@ -156,7 +165,8 @@ void forge_record_event(struct forge_record *r, const char *event, const char *d
 		return;
 	size_t len = strlen(line);
 	line[len] = '\n'; /* in place of its NUL: one write a line */
-	(void)!forge_write_all(r->events_fd, line, len + 1); /* a full disk must not stop a run */
+	(void)!forge_write_all(r->events_fd, line,
+			       len + 1); /* a full disk must not stop a run */
 	free(line);
 }
 
@@ -167,14 +177,17 @@ static json_t *isolation_json(const struct forge_outcome *o)
 
 	for (unsigned i = 0; i < FORGE_MECH_COUNT; i++)
 		if (o->missing & (1u << i))
-			json_array_append_new(missing, json_string(forge_mechanism_names[i]));
+			json_array_append_new(missing,
+					      json_string(forge_mechanism_names[i]));
 	if (o->landlock_abi > 0)
 		(void)snprintf(landlock, sizeof(landlock), "ABI %d", o->landlock_abi);
 	return json_pack("{s:s, s:o, s:{s:s, s:s, s:s, s:s, s:s}}", "level",
-			 o->missing ? "partial" : "full", "missing", missing, "mechanisms",
-			 "namespaces", "user mount pid network ipc uts cgroup", "cgroup",
-			 o->cgroup_manager ? o->cgroup_manager : "none", "seccomp", "filter",
-			 "landlock", landlock, "disk", o->has_quota ? "project quota" : "measured");
+			 o->missing ? "partial" : "full", "missing", missing,
+			 "mechanisms", "namespaces",
+			 "user mount pid network ipc uts cgroup", "cgroup",
+			 o->cgroup_manager ? o->cgroup_manager : "none", "seccomp",
+			 "filter", "landlock", landlock, "disk",
+			 o->has_quota ? "project quota" : "measured");
 }
 
 static json_t *usage_json(const struct forge_outcome *o)
@@ -183,7 +196,8 @@ static json_t *usage_json(const struct forge_outcome *o)
 
 	json_object_set_new(u, "wall_seconds", forge_json_seconds(o->wall_usec));
 	json_object_set_new(u, "cpu_seconds", forge_json_seconds(o->cpu_usec));
-	json_object_set_new(u, "memory_peak_bytes", forge_json_number(o->memory_peak_bytes));
+	json_object_set_new(u, "memory_peak_bytes",
+			    forge_json_number(o->memory_peak_bytes));
 	json_object_set_new(u, "pids_peak", forge_json_number(o->pids_peak));
 	json_object_set_new(u, "pids_refused", forge_json_number(o->pids_refused));
 	json_object_set_new(u, "disk_peak_bytes", forge_json_number(o->disk_peak_bytes));
@@ -207,7 +221,8 @@ void forge_record_set_outcome(struct forge_record *r, const struct forge_outcome
 	json_object_set_new(r->json, "completion_notes", forge_json_text(v->notes));
 	json_object_set_new(r->json, "exit_code",
 			    v->exit_code >= 0 ? json_integer(v->exit_code) : json_null());
-	json_object_set_new(r->json, "signal", v->signal ? json_integer(v->signal) : json_null());
+	json_object_set_new(r->json, "signal",
+			    v->signal ? json_integer(v->signal) : json_null());
 	json_object_set_new(r->json, "ended_at", json_string(forge_format_now(now)));
 	json_object_set_new(r->json, "usage", usage_json(o));
 	json_object_set_new(r->json, "isolation", isolation_json(o));

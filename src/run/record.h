@@ -12,7 +12,7 @@
 
 struct forge_record {
 	json_t *json;
-	int dir_fd;      /* the run's directory */
+	int dir_fd; /* the run's directory */
 	int events_fd;
 	int log_fd[2];
 };
@@ -22,7 +22,8 @@ struct forge_record {
  * Makes the directory with its files; the record says "preparing" and is in memory only: the
  * active file carries it until there is a verdict.
  */
-FORGE_MUST_CHECK int forge_record_open(const struct forge_home *home, const struct forge_spec *s,
+FORGE_MUST_CHECK int forge_record_open(const struct forge_home *home,
+				       const struct forge_spec *s,
 				       struct forge_record *ret, struct forge_error *err);
 /* One line in events.jsonl, with the time. detail may be NULL. */
 void forge_record_event(struct forge_record *r, const char *event, const char *detail);

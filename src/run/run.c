@@ -101,13 +101,15 @@ static int prepare(struct run *r, struct forge_error *err)
 	if (rc == 0)
 		rc = forge_ids_choose(r->cfg->uid_base, r->active.slot, &r->ids, err);
 	if (rc == 0)
-		rc = forge_active_intend(&r->active, r->spec.run_id, r->spec.workdir, r->req->keep, err);
+		rc = forge_active_intend(&r->active, r->spec.run_id, r->spec.workdir,
+					 r->req->keep, err);
 	if (rc == 0)
 		rc = forge_workdir_make(r->spec.workdir, &r->workdir, err);
 	if (rc == 0)
 		rc = forge_active_note_workdir(&r->active, &r->workdir, err);
 	if (rc == 0)
-		rc = forge_workdir_fill(&r->workdir, &r->spec.links, r->ids.uid, r->ids.gid, err);
+		rc = forge_workdir_fill(&r->workdir, &r->spec.links, r->ids.uid,
+					r->ids.gid, err);
 	return rc;
 }
 
@@ -121,9 +123,9 @@ static int clean(struct run *r, struct forge_error *err)
 	if (w->fd < 0)
 		return 0;
 	if (r->req->keep) {
-		int rc = r->ids.privileged ? forge_chown_tree(w->path, getuid(), getgid(), w->dev,
-							      w->ino, err) :
-					     0;
+		int rc = r->ids.privileged ? forge_chown_tree(w->path, getuid(), getgid(),
+							      w->dev, w->ino, err)
+					   : 0;
 		if (rc == 0 && r->record.json)
 			forge_record_event(&r->record, "workdir_kept", w->path);
 		return rc;
@@ -131,7 +133,8 @@ static int clean(struct run *r, struct forge_error *err)
 	int rc = forge_rmtree(w->path, w->dev, w->ino, &stats, err);
 	if (rc == 0 && r->record.json) {
 		(void)snprintf(detail, sizeof(detail),
-			       "%" PRIu64 " files, %" PRIu64 " directories, %" PRIu64 " bytes",
+			       "%" PRIu64 " files, %" PRIu64 " directories, %" PRIu64
+			       " bytes",
 			       stats.files, stats.dirs, stats.bytes);
 		forge_record_event(&r->record, "workdir_removed", detail);
 	}
@@ -139,8 +142,8 @@ static int clean(struct run *r, struct forge_error *err)
 }
 
 /* After this the active file has done its work; without it, it stays for the next repair. */
-static int finish(struct run *r, const struct forge_outcome *o, const struct forge_verdict *v,
-		  struct forge_error *err)
+static int finish(struct run *r, const struct forge_outcome *o,
+		  const struct forge_verdict *v, struct forge_error *err)
 {
 	forge_record_set_outcome(&r->record, o, v);
 	forge_record_event(&r->record, v->status, v->reason);
@@ -148,7 +151,8 @@ static int finish(struct run *r, const struct forge_outcome *o, const struct for
 	if (clean(r, &late) < 0) {
 		forge_active_leave(&r->active);
 		forge_record_event(&r->record, "cleanup_failed", late.msg);
-		json_object_set_new(r->record.json, "cleanup_error", json_string(late.msg));
+		json_object_set_new(r->record.json, "cleanup_error",
+				    json_string(late.msg));
 	}
 	return forge_record_write(&r->record, err);
 }
@@ -206,7 +210,9 @@ int forge_run(const struct forge_config *cfg, const struct forge_run_request *re
 	if (rc == 0)
 		rc = execute(&r, ret, err);
 	else
-		(void)!clean(&r, NULL); /* what prepare made; the first error is the one to tell */
+		(void)!clean(
+			&r,
+			NULL); /* what prepare made; the first error is the one to tell */
 	run_done(&r);
 	(void)sigprocmask(SIG_SETMASK, &before, NULL);
 	return rc;

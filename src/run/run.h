@@ -15,22 +15,22 @@
 /* What the caller asks for. All pointers are borrowed for the duration of the call. */
 struct forge_run_request {
 	const char *analysis_id;    /* NULL: the run id */
-	const char *profile;        /* NULL: "default" */
+	const char *profile;	    /* NULL: "default" */
 	struct forge_limits limits; /* of the command line; 0 where not given */
 	struct forge_strv inputs;   /* paths as typed */
-	struct forge_strv env;      /* "K=V", or "K" to pass the caller's value */
-	const char *env_file;       /* lines of "K=V" or "K"; NULL: none */
-	const char *network;        /* "none" (also NULL) or "host" */
-	bool keep;                  /* keep the workdir */
-	bool pass_stdin;            /* feed the caller's standard input to the command */
+	struct forge_strv env;	    /* "K=V", or "K" to pass the caller's value */
+	const char *env_file;	    /* lines of "K=V" or "K"; NULL: none */
+	const char *network;	    /* "none" (also NULL) or "host" */
+	bool keep;		    /* keep the workdir */
+	bool pass_stdin;	    /* feed the caller's standard input to the command */
 	int stdout_fd, stderr_fd;   /* where output is also shown live, -1: nowhere */
-	char **argv;                /* the command, NULL-terminated, at least one word */
+	char **argv;		    /* the command, NULL-terminated, at least one word */
 };
 
 /* How a run ended. */
 struct forge_run_result {
-	json_t *record;   /* owned by the caller: json_decref() */
-	int exit_status;  /* of `forge run`, see forge-run(1) */
+	json_t *record;	 /* owned by the caller: json_decref() */
+	int exit_status; /* of `forge run`, see forge-run(1) */
 };
 
 /*
@@ -38,7 +38,8 @@ struct forge_run_result {
  * sandbox could not start: status "rejected" or "failed", reason "sandbox"). Negative:
  * nothing was run and nothing was recorded (bad request, no state directory).
  */
-FORGE_MUST_CHECK int forge_run(const struct forge_config *cfg, const struct forge_run_request *req,
+FORGE_MUST_CHECK int forge_run(const struct forge_config *cfg,
+			       const struct forge_run_request *req,
 			       struct forge_run_result *ret, struct forge_error *err);
 
 /* The plan of such a run as JSON (`--dry-run`); creates nothing. */

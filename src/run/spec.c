@@ -36,7 +36,8 @@ static int resolve_ids(struct forge_spec *s, const struct forge_run_request *req
 }
 
 /* The template was checked when the configuration was read. */
-static int expand_workdir(struct forge_spec *s, const char *template, struct forge_error *err)
+static int expand_workdir(struct forge_spec *s, const char *template,
+			  struct forge_error *err)
 {
 	char buf[PATH_MAX];
 	size_t len = 0;
@@ -53,7 +54,8 @@ static int expand_workdir(struct forge_spec *s, const char *template, struct for
 		}
 		size_t n = word ? strlen(word) : 1;
 		if (len + n >= sizeof(buf))
-			return forge_fail(err, ENAMETOOLONG, "workdir: the path is too long");
+			return forge_fail(err, ENAMETOOLONG,
+					  "workdir: the path is too long");
 		memcpy(buf + len, word ? word : p, n);
 		len += n;
 		p += skip;
@@ -79,10 +81,12 @@ static int resolve_limits(struct forge_spec *s, const struct forge_config *cfg,
 	return forge_limits_check(&s->limits, &cfg->caps, cfg->allow_unlimited, err);
 }
 
-static int resolve_network(struct forge_spec *s, const char *network, struct forge_error *err)
+static int resolve_network(struct forge_spec *s, const char *network,
+			   struct forge_error *err)
 {
 	if (network && strcmp(network, "none") != 0 && strcmp(network, "host") != 0)
-		return forge_fail(err, EINVAL, "--network: '%s' is not one of none, host", network);
+		return forge_fail(err, EINVAL, "--network: '%s' is not one of none, host",
+				  network);
 	s->own_network = !network || strcmp(network, "none") == 0;
 	return 0;
 }
@@ -100,8 +104,9 @@ static int add_roots(struct forge_spec *s, const struct forge_config *cfg)
 	return rc;
 }
 
-int forge_spec_resolve(const struct forge_config *cfg, const struct forge_run_request *req,
-		       struct forge_spec *ret, struct forge_error *err)
+int forge_spec_resolve(const struct forge_config *cfg,
+		       const struct forge_run_request *req, struct forge_spec *ret,
+		       struct forge_error *err)
 {
 	int rc = resolve_ids(ret, req, err);
 

@@ -12,15 +12,15 @@ struct forge_spec {
 	char run_id[FORGE_RUN_ID_MAX];
 	char *analysis_id;
 	char *workdir;
-	const char *profile;           /* name, borrowed from the config */
+	const char *profile; /* name, borrowed from the config */
 	struct forge_limits limits;
 	bool own_network;
 	struct forge_strv argv;
 	struct forge_strv env;
-	struct forge_strv inputs;      /* canonical, in the order given */
-	struct forge_strv aliases;     /* pairs: absolute path as typed, canonical */
-	struct forge_strv links;       /* pairs: path below the workdir, canonical */
-	struct forge_strv read_only;   /* inputs and the configured roots that exist */
+	struct forge_strv inputs;    /* canonical, in the order given */
+	struct forge_strv aliases;   /* pairs: absolute path as typed, canonical */
+	struct forge_strv links;     /* pairs: path below the workdir, canonical */
+	struct forge_strv read_only; /* inputs and the configured roots that exist */
 };
 
 /* Anything unknown, malformed or out of reach stops here. */
@@ -35,6 +35,7 @@ FORGE_MUST_CHECK int forge_spec_add_input(struct forge_spec *s, const char *type
 					  struct forge_error *err);
 FORGE_MUST_CHECK int forge_spec_command(struct forge_spec *s, char *const *argv,
 					struct forge_error *err);
-FORGE_MUST_CHECK int forge_spec_environment(struct forge_spec *s, const struct forge_config *cfg,
+FORGE_MUST_CHECK int forge_spec_environment(struct forge_spec *s,
+					    const struct forge_config *cfg,
 					    const struct forge_run_request *req,
 					    struct forge_error *err);

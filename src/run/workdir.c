@@ -26,11 +26,14 @@ static int check_parent(int fd, const char *path, struct forge_error *err)
 	bool is_safe_mode = !(st.st_mode & 022) || (st.st_mode & S_ISVTX);
 	if (is_safe_owner && is_safe_mode)
 		return 0;
-	return forge_hint(err, forge_fail(err, EPERM, "others could replace workdirs in %s", path),
-			  "It must belong to you or root, and be sticky if others can write (chmod +t)");
+	return forge_hint(
+		err, forge_fail(err, EPERM, "others could replace workdirs in %s", path),
+		"It must belong to you or root, and be sticky if others can write (chmod "
+		"+t)");
 }
 
-int forge_workdir_make(const char *path, struct forge_workdir *ret, struct forge_error *err)
+int forge_workdir_make(const char *path, struct forge_workdir *ret,
+		       struct forge_error *err)
 {
 	char parent_buf[PATH_MAX], name_buf[PATH_MAX];
 
@@ -39,7 +42,8 @@ int forge_workdir_make(const char *path, struct forge_workdir *ret, struct forge
 	memcpy(parent_buf, path, strlen(path) + 1);
 	memcpy(name_buf, path, strlen(path) + 1);
 	const char *parent_path = dirname(parent_buf), *name = basename(name_buf);
-	forge_auto_close int parent = forge_open_nolink(parent_path, O_PATH | O_DIRECTORY);
+	forge_auto_close int parent =
+		forge_open_nolink(parent_path, O_PATH | O_DIRECTORY);
 	if (parent < 0)
 		return forge_fail_errno(err, -parent, "workdir: open %s", parent_path);
 	int rc = check_parent(parent, parent_path, err);
@@ -47,9 +51,10 @@ int forge_workdir_make(const char *path, struct forge_workdir *ret, struct forge
 		return rc;
 	if (mkdirat(parent, name, 0700) < 0) {
 		if (errno == EEXIST)
-			return forge_hint(err, forge_fail(err, EEXIST, "workdir %s exists", path),
-					  "Another run has this analysis id, or somebody kept it: "
-					  "use another --id or remove it");
+			return forge_hint(
+				err, forge_fail(err, EEXIST, "workdir %s exists", path),
+				"Another run has this analysis id, or somebody kept it: "
+				"use another --id or remove it");
 		return forge_fail_errno(err, errno, "make workdir %s", path);
 	}
 	struct stat st;
@@ -58,7 +63,8 @@ int forge_workdir_make(const char *path, struct forge_workdir *ret, struct forge
 		return forge_fail_errno(err, errno, "open workdir %s", path);
 	*ret = (struct forge_workdir){ path, fd, st.st_dev, st.st_ino };
 	if (st.st_uid != geteuid())
-		return forge_fail(err, ESTALE, "workdir %s was replaced while it was made", path);
+		return forge_fail(err, ESTALE,
+				  "workdir %s was replaced while it was made", path);
 	return 0;
 }
 
@@ -79,7 +85,8 @@ static int make_link(int top, const char *rel, const char *target, uid_t uid, gi
 		name[len] = '\0';
 		rel += len + strspn(rel + len, "/");
 		if (!*rel) {
-			rc = symlinkat(target, dir, name) < 0 && errno != EEXIST ? -errno : 0;
+			rc = symlinkat(target, dir, name) < 0 && errno != EEXIST ? -errno
+										 : 0;
 			break;
 		}
 		bool made = mkdirat(dir, name, 0755) == 0;
@@ -87,7 +94,8 @@ static int make_link(int top, const char *rel, const char *target, uid_t uid, gi
 			rc = -errno;
 			break;
 		}
-		int next = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		int next = openat(dir, name,
+				  O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 		if (next < 0) {
 			rc = errno == ELOOP || errno == ENOTDIR ? 0 : -errno;
 			break;
@@ -102,13 +110,14 @@ static int make_link(int top, const char *rel, const char *target, uid_t uid, gi
 	return rc;
 }
 
-int forge_workdir_fill(struct forge_workdir *w, const struct forge_strv *links, uid_t uid, gid_t gid,
-		       struct forge_error *err)
+int forge_workdir_fill(struct forge_workdir *w, const struct forge_strv *links, uid_t uid,
+		       gid_t gid, struct forge_error *err)
 {
 	for (size_t i = 0; i + 1 < links->n; i += 2) {
 		int rc = make_link(w->fd, links->v[i], links->v[i + 1], uid, gid);
 		if (rc < 0)
-			return forge_fail_errno(err, -rc, "link %s into the workdir", links->v[i]);
+			return forge_fail_errno(err, -rc, "link %s into the workdir",
+						links->v[i]);
 	}
 	if (uid != geteuid() && fchown(w->fd, uid, gid) < 0)
 		return forge_fail_errno(err, errno, "give the workdir to uid %u", uid);

@@ -9,7 +9,7 @@
 
 struct forge_workdir {
 	const char *path; /* borrowed */
-	int fd;           /* O_RDONLY directory, -1 before it is made */
+	int fd;		  /* O_RDONLY directory, -1 before it is made */
 	dev_t dev;
 	ino_t ino;
 };
@@ -18,6 +18,7 @@ struct forge_workdir {
 FORGE_MUST_CHECK int forge_workdir_make(const char *path, struct forge_workdir *ret,
 					struct forge_error *err);
 /* Links for relative inputs ("rel", "target" pairs), then everything to the run's user. */
-FORGE_MUST_CHECK int forge_workdir_fill(struct forge_workdir *w, const struct forge_strv *links,
-					uid_t uid, gid_t gid, struct forge_error *err);
+FORGE_MUST_CHECK int forge_workdir_fill(struct forge_workdir *w,
+					const struct forge_strv *links, uid_t uid,
+					gid_t gid, struct forge_error *err);
 void forge_workdir_close(struct forge_workdir *w);

@@ -159,13 +159,15 @@ int forge_cgroup_make_dir(struct forge_cgroup *cg, const char *parent)
 
 /* The managers that "auto" tries, in order. */
 static const struct forge_cgroup_ops *const managers[] = {
-	&forge_cgroup_v2, &forge_cgroup_v1,
+	&forge_cgroup_v2,
+	&forge_cgroup_v1,
 #if HAVE_SYSTEMD
 	&forge_cgroup_systemd,
 #endif
 };
 
-static struct forge_cgroup *alloc_group(const struct forge_cgroup_ops *ops, const char *run_id,
+static struct forge_cgroup *alloc_group(const struct forge_cgroup_ops *ops,
+					const char *run_id,
 					const struct forge_limits *limits)
 {
 	struct forge_cgroup *cg = calloc(1, sizeof(*cg));
@@ -174,7 +176,8 @@ static struct forge_cgroup *alloc_group(const struct forge_cgroup_ops *ops, cons
 		return NULL;
 	cg->ops = ops;
 	cg->limits = *limits;
-	cg->v2_fd = cg->memory_fd = cg->cpu_fd = cg->cpuacct_fd = cg->pids_fd = cg->oom_fd = -1;
+	cg->v2_fd = cg->memory_fd = cg->cpu_fd = cg->cpuacct_fd = cg->pids_fd =
+		cg->oom_fd = -1;
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(cg->enter_fds); i++)
 		cg->enter_fds[i] = -1;
 	cg->name = forge_asprintf("forge-%s", run_id);
@@ -194,7 +197,8 @@ static int try_manager(const struct forge_cgroup_ops *ops, const char *run_id,
 		return forge_fail(err, ENOMEM, "out of memory");
 	int rc = ops->create(cg, err);
 	if (rc < 0) {
-		(void)!forge_cgroup_remove(cg, NULL); /* empty directories of a failed try */
+		(void)!forge_cgroup_remove(cg,
+					   NULL); /* empty directories of a failed try */
 		return forge_wrap(err, rc, "cgroup manager %s", ops->name);
 	}
 	*ret = forge_take_ptr(cg);
@@ -258,7 +262,9 @@ int forge_cgroup_add_entry(struct forge_cgroup *cg, int dir, const char *file,
 	if (n + 1 >= FORGE_ARRAY_SIZE(cg->enter_fds))
 		return forge_fail(err, E2BIG, "too many hierarchies");
 	cg->enter_fds[n] = openat(dir, file, O_WRONLY | O_CLOEXEC);
-	return cg->enter_fds[n] < 0 ? forge_fail_errno(err, errno, "open %s/%s", cg->name, file) : 0;
+	return cg->enter_fds[n] < 0
+		       ? forge_fail_errno(err, errno, "open %s/%s", cg->name, file)
+		       : 0;
 }
 
 void forge_cgroup_usage(struct forge_cgroup *cg, struct forge_cgroup_usage *ret)
@@ -281,7 +287,8 @@ uint64_t forge_cgroup_cpu_usec(struct forge_cgroup *cg)
 	/* cpu.stat's usage is there on every v2 directory, with or without the controller. */
 	if (cg->v2_fd >= 0 && forge_read_at(cg->v2_fd, "cpu.stat", buf, sizeof(buf)) > 0)
 		return forge_key_u64(buf, "usage_usec", UINT64_MAX);
-	if (cg->cpuacct_fd >= 0 && forge_read_u64_at(cg->cpuacct_fd, "cpuacct.usage", &nsec) == 0)
+	if (cg->cpuacct_fd >= 0 &&
+	    forge_read_u64_at(cg->cpuacct_fd, "cpuacct.usage", &nsec) == 0)
 		return nsec / 1000;
 	return UINT64_MAX;
 }
@@ -346,7 +353,7 @@ int forge_cgroup_remove(struct forge_cgroup *cg, struct forge_error *err)
 {
 	int first = 0;
 
-	forge_strv_foreach(dir, &cg->dirs) {
+	forge_strv_foreach (dir, &cg->dirs) {
 		int rc = remove_when_empty(dir);
 		if (rc < 0 && first == 0)
 			first = forge_fail_errno(err, -rc, "remove %s", dir);
@@ -358,7 +365,8 @@ int forge_cgroup_remove_dir(const char *path, struct forge_error *err)
 {
 	forge_auto_close int dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (dir < 0)
-		return errno == ENOENT ? 0 : forge_fail_errno(err, errno, "open %s", path);
+		return errno == ENOENT ? 0
+				       : forge_fail_errno(err, errno, "open %s", path);
 	kill_dir(dir);
 	int rc = remove_when_empty(path);
 	return rc < 0 ? forge_fail_errno(err, -rc, "remove %s", path) : 0;
@@ -368,7 +376,8 @@ void forge_cgroup_free(struct forge_cgroup *cg)
 {
 	if (!cg)
 		return;
-	int fds[] = { cg->v2_fd, cg->memory_fd, cg->cpu_fd, cg->cpuacct_fd, cg->pids_fd, cg->oom_fd };
+	int fds[] = { cg->v2_fd,      cg->memory_fd, cg->cpu_fd,
+		      cg->cpuacct_fd, cg->pids_fd,   cg->oom_fd };
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(fds); i++)
 		if (fds[i] >= 0)
 			close(fds[i]);

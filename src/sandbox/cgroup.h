@@ -20,18 +20,18 @@ struct forge_cgroup_usage {
 	uint64_t cpu_usec;
 	uint64_t pids_peak;
 	uint64_t oom_kills;
-	bool oom_elsewhere;     /* killed for memory, but not because of this group's limit */
-	uint64_t pids_refused;  /* forks that met the limit */
+	bool oom_elsewhere; /* killed for memory, but not because of this group's limit */
+	uint64_t pids_refused; /* forks that met the limit */
 	uint64_t io_read_bytes, io_write_bytes;
 };
 
 struct forge_cgroup {
 	const struct forge_cgroup_ops *ops;
 	struct forge_limits limits;
-	char *name;          /* "forge-<run id>" */
+	char *name; /* "forge-<run id>" */
 	/* Directories of this run: one on v2, one for each hierarchy on v1. */
 	struct forge_strv dirs;
-	int v2_fd;           /* on the unified tree: for CLONE_INTO_CGROUP and kill, or -1 */
+	int v2_fd; /* on the unified tree: for CLONE_INTO_CGROUP and kill, or -1 */
 	int memory_fd, cpu_fd, cpuacct_fd, pids_fd; /* v1 directories, or -1 */
 	/*
 	 * Files that init writes "0" to, first thing, to enter. A thread that moves itself
@@ -39,8 +39,8 @@ struct forge_cgroup {
 	 * and that takes milliseconds. -1 ends the list.
 	 */
 	int enter_fds[6];
-	int oom_fd;          /* readable when memory ran out and the rest must be killed, or -1 */
-	unsigned missing;    /* 1u << enum forge_mechanism: what is not enforced */
+	int oom_fd; /* readable when memory ran out and the rest must be killed, or -1 */
+	unsigned missing; /* 1u << enum forge_mechanism: what is not enforced */
 };
 
 /*
@@ -58,27 +58,29 @@ struct forge_cgroup_ops {
 	void (*usage)(struct forge_cgroup *cg, struct forge_cgroup_usage *u);
 };
 
-extern const struct forge_cgroup_ops forge_cgroup_v2, forge_cgroup_systemd, forge_cgroup_v1,
-	forge_cgroup_none;
+extern const struct forge_cgroup_ops forge_cgroup_v2, forge_cgroup_systemd,
+	forge_cgroup_v1, forge_cgroup_none;
 
 /* Picks the manager (auto: v2, v1, systemd, the first that works) and makes the group. */
 FORGE_MUST_CHECK int forge_cgroup_new(enum forge_cgroup_choice choice, const char *run_id,
-				      const struct forge_limits *limits, struct forge_cgroup **ret,
-				      struct forge_error *err);
+				      const struct forge_limits *limits,
+				      struct forge_cgroup **ret, struct forge_error *err);
 /* Every directory that a run of this id could make from here; for repair after a crash. */
 FORGE_MUST_CHECK int forge_cgroup_predict(const char *run_id, struct forge_strv *ret);
 /* Writes the limits: after init is in, before the command is. */
-FORGE_MUST_CHECK int forge_cgroup_configure(struct forge_cgroup *cg, struct forge_error *err);
-/* Opens <dir>/<file> as one more of enter_fds. */
-FORGE_MUST_CHECK int forge_cgroup_add_entry(struct forge_cgroup *cg, int dir, const char *file,
+FORGE_MUST_CHECK int forge_cgroup_configure(struct forge_cgroup *cg,
 					    struct forge_error *err);
+/* Opens <dir>/<file> as one more of enter_fds. */
+FORGE_MUST_CHECK int forge_cgroup_add_entry(struct forge_cgroup *cg, int dir,
+					    const char *file, struct forge_error *err);
 void forge_cgroup_usage(struct forge_cgroup *cg, struct forge_cgroup_usage *ret);
 /* CPU time so far, UINT64_MAX when unknown. */
 uint64_t forge_cgroup_cpu_usec(struct forge_cgroup *cg);
 /* Kills everything in it; returns at once. */
 void forge_cgroup_kill(struct forge_cgroup *cg);
 /* Waits until it is empty and removes its directories. */
-FORGE_MUST_CHECK int forge_cgroup_remove(struct forge_cgroup *cg, struct forge_error *err);
+FORGE_MUST_CHECK int forge_cgroup_remove(struct forge_cgroup *cg,
+					 struct forge_error *err);
 /* The same for directories that a dead supervisor left, by path; killing what is in them. */
 FORGE_MUST_CHECK int forge_cgroup_remove_dir(const char *path, struct forge_error *err);
 /* Closes; the directories stay unless they were removed. Accepts NULL and half-made ones. */

@@ -28,16 +28,16 @@ struct bus_api {
 	int (*open_system)(sd_bus **ret);
 	int (*open_user)(sd_bus **ret);
 	sd_bus *(*flush_close_unref)(sd_bus *bus);
-	int (*new_call)(sd_bus *bus, sd_bus_message **m, const char *dest, const char *path,
-			const char *iface, const char *member);
+	int (*new_call)(sd_bus *bus, sd_bus_message **m, const char *dest,
+			const char *path, const char *iface, const char *member);
 	int (*append)(sd_bus_message *m, const char *types, ...);
 	int (*read)(sd_bus_message *m, const char *types, ...);
 	int (*call)(sd_bus *bus, sd_bus_message *m, uint64_t usec, sd_bus_error *e,
 		    sd_bus_message **reply);
 	sd_bus_message *(*unref)(sd_bus_message *m);
-	int (*match)(sd_bus *bus, sd_bus_slot **slot, const char *sender, const char *path,
-		     const char *iface, const char *member, sd_bus_message_handler_t cb,
-		     void *userdata);
+	int (*match)(sd_bus *bus, sd_bus_slot **slot, const char *sender,
+		     const char *path, const char *iface, const char *member,
+		     sd_bus_message_handler_t cb, void *userdata);
 	int (*process)(sd_bus *bus, sd_bus_message **m);
 	int (*wait)(sd_bus *bus, uint64_t usec);
 	void (*error_free)(sd_bus_error *e);
@@ -65,12 +65,14 @@ static int load_api(struct bus_api *api, struct forge_error *err)
 	};
 
 	if (!lib)
-		return forge_hint(err, forge_fail(err, ENOENT, "libsystemd.so.0 cannot be opened"),
-				  "Install libsystemd0");
+		return forge_hint(
+			err, forge_fail(err, ENOENT, "libsystemd.so.0 cannot be opened"),
+			"Install libsystemd0");
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(syms); i++) {
 		void *f = dlsym(lib, syms[i].name);
 		if (!f)
-			return forge_fail(err, ENOENT, "libsystemd lacks %s", syms[i].name);
+			return forge_fail(err, ENOENT, "libsystemd lacks %s",
+					  syms[i].name);
 		memcpy(syms[i].slot, &f, sizeof(f));
 	}
 	return 0; /* the library stays open until we exit */
@@ -110,21 +112,20 @@ static int subscribe(const struct bus_api *api, sd_bus *bus)
 	return rc;
 }
 
-static int start_scope(const struct bus_api *api, sd_bus *bus, const char *unit, struct job *job,
-		       struct forge_error *err)
+static int start_scope(const struct bus_api *api, sd_bus *bus, const char *unit,
+		       struct job *job, struct forge_error *err)
 {
 	sd_bus_message *m = NULL, *reply = NULL;
 	sd_bus_error e = SD_BUS_ERROR_NULL;
 	int rc = api->new_call(bus, &m, DEST, PATH, IFACE, "StartTransientUnit");
 
 	if (rc >= 0)
-		rc = api->append(m, "ssa(sv)a(sa(sv))", unit, "fail", 5,
-				 "Description", "s", "forge supervisor",
-				 "Delegate", "b", 1,
-				 /* the default would stop us too, before we read the verdict */
-				 "OOMPolicy", "s", "continue",
-				 "CollectMode", "s", "inactive-or-failed",
-				 "PIDs", "au", 1, (uint32_t)getpid(), 0);
+		rc = api->append(
+			m, "ssa(sv)a(sa(sv))", unit, "fail", 5, "Description", "s",
+			"forge supervisor", "Delegate", "b", 1,
+			/* the default would stop us too, before we read the verdict */
+			"OOMPolicy", "s", "continue", "CollectMode", "s",
+			"inactive-or-failed", "PIDs", "au", 1, (uint32_t)getpid(), 0);
 	if (rc >= 0)
 		rc = api->call(bus, m, 0, &e, &reply);
 	const char *path = NULL;
@@ -133,7 +134,8 @@ static int start_scope(const struct bus_api *api, sd_bus *bus, const char *unit,
 	if (rc >= 0)
 		(void)snprintf(job->path, sizeof(job->path), "%s", path);
 	else
-		rc = forge_fail(err, -rc, "start scope: %s", e.message ? e.message : strerror(-rc));
+		rc = forge_fail(err, -rc, "start scope: %s",
+				e.message ? e.message : strerror(-rc));
 	api->error_free(&e);
 	api->unref(m);
 	api->unref(reply);
@@ -150,11 +152,13 @@ static int wait_for_job(const struct bus_api *api, sd_bus *bus, struct job *job,
 		if (rc == 0 && !job->is_done) {
 			rc = api->wait(bus, 10 * 1000000ULL);
 			if (rc <= 0)
-				return forge_fail(err, ETIMEDOUT, "systemd did not answer in 10 s");
+				return forge_fail(err, ETIMEDOUT,
+						  "systemd did not answer in 10 s");
 		}
 	}
 	if (strcmp(job->result, "done") != 0)
-		return forge_fail(err, EIO, "systemd could not start the scope: %s", job->result);
+		return forge_fail(err, EIO, "systemd could not start the scope: %s",
+				  job->result);
 	return 0;
 }
 
@@ -171,10 +175,12 @@ static int enter_scope(const char *name, struct forge_error *err)
 	(void)snprintf(unit, sizeof(unit), "%s.scope", name);
 	rc = geteuid() == 0 ? api.open_system(&bus) : api.open_user(&bus);
 	if (rc < 0)
-		return forge_hint(err, forge_fail_errno(err, -rc, "connect to the %s manager",
-							geteuid() == 0 ? "system" : "user"),
-				  "There is no systemd here, or no session of yours: loginctl "
-				  "enable-linger $USER starts one");
+		return forge_hint(
+			err,
+			forge_fail_errno(err, -rc, "connect to the %s manager",
+					 geteuid() == 0 ? "system" : "user"),
+			"There is no systemd here, or no session of yours: loginctl "
+			"enable-linger $USER starts one");
 	rc = api.match(bus, NULL, DEST, PATH, IFACE, "JobRemoved", on_job_removed, &job);
 	if (rc >= 0)
 		rc = subscribe(&api, bus);
@@ -190,9 +196,10 @@ static int enter_scope(const char *name, struct forge_error *err)
 
 static int systemd_create(struct forge_cgroup *cg, struct forge_error *err)
 {
-	int rc = access("/run/systemd/system", F_OK) == 0 ?
-			 enter_scope(cg->name, err) :
-			 forge_fail(err, ENOENT, "this host was not booted with systemd");
+	int rc = access("/run/systemd/system", F_OK) == 0
+			 ? enter_scope(cg->name, err)
+			 : forge_fail(err, ENOENT,
+				      "this host was not booted with systemd");
 
 	return rc < 0 ? rc : forge_cgroup_v2.create(cg, err);
 }

@@ -29,9 +29,11 @@ static int make_in(struct forge_cgroup *cg, const char *own, enum forge_mechanis
 	int fd = forge_cgroup_make_dir(cg, own);
 	if (fd < 0) {
 		int rc = forge_fail_errno(err, -fd, "make a cgroup below %s", own);
-		return forge_hint(err, rc, "Run forge as root, or have the administrator make a "
-				  "directory there, give it to you and start your shell in it "
-				  "(cgroup v1 delegation, docs/HOSTS.md)");
+		return forge_hint(
+			err, rc,
+			"Run forge as root, or have the administrator make a "
+			"directory there, give it to you and start your shell in it "
+			"(cgroup v1 delegation, docs/HOSTS.md)");
 	}
 	*ret_fd = fd;
 	return forge_cgroup_add_entry(cg, fd, "tasks", err);
@@ -49,7 +51,8 @@ static int set_number(int dir, const char *file, uint64_t value, struct forge_er
 /* v1 kills one process on out of memory; this event lets the supervisor kill the rest. */
 static int watch_oom(struct forge_cgroup *cg, struct forge_error *err)
 {
-	forge_auto_close int ctl = openat(cg->memory_fd, "memory.oom_control", O_RDONLY | O_CLOEXEC);
+	forge_auto_close int ctl =
+		openat(cg->memory_fd, "memory.oom_control", O_RDONLY | O_CLOEXEC);
 	if (ctl < 0)
 		return forge_fail_errno(err, errno, "open memory.oom_control");
 	cg->oom_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -67,12 +70,14 @@ static int limit_memory(struct forge_cgroup *cg, struct forge_error *err)
 		return 0;
 	int rc = 0;
 	if (cg->limits.memory_bytes != FORGE_UNLIMITED) {
-		rc = set_number(cg->memory_fd, "memory.limit_in_bytes", cg->limits.memory_bytes, err);
+		rc = set_number(cg->memory_fd, "memory.limit_in_bytes",
+				cg->limits.memory_bytes, err);
 		if (rc < 0)
 			return rc;
 		/* memory + swap together: the same number leaves no room for swap */
 		if (faccessat(cg->memory_fd, SWAP_LIMIT, F_OK, 0) == 0)
-			rc = set_number(cg->memory_fd, SWAP_LIMIT, cg->limits.memory_bytes, err);
+			rc = set_number(cg->memory_fd, SWAP_LIMIT,
+					cg->limits.memory_bytes, err);
 		if (rc < 0)
 			return rc;
 	}
@@ -97,7 +102,8 @@ static int v1_create(struct forge_cgroup *cg, struct forge_error *err)
 	int rc = forge_cgroup_own_load(&own);
 
 	if (rc < 0 || !own.memory)
-		return forge_fail(err, ENOENT, "no cgroup v1 memory hierarchy is mounted");
+		return forge_fail(err, ENOENT,
+				  "no cgroup v1 memory hierarchy is mounted");
 	rc = make_in(cg, own.memory, FORGE_MECH_MEMORY, &cg->memory_fd, err);
 	if (rc == 0)
 		rc = make_in(cg, own.pids, FORGE_MECH_PIDS, &cg->pids_fd, err);
@@ -111,7 +117,8 @@ static int v1_create(struct forge_cgroup *cg, struct forge_error *err)
 	if (rc == 0 && cg->v2_fd < 0)
 		rc = make_in(cg, own.cpuacct, FORGE_MECH_CPU_TIME, &cg->cpuacct_fd, err);
 	/* Swap accounting can be off at boot; without any swap that is no loss. */
-	if (rc == 0 && faccessat(cg->memory_fd, SWAP_LIMIT, F_OK, 0) < 0 && forge_host_has_swap())
+	if (rc == 0 && faccessat(cg->memory_fd, SWAP_LIMIT, F_OK, 0) < 0 &&
+	    forge_host_has_swap())
 		cg->missing |= 1u << FORGE_MECH_SWAP;
 	return rc;
 }
@@ -130,7 +137,8 @@ static void v1_usage(struct forge_cgroup *cg, struct forge_cgroup_usage *u)
 	if (cg->memory_fd >= 0) {
 		(void)!forge_read_u64_at(cg->memory_fd, "memory.max_usage_in_bytes",
 					 &u->memory_peak_bytes);
-		if (forge_read_at(cg->memory_fd, "memory.oom_control", buf, sizeof(buf)) > 0)
+		if (forge_read_at(cg->memory_fd, "memory.oom_control", buf, sizeof(buf)) >
+		    0)
 			u->oom_kills = forge_key_u64(buf, "oom_kill", 0);
 	}
 	if (cg->pids_fd >= 0) {

@@ -14,8 +14,9 @@
 
 #define LEAF "forge-supervisors"
 
-#define HINT_DELEGATE                                                                      \
-	"Start forge in a delegated cgroup of its own: systemd-run --scope -p Delegate=yes " \
+#define HINT_DELEGATE                                                                    \
+	"Start forge in a delegated cgroup of its own: systemd-run --scope -p "          \
+	"Delegate=yes "                                                                  \
 	"forge ... (with --user when not root; docs/HOSTS.md)"
 
 static const struct {
@@ -32,7 +33,8 @@ static bool has_word(const char *text, const char *word)
 	size_t len = strlen(word);
 
 	for (const char *p = text; (p = strstr(p, word)); p += len)
-		if ((p == text || p[-1] == ' ') && (p[len] == ' ' || p[len] == '\n' || !p[len]))
+		if ((p == text || p[-1] == ' ') &&
+		    (p[len] == ' ' || p[len] == '\n' || !p[len]))
 			return true;
 	return false;
 }
@@ -49,8 +51,8 @@ static int list_absent(int dir, const char *file, char *absent, size_t size)
 	absent[0] = '\0';
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(needed); i++)
 		if (!has_word(have, needed[i].name))
-			len += (size_t)snprintf(absent + len, size - len, "%s+%s", len ? " " : "",
-						needed[i].name);
+			len += (size_t)snprintf(absent + len, size - len, "%s+%s",
+						len ? " " : "", needed[i].name);
 	return 0;
 }
 
@@ -76,8 +78,11 @@ static int enable_controllers(int own, const char *path, struct forge_error *err
 	if (rc < 0)
 		return forge_fail_errno(err, -rc, "read %s/cgroup.controllers", path);
 	if (*absent)
-		return forge_hint(err, forge_fail(err, ENOENT, "controllers %s are not delegated to %s",
-						  absent, path), HINT_DELEGATE);
+		return forge_hint(err,
+				  forge_fail(err, ENOENT,
+					     "controllers %s are not delegated to %s",
+					     absent, path),
+				  HINT_DELEGATE);
 	rc = list_absent(own, "cgroup.subtree_control", absent, sizeof(absent));
 	if (rc < 0)
 		return forge_fail_errno(err, -rc, "read %s/cgroup.subtree_control", path);
@@ -87,11 +92,13 @@ static int enable_controllers(int own, const char *path, struct forge_error *err
 	if (rc == -EBUSY && step_aside(own) == 0)
 		rc = forge_write_at(own, "cgroup.subtree_control", absent);
 	if (rc == -EBUSY)
-		return forge_hint(err, forge_fail(err, EBUSY, "other processes live in %s", path),
-				  HINT_DELEGATE);
+		return forge_hint(
+			err, forge_fail(err, EBUSY, "other processes live in %s", path),
+			HINT_DELEGATE);
 	if (rc < 0)
-		return forge_hint(err, forge_fail_errno(err, -rc, "enable %s in %s", absent, path),
-				  HINT_DELEGATE);
+		return forge_hint(
+			err, forge_fail_errno(err, -rc, "enable %s in %s", absent, path),
+			HINT_DELEGATE);
 	return 0;
 }
 
@@ -100,8 +107,9 @@ static int set(struct forge_cgroup *cg, const char *file, const char *value,
 {
 	int rc = forge_write_at(cg->v2_fd, file, value);
 
-	return rc < 0 ? forge_fail_errno(err, -rc, "write %s to %s/%s", value, cg->dirs.v[0], file) :
-			0;
+	return rc < 0 ? forge_fail_errno(err, -rc, "write %s to %s/%s", value,
+					 cg->dirs.v[0], file)
+		      : 0;
 }
 
 static int set_number(struct forge_cgroup *cg, const char *file, uint64_t value,
@@ -131,7 +139,8 @@ static int v2_configure(struct forge_cgroup *cg, struct forge_error *err)
 
 	/* thousandths of a CPU of a 100 ms period */
 	if (l->cpus_milli != FORGE_UNLIMITED)
-		(void)snprintf(cpu, sizeof(cpu), "%" PRIu64 " 100000", l->cpus_milli * 100);
+		(void)snprintf(cpu, sizeof(cpu), "%" PRIu64 " 100000",
+			       l->cpus_milli * 100);
 	int rc = set_memory(cg, err);
 	/* Our init counts as one. */
 	if (rc == 0)
@@ -185,7 +194,8 @@ static void v2_usage(struct forge_cgroup *cg, struct forge_cgroup_usage *u)
 
 	/* Peaks are younger than our oldest kernel; they then stay unknown. */
 	(void)!forge_read_u64_at(cg->v2_fd, "memory.peak", &u->memory_peak_bytes);
-	if (forge_read_u64_at(cg->v2_fd, "pids.peak", &u->pids_peak) == 0 && u->pids_peak > 0)
+	if (forge_read_u64_at(cg->v2_fd, "pids.peak", &u->pids_peak) == 0 &&
+	    u->pids_peak > 0)
 		u->pids_peak--; /* our init */
 	if (forge_read_at(cg->v2_fd, "memory.events", buf, sizeof(buf)) > 0) {
 		u->oom_kills = forge_key_u64(buf, "oom_kill", 0);

@@ -20,7 +20,7 @@ enum forge_stage {
 	FORGE_STAGE_ROOT,
 	FORGE_STAGE_MKDIR,
 	FORGE_STAGE_OPEN,
-	FORGE_STAGE_CHANGED,    /* the source is not the inode the plan saw */
+	FORGE_STAGE_CHANGED, /* the source is not the inode the plan saw */
 	FORGE_STAGE_CLONE_TREE,
 	FORGE_STAGE_READ_ONLY,
 	FORGE_STAGE_MOUNT,
@@ -52,9 +52,9 @@ struct forge_child_report {
 
 /* Messages on the control socket. Supervisor to init: */
 #define FORGE_CTL_IDS_READY 'i' /* id maps are written */
-#define FORGE_CTL_GO        'g' /* all limits are set: the command may start */
+#define FORGE_CTL_GO	    'g' /* all limits are set: the command may start */
 /* ... and 's' followed by a signal number: send it to every process of the run. */
-#define FORGE_CTL_SIGNAL    's'
+#define FORGE_CTL_SIGNAL 's'
 
 /* Init to supervisor: the command has ended. */
 struct forge_ctl_exit {
@@ -63,9 +63,11 @@ struct forge_ctl_exit {
 
 struct forge_child {
 	const struct forge_plan *plan;
-	const int *sources;  /* per mount: a detached tree opened by a privileged supervisor, -1 */
-	const int *cgroups;  /* files to write "0" to, ended by -1; see struct forge_cgroup */
-	int control;         /* SOCK_SEQPACKET */
+	const int *
+		sources; /* per mount: a detached tree opened by a privileged supervisor, -1 */
+	const int *
+		cgroups; /* files to write "0" to, ended by -1; see struct forge_cgroup */
+	int control;	 /* SOCK_SEQPACKET */
 	int report;
 	int stdio[3];
 };

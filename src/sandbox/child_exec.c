@@ -53,7 +53,8 @@ static void reset_signals(void)
 	sigset_t none;
 
 	for (int s = 1; s <= 64; s++)
-		(void)syscall(SYS_rt_sigaction, s, &dfl, NULL, sizeof(dfl.mask)); /* not KILL, STOP */
+		(void)syscall(SYS_rt_sigaction, s, &dfl, NULL,
+			      sizeof(dfl.mask)); /* not KILL, STOP */
 	sigemptyset(&none);
 	(void)sigprocmask(SIG_SETMASK, &none, NULL);
 }
@@ -67,7 +68,8 @@ static void enter_workdir(const struct forge_child *c)
 		forge_child_die(c->report, FORGE_STAGE_CHDIR, c->plan->workdir);
 	for (size_t i = 0; i < c->plan->n_mounts; i++) {
 		const struct forge_mount *m = &c->plan->mounts[i];
-		if (m->type == FORGE_MOUNT_RW && (m->dev != here.st_dev || m->ino != here.st_ino)) {
+		if (m->type == FORGE_MOUNT_RW &&
+		    (m->dev != here.st_dev || m->ino != here.st_ino)) {
 			errno = ESTALE;
 			forge_child_die(c->report, FORGE_STAGE_CHDIR, c->plan->workdir);
 		}

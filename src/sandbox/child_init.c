@@ -140,7 +140,8 @@ _Noreturn static void serve(const struct forge_child *c, pid_t command, int sigf
 			struct signalfd_siginfo si;
 			struct forge_ctl_exit msg = { 0 };
 
-			(void)!read(sigfd, &si, sizeof(si)); /* only its arrival matters */
+			(void)!read(sigfd, &si,
+				    sizeof(si)); /* only its arrival matters */
 			if (reap(command, &msg.status)) {
 				(void)send(c->control, &msg, sizeof(msg), MSG_NOSIGNAL);
 				_exit(0);
@@ -168,7 +169,8 @@ static void close_others(struct forge_child *c, int *sigfd)
 static void hide_command_line(void)
 {
 	char *start = program_invocation_name;
-	char *end = (char *)getauxval(AT_EXECFN); /* NOLINT: the kernel passes an address */
+	char *end =
+		(char *)getauxval(AT_EXECFN); /* NOLINT: the kernel passes an address */
 
 	if (start && end > start && end - start < (4 << 20))
 		memset(start, 0, (size_t)(end - start));

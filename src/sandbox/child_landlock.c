@@ -16,20 +16,20 @@
 
 /* The kernel's interface, spelled out: Debian 12's headers end at ABI 2. */
 #define LL_CREATE_RULESET 444
-#define LL_ADD_RULE       445
+#define LL_ADD_RULE	  445
 #define LL_RESTRICT_SELF  446
-#define LL_VERSION        (1U << 0)
-#define LL_PATH_BENEATH   1
+#define LL_VERSION	  (1U << 0)
+#define LL_PATH_BENEATH	  1
 
-#define LL_EXECUTE     (1ULL << 0)
-#define LL_WRITE_FILE  (1ULL << 1)
-#define LL_READ_FILE   (1ULL << 2)
-#define LL_READ_DIR    (1ULL << 3)
-#define LL_REFER       (1ULL << 13) /* ABI 2 */
-#define LL_TRUNCATE    (1ULL << 14) /* ABI 3 */
-#define LL_IOCTL_DEV   (1ULL << 15) /* ABI 5 */
-#define LL_ABI1_ALL    ((1ULL << 13) - 1)
-#define LL_SCOPE_ALL   3ULL         /* ABI 6: abstract sockets, signals */
+#define LL_EXECUTE    (1ULL << 0)
+#define LL_WRITE_FILE (1ULL << 1)
+#define LL_READ_FILE  (1ULL << 2)
+#define LL_READ_DIR   (1ULL << 3)
+#define LL_REFER      (1ULL << 13) /* ABI 2 */
+#define LL_TRUNCATE   (1ULL << 14) /* ABI 3 */
+#define LL_IOCTL_DEV  (1ULL << 15) /* ABI 5 */
+#define LL_ABI1_ALL   ((1ULL << 13) - 1)
+#define LL_SCOPE_ALL  3ULL /* ABI 6: abstract sockets, signals */
 
 struct ll_ruleset {
 	uint64_t fs, net, scoped;
@@ -44,7 +44,9 @@ int forge_landlock_abi(void)
 {
 	long abi = syscall(LL_CREATE_RULESET, NULL, 0, LL_VERSION);
 
-	return abi < 0 ? 0 : abi > FORGE_LANDLOCK_MAX_ABI ? FORGE_LANDLOCK_MAX_ABI : (int)abi;
+	return abi < 0			      ? 0
+	       : abi > FORGE_LANDLOCK_MAX_ABI ? FORGE_LANDLOCK_MAX_ABI
+					      : (int)abi;
 }
 
 static uint64_t all_rights(int abi)
@@ -66,7 +68,8 @@ static void allow(int rules, const char *path, uint64_t access, int report)
 void forge_child_landlock(const struct forge_plan *p, int report)
 {
 	uint64_t all = all_rights(p->landlock_abi);
-	uint64_t file_write = LL_READ_FILE | LL_WRITE_FILE | (all & (LL_TRUNCATE | LL_IOCTL_DEV));
+	uint64_t file_write =
+		LL_READ_FILE | LL_WRITE_FILE | (all & (LL_TRUNCATE | LL_IOCTL_DEV));
 	struct ll_ruleset set = { .fs = all };
 	size_t size = sizeof(set);
 

@@ -56,13 +56,15 @@ int forge_child_open_source(const struct forge_mount *m, enum forge_stage *ret_s
 	if (fstat(fd, &st) < 0)
 		goto fail;
 	if (st.st_dev != m->dev || st.st_ino != m->ino ||
-	    (m->type == FORGE_MOUNT_DEV && (!S_ISCHR(st.st_mode) || st.st_rdev != m->rdev))) {
+	    (m->type == FORGE_MOUNT_DEV &&
+	     (!S_ISCHR(st.st_mode) || st.st_rdev != m->rdev))) {
 		errno = ESTALE;
 		goto fail;
 	}
 	*ret_stage = FORGE_STAGE_READ_ONLY;
 	/* Private: a clone of a shared mount would receive, writable, what the host mounts later. */
-	if (sys_mount_setattr(fd, "", AT_EMPTY_PATH | recursive, attributes(m), MS_PRIVATE) < 0)
+	if (sys_mount_setattr(fd, "", AT_EMPTY_PATH | recursive, attributes(m),
+			      MS_PRIVATE) < 0)
 		goto fail;
 	return fd;
 fail:;
@@ -115,9 +117,9 @@ static int new_proc(void)
 		return -1;
 	int fd = -1;
 	if (sys_fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) == 0)
-		fd = sys_fsmount(fs, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV |
-							      MOUNT_ATTR_NOEXEC |
-							      MOUNT_ATTR_RDONLY);
+		fd = sys_fsmount(fs, FSMOUNT_CLOEXEC,
+				 MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV |
+					 MOUNT_ATTR_NOEXEC | MOUNT_ATTR_RDONLY);
 	int saved = errno;
 	close(fs);
 	errno = saved;
@@ -154,7 +156,8 @@ static int open_parent(int root, const char *path, const char **ret_name, bool m
 				next = -1;
 			else
 				next = openat(dir, name,
-					      O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+					      O_PATH | O_DIRECTORY | O_NOFOLLOW |
+						      O_CLOEXEC);
 		} else {
 			errno = ENAMETOOLONG;
 		}
@@ -184,7 +187,8 @@ static int make_target(int parent, const char *name, bool is_dir)
 
 static int write_file(int parent, const char *name, const char *text)
 {
-	int fd = openat(parent, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+	int fd = openat(parent, name,
+			O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
 
 	if (fd < 0)
 		return -1;
@@ -259,7 +263,8 @@ static int open_tree_for(struct builder *b, size_t i, enum forge_stage *stage)
 	return -1;
 }
 
-static int parent_of(struct builder *b, const struct forge_mount *m, const char **ret_name)
+static int parent_of(struct builder *b, const struct forge_mount *m,
+		     const char **ret_name)
 {
 	const char *slash = strrchr(m->target, '/');
 	size_t len = (size_t)(slash - m->target);
@@ -272,7 +277,8 @@ static int parent_of(struct builder *b, const struct forge_mount *m, const char 
 	if (b->parent >= 0)
 		close(b->parent);
 	/* A mask's target is in /proc, which is ours and where nothing is made. */
-	b->parent = open_parent(b->root, m->target, ret_name, m->type != FORGE_MOUNT_MASK);
+	b->parent =
+		open_parent(b->root, m->target, ret_name, m->type != FORGE_MOUNT_MASK);
 	b->parent_path = m->target;
 	b->parent_len = len;
 	return b->parent;
@@ -297,15 +303,17 @@ static void build_one(struct builder *b, size_t i)
 	} else {
 		bool is_dir = m->is_dir || m->type == FORGE_MOUNT_DIR ||
 			      m->type == FORGE_MOUNT_PROC;
-		int target = is_mask ? openat(parent, name, O_PATH | O_NOFOLLOW | O_CLOEXEC) :
-				       make_target(parent, name, is_dir);
+		int target =
+			is_mask ? openat(parent, name, O_PATH | O_NOFOLLOW | O_CLOEXEC)
+				: make_target(parent, name, is_dir);
 		if (target < 0)
 			forge_child_die(report, FORGE_STAGE_MKDIR, m->target);
 		if (m->type != FORGE_MOUNT_DIR) {
 			enum forge_stage stage;
 			int tree = open_tree_for(b, i, &stage);
 			if (tree < 0)
-				forge_child_die(report, stage, m->source ? m->source : m->target);
+				forge_child_die(report, stage,
+						m->source ? m->source : m->target);
 			if (attach(tree, target) < 0)
 				forge_child_die(report, FORGE_STAGE_ATTACH, m->target);
 			close(tree);
@@ -337,8 +345,8 @@ void forge_child_build_root(const struct forge_child *c)
 	 * pivot_root(".", ".") stacks the old root on the new one; detaching "." then removes
 	 * it, and the new root is all there is. No put_old directory is needed.
 	 */
-	if (fchdir(b.root) < 0 || sys_pivot_root(".", ".") < 0 || umount2(".", MNT_DETACH) < 0 ||
-	    chdir("/") < 0)
+	if (fchdir(b.root) < 0 || sys_pivot_root(".", ".") < 0 ||
+	    umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
 		forge_child_die(c->report, FORGE_STAGE_PIVOT, "/");
 	if (sys_mount_setattr(AT_FDCWD, "/", 0, MOUNT_ATTR_RDONLY, 0) < 0)
 		forge_child_die(c->report, FORGE_STAGE_READ_ONLY, "/");

@@ -28,17 +28,20 @@ void forge_child_set_ids(const struct forge_child *c)
 	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
 		forge_child_die(c->report, FORGE_STAGE_IDS, "dumpable");
 	umask(022);
-	(void)personality(PER_LINUX); /* whatever the caller had: address layout is random again */
+	(void)personality(
+		PER_LINUX); /* whatever the caller had: address layout is random again */
 }
 
 /* Soft and hard, never above what we have: root here may lack CAP_SYS_RESOURCE. */
-static void limit(const struct forge_child *c, int resource, uint64_t value, const char *name)
+static void limit(const struct forge_child *c, int resource, uint64_t value,
+		  const char *name)
 {
 	struct rlimit now, want;
 
 	if (getrlimit((__rlimit_resource_t)resource, &now) < 0)
 		forge_child_die(c->report, FORGE_STAGE_RLIMIT, name);
-	want.rlim_cur = want.rlim_max = value == FORGE_UNLIMITED ? now.rlim_max : (rlim_t)value;
+	want.rlim_cur = want.rlim_max =
+		value == FORGE_UNLIMITED ? now.rlim_max : (rlim_t)value;
 	if (now.rlim_max != RLIM_INFINITY && want.rlim_max > now.rlim_max)
 		want.rlim_cur = want.rlim_max = now.rlim_max;
 	if (setrlimit((__rlimit_resource_t)resource, &want) < 0)
@@ -80,8 +83,9 @@ static void drop_capabilities(const struct forge_child *c)
 		forge_child_die(c->report, FORGE_STAGE_CAPS, "ambient set");
 	if (prctl(PR_SET_SECUREBITS,
 		  SECBIT_KEEP_CAPS_LOCKED | SECBIT_NO_SETUID_FIXUP |
-			  SECBIT_NO_SETUID_FIXUP_LOCKED | SECBIT_NOROOT | SECBIT_NOROOT_LOCKED |
-			  SECBIT_NO_CAP_AMBIENT_RAISE | SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED,
+			  SECBIT_NO_SETUID_FIXUP_LOCKED | SECBIT_NOROOT |
+			  SECBIT_NOROOT_LOCKED | SECBIT_NO_CAP_AMBIENT_RAISE |
+			  SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED,
 		  0, 0, 0) < 0)
 		forge_child_die(c->report, FORGE_STAGE_CAPS, "securebits");
 	if (syscall(SYS_capset, &hdr, none) < 0)
@@ -98,10 +102,12 @@ void forge_child_confine(const struct forge_child *c)
 	 */
 	if (unshare(CLONE_NEWCGROUP) < 0)
 		forge_child_die(c->report, FORGE_STAGE_CGROUP_NS, "cgroup");
-	if (c->plan->n_cpus && sched_setaffinity(0, sizeof(c->plan->cpus), &c->plan->cpus) < 0)
+	if (c->plan->n_cpus &&
+	    sched_setaffinity(0, sizeof(c->plan->cpus), &c->plan->cpus) < 0)
 		forge_child_die(c->report, FORGE_STAGE_RLIMIT, "affinity");
 	set_limits(c);
 	drop_capabilities(c);
 	/* PDEATHSIG would be reset by the id changes above, so it comes last. */
-	(void)prctl(PR_SET_PDEATHSIG, 9, 0, 0, 0); /* a second wire; the control socket is the first */
+	(void)prctl(PR_SET_PDEATHSIG, 9, 0, 0,
+		    0); /* a second wire; the control socket is the first */
 }

@@ -23,7 +23,7 @@
 
 struct level {
 	int fd;
-	long len, pos;       /* of what getdents64 gave */
+	long len, pos; /* of what getdents64 gave */
 	char buf[4096];
 };
 
@@ -43,12 +43,12 @@ struct forge_disk {
 	const struct forge_quota *quota;
 	uint64_t max_bytes, max_inodes;
 	struct level *levels[FORGE_DISK_MAX_DEPTH];
-	unsigned depth;          /* levels in use; 0: no scan is under way */
-	uint64_t bytes, inodes;  /* of the scan under way */
-	uint64_t busy_usec;      /* what this scan has cost so far */
+	unsigned depth;		/* levels in use; 0: no scan is under way */
+	uint64_t bytes, inodes; /* of the scan under way */
+	uint64_t busy_usec;	/* what this scan has cost so far */
 	uint64_t last_cost_usec;
-	bool has_closed;         /* the scan met a directory that we may not read */
-	uint64_t free_at_start;  /* of the file system, UINT64_MAX when it cannot tell */
+	bool has_closed;	/* the scan met a directory that we may not read */
+	uint64_t free_at_start; /* of the file system, UINT64_MAX when it cannot tell */
 	struct forge_disk_usage usage;
 };
 
@@ -56,11 +56,12 @@ static uint64_t free_bytes(int fd)
 {
 	struct statfs fs;
 
-	return fstatfs(fd, &fs) < 0 ? UINT64_MAX : (uint64_t)fs.f_bfree * (uint64_t)fs.f_bsize;
+	return fstatfs(fd, &fs) < 0 ? UINT64_MAX
+				    : (uint64_t)fs.f_bfree * (uint64_t)fs.f_bsize;
 }
 
-int forge_disk_new(int dir_fd, const struct forge_quota *quota, int procs_fd, uint64_t max_bytes,
-		   uint64_t max_inodes, struct forge_disk **ret)
+int forge_disk_new(int dir_fd, const struct forge_quota *quota, int procs_fd,
+		   uint64_t max_bytes, uint64_t max_inodes, struct forge_disk **ret)
 {
 	struct forge_disk *d = calloc(1, sizeof(*d));
 
@@ -135,7 +136,8 @@ static void visit(struct forge_disk *d, struct level *l, const char *name)
 }
 
 /* Adds each deleted file that one process holds open on our file system, once. */
-static void count_deleted_of(struct forge_disk *d, long pid, dev_t dev, ino_t *seen, size_t *n_seen)
+static void count_deleted_of(struct forge_disk *d, long pid, dev_t dev, ino_t *seen,
+			     size_t *n_seen)
 {
 	char path[64];
 	struct statx st;
@@ -201,7 +203,8 @@ static void charge_hidden(struct forge_disk *d)
 
 static bool is_over(const struct forge_disk *d)
 {
-	return d->bytes > d->max_bytes || d->inodes > d->max_inodes || d->usage.is_too_deep;
+	return d->bytes > d->max_bytes || d->inodes > d->max_inodes ||
+	       d->usage.is_too_deep;
 }
 
 static void note_peak(struct forge_disk *d)
@@ -246,7 +249,8 @@ enum forge_disk_state forge_disk_step(struct forge_disk *d, uint64_t budget_usec
 	if (d->depth == 0) {
 		d->bytes = d->inodes = d->busy_usec = 0;
 		d->has_closed = false;
-		if (d->quota->fd >= 0 && forge_quota_usage(d->quota, &d->bytes, &d->inodes) == 0)
+		if (d->quota->fd >= 0 &&
+		    forge_quota_usage(d->quota, &d->bytes, &d->inodes) == 0)
 			return finish(d);
 		push(d, d->root, ".");
 	}
@@ -280,7 +284,8 @@ uint64_t forge_disk_pause_usec(const struct forge_disk *d)
 	/* What a fast disk takes: bytes a microsecond, and microseconds a file. */
 	const uint64_t rate = (2ULL << 30) / 1000000, usec_per_file = 10;
 	uint64_t room = d->max_bytes > d->usage.bytes ? d->max_bytes - d->usage.bytes : 0;
-	uint64_t files = d->max_inodes > d->usage.inodes ? d->max_inodes - d->usage.inodes : 0;
+	uint64_t files =
+		d->max_inodes > d->usage.inodes ? d->max_inodes - d->usage.inodes : 0;
 	/* Half the time it would take to fill what is left: overshoot halves with each scan. */
 	uint64_t pause = room / rate / 2;
 

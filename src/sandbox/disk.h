@@ -25,8 +25,8 @@ enum forge_disk_state {
 };
 
 struct forge_disk_usage {
-	uint64_t bytes, inodes;            /* of the last whole scan */
-	uint64_t peak_bytes, peak_inodes;  /* highest seen */
+	uint64_t bytes, inodes;		  /* of the last whole scan */
+	uint64_t peak_bytes, peak_inodes; /* highest seen */
 	bool is_too_deep;
 };
 
@@ -34,8 +34,8 @@ struct forge_disk_usage {
  * dir_fd and quota are borrowed. With a quota the kernel is asked and nothing is scanned.
  * procs_fd: a cgroup directory whose processes may hold deleted files.
  */
-FORGE_MUST_CHECK int forge_disk_new(int dir_fd, const struct forge_quota *quota, int procs_fd,
-				    uint64_t max_bytes, uint64_t max_inodes,
+FORGE_MUST_CHECK int forge_disk_new(int dir_fd, const struct forge_quota *quota,
+				    int procs_fd, uint64_t max_bytes, uint64_t max_inodes,
 				    struct forge_disk **ret);
 /* Works for about budget_usec. */
 enum forge_disk_state forge_disk_step(struct forge_disk *d, uint64_t budget_usec);

@@ -44,7 +44,8 @@ static bool has_descriptors_in_flight(long pid)
 		if (e->d_name[0] == '.' || fstatat(dirfd(dir), e->d_name, &st, 0) < 0 ||
 		    !S_ISSOCK(st.st_mode))
 			continue;
-		(void)snprintf(path, sizeof(path), "/proc/%ld/fdinfo/%.10s", pid, e->d_name);
+		(void)snprintf(path, sizeof(path), "/proc/%ld/fdinfo/%.10s", pid,
+			       e->d_name);
 		if (forge_read_at(AT_FDCWD, path, text, sizeof(text)) <= 0)
 			continue;
 		const char *n = strstr(text, "scm_fds:");

@@ -45,7 +45,8 @@ static bool has_argument_rules(const char *name)
 	return false;
 }
 
-static void add_names(scmp_filter_ctx ctx, const struct forge_syscall_name *s, uint32_t action)
+static void add_names(scmp_filter_ctx ctx, const struct forge_syscall_name *s,
+		      uint32_t action)
 {
 	for (; s->name; s++) {
 		int nr = resolve(s);
@@ -97,10 +98,12 @@ static void add_args(scmp_filter_ctx ctx)
 {
 	for (const struct forge_syscall_arg *a = forge_syscalls_args; a->name; a++) {
 		int nr = seccomp_syscall_resolve_name(a->name);
-		struct scmp_arg_cmp cmp = { .arg = a->arg, .op = SCMP_CMP_MASKED_EQ,
-					    .datum_a = a->mask, .datum_b = a->match };
-		int rc = seccomp_rule_add_array(ctx, SCMP_ACT_ERRNO((uint32_t)a->error), nr, 1,
-						&cmp);
+		struct scmp_arg_cmp cmp = { .arg = a->arg,
+					    .op = SCMP_CMP_MASKED_EQ,
+					    .datum_a = a->mask,
+					    .datum_b = a->match };
+		int rc = seccomp_rule_add_array(ctx, SCMP_ACT_ERRNO((uint32_t)a->error),
+						nr, 1, &cmp);
 		if (rc < 0)
 			die("argument rule for", a->name, rc);
 	}
@@ -145,8 +148,8 @@ static void emit(scmp_filter_ctx calls, scmp_filter_ctx args)
 		die("join", "both", 0);
 	printf("static struct sock_filter forge_filter[] = {\n");
 	for (size_t i = 0; i < n + m; i++)
-		printf("\t{ 0x%04x, %u, %u, 0x%08x },\n", all[i].code, all[i].jt, all[i].jf,
-		       all[i].k);
+		printf("\t{ 0x%04x, %u, %u, 0x%08x },\n", all[i].code, all[i].jt,
+		       all[i].jf, all[i].k);
 	printf("};\n");
 }
 
@@ -154,7 +157,8 @@ static scmp_filter_ctx new_filter(uint32_t action, const char *name)
 {
 	scmp_filter_ctx ctx = seccomp_init(action);
 
-	if (!ctx || seccomp_attr_set(ctx, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS) < 0 ||
+	if (!ctx ||
+	    seccomp_attr_set(ctx, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS) < 0 ||
 	    seccomp_attr_set(ctx, SCMP_FLTATR_CTL_OPTIMIZE, 2) < 0)
 		die("make", name, errno);
 	return ctx;

@@ -29,8 +29,8 @@ static bool is_mapped(const char *map_file, unsigned long id)
 		return false;
 	unsigned long inside, outside, count;
 	int used;
-	for (const char *p = buf; sscanf(p, "%lu %lu %lu%n", &inside, &outside, &count, &used) == 3;
-	     p += used)
+	for (const char *p = buf;
+	     sscanf(p, "%lu %lu %lu%n", &inside, &outside, &count, &used) == 3; p += used)
 		if (id >= inside && id - inside < count)
 			return true;
 	return false;
@@ -38,9 +38,10 @@ static bool is_mapped(const char *map_file, unsigned long id)
 
 static bool can_map(uid_t base)
 {
-	return geteuid() == 0 && has_capability(CAP_SETUID) && has_capability(CAP_SETGID) &&
-	       has_capability(CAP_SYS_ADMIN) && has_capability(CAP_CHOWN) &&
-	       is_mapped("/proc/self/uid_map", base) && is_mapped("/proc/self/gid_map", base);
+	return geteuid() == 0 && has_capability(CAP_SETUID) &&
+	       has_capability(CAP_SETGID) && has_capability(CAP_SYS_ADMIN) &&
+	       has_capability(CAP_CHOWN) && is_mapped("/proc/self/uid_map", base) &&
+	       is_mapped("/proc/self/gid_map", base);
 }
 
 bool forge_ids_is_initial(void)
@@ -54,15 +55,18 @@ static bool is_host_root(void)
 	return geteuid() == 0 && forge_ids_is_initial();
 }
 
-int forge_ids_choose(uid_t base, unsigned slot, struct forge_ids *ret, struct forge_error *err)
+int forge_ids_choose(uid_t base, unsigned slot, struct forge_ids *ret,
+		     struct forge_error *err)
 {
 	if (can_map(base)) {
 		*ret = (struct forge_ids){ base + slot, base + slot, true };
 		return 0;
 	}
 	if (is_host_root())
-		return forge_hint(err, forge_fail(err, EPERM, "root of this host cannot run "
-						  "analyses as another user"),
+		return forge_hint(err,
+				  forge_fail(err, EPERM,
+					     "root of this host cannot run "
+					     "analyses as another user"),
 				  "It lacks one of CAP_SETUID, CAP_SETGID, CAP_CHOWN, "
 				  "CAP_SYS_ADMIN; run forge as an ordinary user instead");
 	*ret = (struct forge_ids){ geteuid(), getegid(), false };

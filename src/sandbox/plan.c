@@ -54,7 +54,8 @@ static struct forge_mount *add(struct forge_plan *p, enum forge_mount_type type,
 static bool is_covered(const struct forge_plan *p, const char *path)
 {
 	for (size_t i = 0; i < p->n_mounts; i++)
-		if (p->mounts[i].type == FORGE_MOUNT_RO && forge_path_is_below(path, p->mounts[i].source))
+		if (p->mounts[i].type == FORGE_MOUNT_RO &&
+		    forge_path_is_below(path, p->mounts[i].source))
 			return true;
 	return false;
 }
@@ -115,9 +116,11 @@ static int add_device(struct forge_plan *p, const struct forge_view_dev *dev,
 	if (lstat(dev->path, &st) < 0)
 		return forge_fail_errno(err, errno, "look at %s", dev->path);
 	if (!S_ISCHR(st.st_mode) || st.st_rdev != makedev(1, dev->minor))
-		return forge_hint(err, forge_fail(err, ENODEV, "%s is not the device 1:%u",
-						  dev->path, dev->minor),
-				  "Recreate it: mknod -m 666 %s c 1 %u", dev->path, dev->minor);
+		return forge_hint(err,
+				  forge_fail(err, ENODEV, "%s is not the device 1:%u",
+					     dev->path, dev->minor),
+				  "Recreate it: mknod -m 666 %s c 1 %u", dev->path,
+				  dev->minor);
 	struct forge_mount *m = add(p, FORGE_MOUNT_DEV, dev->path, dev->path);
 	if (!m)
 		return -ENOMEM;
@@ -134,9 +137,11 @@ static int check_root(const char *path, const char *workdir, struct forge_error 
 		return forge_fail(err, EINVAL, "'/' would show the whole host");
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(never); i++)
 		if (forge_path_is_below(path, never[i]))
-			return forge_fail(err, EINVAL, "'%s' cannot be given to a run", path);
+			return forge_fail(err, EINVAL, "'%s' cannot be given to a run",
+					  path);
 	if (forge_path_is_below(workdir, path) || forge_path_is_below(path, workdir))
-		return forge_fail(err, EINVAL, "'%s' overlaps the run's workdir %s", path, workdir);
+		return forge_fail(err, EINVAL, "'%s' overlaps the run's workdir %s", path,
+				  workdir);
 	return 0;
 }
 
@@ -176,7 +181,8 @@ static int add_read_only(struct forge_plan *p, const char *path, struct forge_er
 	if (fstat(fd, &st) < 0)
 		return forge_fail_errno(err, errno, "look at %s", path);
 	if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
-		return forge_fail(err, EINVAL, "%s is neither a file nor a directory", path);
+		return forge_fail(err, EINVAL, "%s is neither a file nor a directory",
+				  path);
 	struct forge_mount *m = add_tree(p, path);
 	if (!m)
 		return -ENOMEM;
@@ -237,7 +243,8 @@ static int add_etc(struct forge_plan *p, bool own_network, struct forge_error *e
 
 	for (const char *const *s = forge_view_etc; *s && rc == 0; s++)
 		rc = add_system(p, *s, err);
-	for (const char *const *s = forge_view_etc_net; *s && rc == 0 && !own_network; s++)
+	for (const char *const *s = forge_view_etc_net; *s && rc == 0 && !own_network;
+	     s++)
 		rc = add_resolved(p, *s);
 	for (const struct forge_view_text *t = forge_view_texts; t->path && rc == 0; t++)
 		rc = add(p, FORGE_MOUNT_FILE, t->path, t->content) ? 0 : -ENOMEM;
@@ -246,7 +253,8 @@ static int add_etc(struct forge_plan *p, bool own_network, struct forge_error *e
 			"root:x:0:0:root:/nonexistent:/usr/sbin/nologin\n"
 			"%s:x:%d:%d:forge analysis:%s:/bin/sh\n"
 			"nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
-			FORGE_INSIDE_NAME, FORGE_INSIDE_UID, FORGE_INSIDE_GID, p->workdir);
+			FORGE_INSIDE_NAME, FORGE_INSIDE_UID, FORGE_INSIDE_GID,
+			p->workdir);
 		if (!pw || !add(p, FORGE_MOUNT_FILE, "/etc/passwd", pw))
 			return -ENOMEM;
 	}
@@ -276,7 +284,8 @@ static int add_dev(struct forge_plan *p, uint64_t shm, struct forge_error *err)
 
 	for (const struct forge_view_dev *d = forge_view_devs; d->path && rc == 0; d++)
 		rc = add_device(p, d, err);
-	for (const struct forge_view_text *l = forge_view_dev_links; l->path && rc == 0; l++)
+	for (const struct forge_view_text *l = forge_view_dev_links; l->path && rc == 0;
+	     l++)
 		rc = add(p, FORGE_MOUNT_SYMLINK, l->path, l->content) ? 0 : -ENOMEM;
 	return rc < 0 ? rc : add_tmpfs(p, "/dev/shm", shm);
 }
@@ -300,8 +309,9 @@ static int add_workdir(struct forge_plan *p, bool exists, struct forge_error *er
 static int build_view(struct forge_plan *p, const struct forge_plan_spec *spec,
 		      struct forge_error *err)
 {
-	uint64_t memory = p->limits.memory_bytes == FORGE_UNLIMITED ? 1ULL << 32 :
-								      p->limits.memory_bytes;
+	uint64_t memory = p->limits.memory_bytes == FORGE_UNLIMITED
+				  ? 1ULL << 32
+				  : p->limits.memory_bytes;
 	uint64_t tmp = spec->tmp_bytes ? spec->tmp_bytes : memory / 2;
 	uint64_t shm = spec->shm_bytes ? spec->shm_bytes : memory;
 	int rc = 0;
@@ -337,7 +347,9 @@ static int build_exec_paths(struct forge_plan *p)
 	const char *path = forge_strv_getenv(&p->env, "PATH");
 	for (const char *s = path; s && *s;) {
 		size_t len = strcspn(s, ":");
-		int rc = len ? forge_strv_addf(&p->exec_paths, "%.*s/%s", (int)len, s, cmd) : 0;
+		int rc =
+			len ? forge_strv_addf(&p->exec_paths, "%.*s/%s", (int)len, s, cmd)
+			    : 0;
 		if (rc < 0)
 			return rc;
 		s += len + (s[len] == ':');
@@ -358,9 +370,9 @@ static void choose_cpus(struct forge_plan *p)
 	if (sched_getaffinity(0, sizeof(have), &have) < 0)
 		return;
 	unsigned n_have = (unsigned)CPU_COUNT(&have);
-	uint64_t want = p->limits.cpus_milli == FORGE_UNLIMITED ?
-				n_have :
-				(p->limits.cpus_milli + 999) / 1000;
+	uint64_t want = p->limits.cpus_milli == FORGE_UNLIMITED
+				? n_have
+				: (p->limits.cpus_milli + 999) / 1000;
 	if (want >= n_have) {
 		p->cpus = have;
 		p->n_cpus = n_have;

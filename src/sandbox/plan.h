@@ -21,8 +21,8 @@ enum forge_mount_type {
 	FORGE_MOUNT_DIR,     /* an empty directory on the root tmpfs */
 	FORGE_MOUNT_SYMLINK, /* source is the link's text */
 	FORGE_MOUNT_FILE,    /* source is the file's content */
-	FORGE_MOUNT_RO,      /* source tree, read-only with everything mounted below it */
-	FORGE_MOUNT_RW,      /* source directory, writable: the workdir */
+	FORGE_MOUNT_RO,	     /* source tree, read-only with everything mounted below it */
+	FORGE_MOUNT_RW,	     /* source directory, writable: the workdir */
 	FORGE_MOUNT_DEV,     /* source is a character device with the given rdev */
 	FORGE_MOUNT_TMPFS,   /* fresh, writable, size- and inode-limited */
 	FORGE_MOUNT_PROC,    /* of the new pid namespace, read-only */
@@ -35,14 +35,14 @@ enum forge_mount_type {
  */
 struct forge_mount {
 	enum forge_mount_type type;
-	char *target;            /* absolute, inside */
-	char *source;            /* host path or text, NULL where the type needs none */
-	bool is_dir;             /* the source is a directory */
+	char *target; /* absolute, inside */
+	char *source; /* host path or text, NULL where the type needs none */
+	bool is_dir;  /* the source is a directory */
 	bool noexec;
-	uint64_t size_bytes;     /* TMPFS */
-	uint64_t inodes;         /* TMPFS */
-	uint64_t dev, ino;       /* identity of the source */
-	uint64_t rdev;           /* DEV */
+	uint64_t size_bytes; /* TMPFS */
+	uint64_t inodes;     /* TMPFS */
+	uint64_t dev, ino;   /* identity of the source */
+	uint64_t rdev;	     /* DEV */
 };
 
 struct forge_plan {
@@ -51,25 +51,25 @@ struct forge_plan {
 	struct forge_strv argv;
 	struct forge_strv env;
 	struct forge_strv exec_paths; /* what execve tries, in order */
-	char *workdir;                /* inside and outside: the same path */
+	char *workdir;		      /* inside and outside: the same path */
 	/* view */
 	struct forge_mount *mounts;
 	size_t n_mounts, cap_mounts;
 	/* identity: inside is always 1000:1000, "forge" */
 	uid_t host_uid;
 	gid_t host_gid;
-	bool privileged;   /* the supervisor opens sources and maps ids with its own rights */
+	bool privileged; /* the supervisor opens sources and maps ids with its own rights */
 	/* isolation */
 	bool own_network;
-	int landlock_abi;  /* to be enforced; 0: none */
+	int landlock_abi; /* to be enforced; 0: none */
 	/* budget */
 	struct forge_limits limits;
-	cpu_set_t cpus;    /* affinity */
+	cpu_set_t cpus; /* affinity */
 	unsigned n_cpus;
 };
 
-#define FORGE_INSIDE_UID 1000
-#define FORGE_INSIDE_GID 1000
+#define FORGE_INSIDE_UID  1000
+#define FORGE_INSIDE_GID  1000
 #define FORGE_INSIDE_NAME "forge"
 
 void forge_plan_free(struct forge_plan *p);
@@ -80,21 +80,22 @@ FORGE_DEFINE_AUTO(plan, struct forge_plan *, forge_plan_free)
 struct forge_plan_spec {
 	const char *run_id;
 	char *const *argv;
-	const struct forge_strv *env;       /* complete environment */
-	const struct forge_strv *read_only; /* inputs and roots: canonical absolute paths */
-	const struct forge_strv *aliases;   /* pairs: a path as typed, what it leads to */
-	const char *workdir;                /* absolute; need not exist yet for a dry run */
+	const struct forge_strv *env; /* complete environment */
+	const struct forge_strv
+		*read_only;		  /* inputs and roots: canonical absolute paths */
+	const struct forge_strv *aliases; /* pairs: a path as typed, what it leads to */
+	const char *workdir;		  /* absolute; need not exist yet for a dry run */
 	bool workdir_exists;
 	bool own_network;
-	uint64_t tmp_bytes, shm_bytes;      /* 0: from the memory limit */
-	uid_t host_uid;                     /* chosen by forge_ids_choose() */
+	uint64_t tmp_bytes, shm_bytes; /* 0: from the memory limit */
+	uid_t host_uid;		       /* chosen by forge_ids_choose() */
 	gid_t host_gid;
 	bool privileged;
 	int landlock_abi;
 	const struct forge_limits *limits;
 };
 
-FORGE_MUST_CHECK int forge_plan_build(const struct forge_plan_spec *spec, struct forge_plan **ret,
-				      struct forge_error *err);
+FORGE_MUST_CHECK int forge_plan_build(const struct forge_plan_spec *spec,
+				      struct forge_plan **ret, struct forge_error *err);
 /* The plan as JSON, for people and tests. NULL when out of memory. */
 json_t *forge_plan_json(const struct forge_plan *p);

@@ -6,9 +6,11 @@
 #include "sandbox/child.h"
 
 static const char *const type_names[] = {
-	[FORGE_MOUNT_DIR] = "dir", [FORGE_MOUNT_SYMLINK] = "symlink", [FORGE_MOUNT_FILE] = "file",
-	[FORGE_MOUNT_RO] = "read_only", [FORGE_MOUNT_RW] = "writable", [FORGE_MOUNT_DEV] = "device",
-	[FORGE_MOUNT_TMPFS] = "tmpfs", [FORGE_MOUNT_PROC] = "proc", [FORGE_MOUNT_MASK] = "mask",
+	[FORGE_MOUNT_DIR] = "dir",     [FORGE_MOUNT_SYMLINK] = "symlink",
+	[FORGE_MOUNT_FILE] = "file",   [FORGE_MOUNT_RO] = "read_only",
+	[FORGE_MOUNT_RW] = "writable", [FORGE_MOUNT_DEV] = "device",
+	[FORGE_MOUNT_TMPFS] = "tmpfs", [FORGE_MOUNT_PROC] = "proc",
+	[FORGE_MOUNT_MASK] = "mask",
 };
 
 static json_t *mount_json(const struct forge_mount *m)
@@ -20,7 +22,8 @@ static json_t *mount_json(const struct forge_mount *m)
 	if (m->source)
 		json_object_set_new(o, "source", forge_json_text(m->source));
 	if (m->type == FORGE_MOUNT_TMPFS) {
-		json_object_set_new(o, "size_bytes", json_integer((json_int_t)m->size_bytes));
+		json_object_set_new(o, "size_bytes",
+				    json_integer((json_int_t)m->size_bytes));
 		json_object_set_new(o, "inodes", json_integer((json_int_t)m->inodes));
 	}
 	return o;
@@ -34,10 +37,13 @@ static json_t *cgroup_json(const struct forge_limits *l)
 	json_object_set_new(o, "memory_max", forge_json_number(l->memory_bytes));
 	json_object_set_new(o, "memory_swap_max", json_integer(0));
 	json_object_set_new(o, "memory_oom_group", json_true());
-	json_object_set_new(o, "pids_max", forge_json_number(l->pids == FORGE_UNLIMITED ? l->pids : l->pids + 1));
+	json_object_set_new(
+		o, "pids_max",
+		forge_json_number(l->pids == FORGE_UNLIMITED ? l->pids : l->pids + 1));
 	json_object_set_new(o, "cpu_max_usec_per_100ms",
-			    forge_json_number(l->cpus_milli == FORGE_UNLIMITED ? l->cpus_milli :
-								      l->cpus_milli * 100));
+			    forge_json_number(l->cpus_milli == FORGE_UNLIMITED
+						      ? l->cpus_milli
+						      : l->cpus_milli * 100));
 	return o;
 }
 
@@ -57,8 +63,9 @@ static json_t *supervisor_json(const struct forge_limits *l)
 
 static json_t *ids_json(const struct forge_plan *p)
 {
-	return json_pack("{s:i, s:i, s:I, s:I}", "uid", FORGE_INSIDE_UID, "gid", FORGE_INSIDE_GID,
-			 "host_uid", (json_int_t)p->host_uid, "host_gid", (json_int_t)p->host_gid);
+	return json_pack("{s:i, s:i, s:I, s:I}", "uid", FORGE_INSIDE_UID, "gid",
+			 FORGE_INSIDE_GID, "host_uid", (json_int_t)p->host_uid,
+			 "host_gid", (json_int_t)p->host_gid);
 }
 
 json_t *forge_plan_json(const struct forge_plan *p)
@@ -76,14 +83,16 @@ json_t *forge_plan_json(const struct forge_plan *p)
 	json_object_set_new(o, "workdir", forge_json_text(p->workdir));
 	json_object_set_new(o, "ids", ids_json(p));
 	json_object_set_new(o, "namespaces",
-			    json_string(p->own_network ? "user mount pid ipc uts cgroup network" :
-							 "user mount pid ipc uts cgroup"));
+			    json_string(p->own_network
+						? "user mount pid ipc uts cgroup network"
+						: "user mount pid ipc uts cgroup"));
 	json_object_set_new(o, "network", json_string(p->own_network ? "none" : "host"));
 	json_object_set_new(o, "cgroup", cgroup_json(&p->limits));
 	json_object_set_new(o, "supervisor", supervisor_json(&p->limits));
 	json_object_set_new(o, "cpus", cpus);
 	json_object_set_new(o, "landlock_abi", json_integer(p->landlock_abi));
-	json_object_set_new(o, "seccomp_instructions", json_integer((json_int_t)forge_filter_length()));
+	json_object_set_new(o, "seccomp_instructions",
+			    json_integer((json_int_t)forge_filter_length()));
 	json_object_set_new(o, "mounts", mounts);
 	return o;
 }

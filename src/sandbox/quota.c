@@ -20,20 +20,26 @@
 
 static int quotactl_fd(int fd, int cmd, uint32_t id, struct dqblk *dq)
 {
-	return syscall(SYS_quotactl_fd, fd, QCMD((unsigned)cmd, PRJQUOTA), id, dq) < 0 ? -errno : 0;
+	return syscall(SYS_quotactl_fd, fd, QCMD((unsigned)cmd, PRJQUOTA), id, dq) < 0
+		       ? -errno
+		       : 0;
 }
 
-static int set_limits(const struct forge_quota *q, uint64_t max_bytes, uint64_t max_inodes)
+static int set_limits(const struct forge_quota *q, uint64_t max_bytes,
+		      uint64_t max_inodes)
 {
 	struct dqblk dq = { .dqb_valid = QIF_LIMITS };
 
 	/* 0 means no limit here; blocks are of 1 KiB */
-	dq.dqb_bhardlimit = dq.dqb_bsoftlimit = max_bytes == FORGE_UNLIMITED ? 0 : max_bytes >> 10;
-	dq.dqb_ihardlimit = dq.dqb_isoftlimit = max_inodes == FORGE_UNLIMITED ? 0 : max_inodes;
+	dq.dqb_bhardlimit = dq.dqb_bsoftlimit =
+		max_bytes == FORGE_UNLIMITED ? 0 : max_bytes >> 10;
+	dq.dqb_ihardlimit = dq.dqb_isoftlimit =
+		max_inodes == FORGE_UNLIMITED ? 0 : max_inodes;
 	return quotactl_fd(q->fd, Q_SETQUOTA, q->project, &dq);
 }
 
-int forge_quota_usage(const struct forge_quota *q, uint64_t *ret_bytes, uint64_t *ret_inodes)
+int forge_quota_usage(const struct forge_quota *q, uint64_t *ret_bytes,
+		      uint64_t *ret_inodes)
 {
 	struct dqblk dq = { 0 };
 	int rc = quotactl_fd(q->fd, Q_GETQUOTA, q->project, &dq);
@@ -57,8 +63,8 @@ static int join_project(int fd, uint32_t project)
 	return ioctl(fd, FS_IOC_FSSETXATTR, &attr) < 0 ? -errno : 0;
 }
 
-int forge_quota_start(struct forge_quota *q, int dir_fd, uint32_t project, uint64_t max_bytes,
-		      uint64_t max_inodes)
+int forge_quota_start(struct forge_quota *q, int dir_fd, uint32_t project,
+		      uint64_t max_bytes, uint64_t max_inodes)
 {
 	uint64_t bytes = 0, inodes = 0;
 	struct forge_quota try = { .fd = dir_fd, .project = project };

@@ -9,14 +9,15 @@
 #include <stdint.h>
 
 struct forge_quota {
-	int fd;           /* the directory, borrowed; -1: no quota, the tree is measured */
+	int fd; /* the directory, borrowed; -1: no quota, the tree is measured */
 	uint32_t project;
 };
 
 /* 0, or -errno when there is no such thing here: then the caller measures. */
-int forge_quota_start(struct forge_quota *q, int dir_fd, uint32_t project, uint64_t max_bytes,
-		      uint64_t max_inodes);
+int forge_quota_start(struct forge_quota *q, int dir_fd, uint32_t project,
+		      uint64_t max_bytes, uint64_t max_inodes);
 /* 0 and what is used now, or -errno. */
-int forge_quota_usage(const struct forge_quota *q, uint64_t *ret_bytes, uint64_t *ret_inodes);
+int forge_quota_usage(const struct forge_quota *q, uint64_t *ret_bytes,
+		      uint64_t *ret_inodes);
 /* Takes the limits away again: the next run may have the same project id. */
 void forge_quota_stop(struct forge_quota *q);

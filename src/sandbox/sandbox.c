@@ -19,9 +19,9 @@
 /* Both ends of everything, while only some of them have an owner. */
 struct wiring {
 	int control[2]; /* [0] supervisor, [1] init */
-	int report[2];  /* read, write */
+	int report[2];	/* read, write */
 	int out[2], err[2], in[2];
-	int *sources;   /* one for each mount of the plan */
+	int *sources; /* one for each mount of the plan */
 	size_t n_sources;
 };
 
@@ -70,7 +70,8 @@ static int open_channels(struct wiring *w, bool pipe_stdin, struct forge_error *
 }
 
 /* With our own rights, for paths the sandbox's uid could not reach. */
-static int open_sources(const struct forge_plan *p, struct wiring *w, struct forge_error *err)
+static int open_sources(const struct forge_plan *p, struct wiring *w,
+			struct forge_error *err)
 {
 	w->sources = malloc((p->n_mounts ? p->n_mounts : 1) * sizeof(int));
 	if (!w->sources)
@@ -85,7 +86,8 @@ static int open_sources(const struct forge_plan *p, struct wiring *w, struct for
 		enum forge_stage stage;
 		w->sources[i] = forge_child_open_source(m, &stage);
 		if (w->sources[i] < 0) {
-			struct forge_child_report r = { .stage = (int32_t)stage, .error = errno };
+			struct forge_child_report r = { .stage = (int32_t)stage,
+							.error = errno };
 			(void)snprintf(r.what, sizeof(r.what), "%s", m->source);
 			return forge_sandbox_explain(&r, err);
 		}
@@ -100,7 +102,8 @@ static pid_t clone_init(struct forge_clone_args *args, struct forge_cgroup *cg)
 
 	if (pid >= 0 || errno != ENOSYS)
 		return pid;
-	if (cg->v2_fd >= 0 && forge_cgroup_add_entry(cg, cg->v2_fd, "cgroup.procs", NULL) < 0)
+	if (cg->v2_fd >= 0 &&
+	    forge_cgroup_add_entry(cg, cg->v2_fd, "cgroup.procs", NULL) < 0)
 		return -1;
 	unsigned long flags = (unsigned long)(args->flags & ~CLONE_INTO_CGROUP) | SIGCHLD;
 	return (pid_t)syscall(SYS_clone, flags, 0UL, args->pidfd, 0UL, 0UL);
@@ -109,12 +112,17 @@ static pid_t clone_init(struct forge_clone_args *args, struct forge_cgroup *cg)
 static int hint_for_clone(int rc, struct forge_error *err)
 {
 	if (rc == -ENOSPC)
-		return forge_hint(err, rc, "sysctl user.max_user_namespaces=15000 (it is 0 or used up)");
+		return forge_hint(
+			err, rc,
+			"sysctl user.max_user_namespaces=15000 (it is 0 or used up)");
 	if (rc == -EPERM || rc == -EACCES)
-		return forge_hint(err, rc, "Unprivileged user namespaces are off: sysctl "
-				  "kernel.unprivileged_userns_clone=1, or on Ubuntu "
-				  "kernel.apparmor_restrict_unprivileged_userns=0 or an AppArmor "
-				  "profile for forge; in a container allow them in its seccomp profile");
+		return forge_hint(
+			err, rc,
+			"Unprivileged user namespaces are off: sysctl "
+			"kernel.unprivileged_userns_clone=1, or on Ubuntu "
+			"kernel.apparmor_restrict_unprivileged_userns=0 or an AppArmor "
+			"profile for forge; in a container allow them in its seccomp "
+			"profile");
 	return rc;
 }
 
@@ -135,11 +143,13 @@ static int map_ids(const struct forge_plan *p, pid_t pid, struct forge_error *er
 	if (!p->privileged)
 		rc = write_proc(pid, "setgroups", "deny");
 	if (rc == 0) {
-		(void)snprintf(map, sizeof(map), "%d %u 1", FORGE_INSIDE_GID, p->host_gid);
+		(void)snprintf(map, sizeof(map), "%d %u 1", FORGE_INSIDE_GID,
+			       p->host_gid);
 		rc = write_proc(pid, "gid_map", map);
 	}
 	if (rc == 0) {
-		(void)snprintf(map, sizeof(map), "%d %u 1", FORGE_INSIDE_UID, p->host_uid);
+		(void)snprintf(map, sizeof(map), "%d %u 1", FORGE_INSIDE_UID,
+			       p->host_uid);
 		rc = write_proc(pid, "uid_map", map);
 	}
 	if (rc < 0)
@@ -161,12 +171,12 @@ static int send_ready(struct forge_sandbox *sb, char what, struct forge_error *e
 	return forge_fail_errno(err, error, "talk to the sandbox");
 }
 
-static int start_init(const struct forge_plan *plan, struct forge_cgroup *cg, struct wiring *w,
-		      struct forge_sandbox *sb, struct forge_error *err)
+static int start_init(const struct forge_plan *plan, struct forge_cgroup *cg,
+		      struct wiring *w, struct forge_sandbox *sb, struct forge_error *err)
 {
 	struct forge_clone_args args = {
-		.flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS |
-			 CLONE_PIDFD,
+		.flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC |
+			 CLONE_NEWUTS | CLONE_PIDFD,
 		.pidfd = (uint64_t)(uintptr_t)&sb->pidfd,
 		.exit_signal = SIGCHLD,
 	};
@@ -179,15 +189,18 @@ static int start_init(const struct forge_plan *plan, struct forge_cgroup *cg, st
 	}
 	pid_t pid = clone_init(&args, cg);
 	if (pid == 0) {
-		struct forge_child c = { plan, w->sources, cg->enter_fds, w->control[1],
-					 w->report[1], { w->in[0], w->out[1], w->err[1] } };
+		struct forge_child c = {
+			plan,	       w->sources,   cg->enter_fds,
+			w->control[1], w->report[1], { w->in[0], w->out[1], w->err[1] }
+		};
 		/* Otherwise our own copy would keep the socket open after the supervisor. */
 		close(w->control[0]);
 		forge_child_main(&c);
 	}
 	if (pid < 0)
-		return hint_for_clone(forge_fail_errno(err, errno, "make the sandbox's namespaces"),
-				      err);
+		return hint_for_clone(
+			forge_fail_errno(err, errno, "make the sandbox's namespaces"),
+			err);
 	sb->pid = pid;
 	sb->control = forge_take_fd(w->control[0]);
 	sb->report = forge_take_fd(w->report[0]);
@@ -205,10 +218,12 @@ static int start_init(const struct forge_plan *plan, struct forge_cgroup *cg, st
 	return rc == 0 ? send_ready(sb, FORGE_CTL_GO, err) : rc;
 }
 
-int forge_sandbox_start(const struct forge_plan *plan, struct forge_cgroup *cg, bool pipe_stdin,
-			struct forge_sandbox **ret, struct forge_error *err)
+int forge_sandbox_start(const struct forge_plan *plan, struct forge_cgroup *cg,
+			bool pipe_stdin, struct forge_sandbox **ret,
+			struct forge_error *err)
 {
-	struct wiring w = { { -1, -1 }, { -1, -1 }, { -1, -1 }, { -1, -1 }, { -1, -1 }, NULL, 0 };
+	struct wiring w = { { -1, -1 }, { -1, -1 }, { -1, -1 }, { -1, -1 },
+			    { -1, -1 }, NULL,	    0 };
 	forge_auto_sandbox struct forge_sandbox *sb = calloc(1, sizeof(*sb));
 
 	if (!sb)
@@ -252,13 +267,18 @@ int forge_sandbox_read_report(struct forge_sandbox *sb, struct forge_child_repor
 
 int forge_sandbox_explain(const struct forge_child_report *r, struct forge_error *err)
 {
-	int stage = r->stage >= 0 && r->stage < FORGE_STAGE_COUNT ? r->stage : FORGE_STAGE_NONE;
-	int rc = forge_fail_errno(err, r->error, "%s %s", forge_stage_names[stage], r->what);
+	int stage = r->stage >= 0 && r->stage < FORGE_STAGE_COUNT ? r->stage
+								  : FORGE_STAGE_NONE;
+	int rc = forge_fail_errno(err, r->error, "%s %s", forge_stage_names[stage],
+				  r->what);
 
-	if (stage == FORGE_STAGE_MOUNT && strcmp(r->what, "/proc") == 0 && r->error == EPERM)
-		return forge_hint(err, rc, "The kernel refuses a new /proc where the existing one is "
-				  "partly hidden (containers): run the container with "
-				  "--security-opt systempaths=unconfined, or forge outside of it");
+	if (stage == FORGE_STAGE_MOUNT && strcmp(r->what, "/proc") == 0 &&
+	    r->error == EPERM)
+		return forge_hint(
+			err, rc,
+			"The kernel refuses a new /proc where the existing one is "
+			"partly hidden (containers): run the container with "
+			"--security-opt systempaths=unconfined, or forge outside of it");
 	if (stage == FORGE_STAGE_OPEN && r->error == EACCES)
 		return forge_hint(err, rc, "Your user cannot read it");
 	if (r->error == ENOSYS || stage == FORGE_STAGE_READ_ONLY)
@@ -283,7 +303,9 @@ void forge_sandbox_free(struct forge_sandbox *sb)
 		return;
 	forge_sandbox_kill(sb);
 	forge_sandbox_reap(sb);
-	int *fds[] = { &sb->pidfd, &sb->control, &sb->report, &sb->out, &sb->err, &sb->in };
+	int *fds[] = {
+		&sb->pidfd, &sb->control, &sb->report, &sb->out, &sb->err, &sb->in
+	};
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(fds); i++)
 		close_fd(fds[i]);
 	free(sb);

@@ -37,12 +37,12 @@
 #include "sandbox/plan.h"
 
 struct forge_sandbox {
-	pid_t pid;     /* init, in our pid namespace */
-	int pidfd;     /* readable when init is dead */
+	pid_t pid; /* init, in our pid namespace */
+	int pidfd; /* readable when init is dead */
 	int control;
-	int report;    /* read end, -1 once it has ended */
-	int out, err;  /* read ends of the command's streams, non-blocking */
-	int in;        /* write end of its standard input, -1: it has /dev/null */
+	int report;	      /* read end, -1 once it has ended */
+	int out, err;	      /* read ends of the command's streams, non-blocking */
+	int in;		      /* write end of its standard input, -1: it has /dev/null */
 	struct rusage rusage; /* of the whole tree, after forge_sandbox_reap() */
 };
 
@@ -50,8 +50,9 @@ struct forge_sandbox {
  * Starts the plan in the cgroup. On failure nothing is left running. The command may still
  * fail to start afterwards: that arrives on the report pipe.
  */
-FORGE_MUST_CHECK int forge_sandbox_start(const struct forge_plan *plan, struct forge_cgroup *cg,
-					 bool pipe_stdin, struct forge_sandbox **ret,
+FORGE_MUST_CHECK int forge_sandbox_start(const struct forge_plan *plan,
+					 struct forge_cgroup *cg, bool pipe_stdin,
+					 struct forge_sandbox **ret,
 					 struct forge_error *err);
 /* Asks init to signal every process of the run; silently too late when it is gone. */
 void forge_sandbox_signal(struct forge_sandbox *sb, int sig);

@@ -21,6 +21,7 @@
 #define F_SETLEASE 1024
 #endif
 
+/* clang-format off: tables */
 #define S(n) { #n, 0 }
 
 const struct forge_syscall_name forge_syscalls_allowed[] = {

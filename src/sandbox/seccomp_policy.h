@@ -21,7 +21,7 @@ struct forge_syscall_name {
 struct forge_syscall_arg {
 	const char *name;
 	unsigned arg;
-	uint64_t mask;  /* compared: (value & mask) == match */
+	uint64_t mask; /* compared: (value & mask) == match */
 	uint64_t match;
 	int error;
 };

@@ -7,6 +7,7 @@
 
 #include <stddef.h>
 
+/* clang-format off: tables */
 const char *const forge_view_system[] = {
 	"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32",
 	/* CPU and NUMA topology: BLAS, hwloc and torch size their thread pools by it. */
