@@ -11,21 +11,26 @@
 #define MAX_BYTES (1u << 20)
 
 /*
- * Who can write the file decides what root's runs see and may use. Asked of the open
+ * Who can write the file decides what our runs see and may use: a file left in a directory
+ * one happens to be in must not. Asked of the open
  * file, not of the path, which could change in between.
  */
 static int check_trust(const char *path, const struct stat *st, struct forge_error *err)
 {
-	if (geteuid() != 0)
-		return 0;
-	if (st->st_uid != 0) {
+	bool is_root = geteuid() == 0;
+	/* A group of one's own is common for people (umask 002), and no business of root's. */
+	mode_t writers = is_root ? S_IWGRP | S_IWOTH : S_IWOTH;
+
+	if (st->st_uid != 0 && st->st_uid != geteuid()) {
 		int rc = forge_fail(err, EPERM,
-				    "config %s belongs to user %u, and root must own "
-				    "what root runs by",
-				    path, (unsigned)st->st_uid);
-		return forge_hint(err, rc, "Read it, then: chown root %s", path);
+				    "config %s belongs to user %u, and %s must own "
+				    "what %s by",
+				    path, (unsigned)st->st_uid, is_root ? "root" : "you or root",
+				    is_root ? "root runs" : "you run");
+		return forge_hint(err, rc, "Read it, then: chown %s %s",
+				  is_root ? "root" : "$USER", path);
 	}
-	if (st->st_mode & (S_IWGRP | S_IWOTH)) {
+	if (st->st_mode & writers) {
 		int rc = forge_fail(err, EPERM,
 				    "config %s can be written by its group or by "
 				    "others (mode %04o)",

@@ -93,11 +93,11 @@ int forge_active_note_workdir(struct forge_active *a, const struct forge_workdir
 
 json_t *forge_active_read(int fd)
 {
-	const size_t size =
-		1 << 20; /* arguments can be long; two lines never are longer */
-	forge_auto_free char *text = malloc(size);
-	ssize_t n = text ? pread(fd, text, size - 1, 0) : -1;
-
+	struct stat st;
+	if (fstat(fd, &st) < 0 || st.st_size <= 0 || st.st_size > (64 << 20))
+		return NULL;
+	forge_auto_free char *text = malloc((size_t)st.st_size + 1);
+	ssize_t n = text ? pread(fd, text, (size_t)st.st_size, 0) : -1;
 	if (n <= 0)
 		return NULL;
 	text[n] = '\0';

@@ -13,12 +13,22 @@
 #include "base/fd.h"
 #include "base/strv.h"
 
+/* Trailing slashes would make O_NOFOLLOW follow, and comparisons fail. */
+static char *without_slashes(const char *s)
+{
+	size_t len = strlen(s);
+
+	while (len > 1 && s[len - 1] == '/')
+		len--;
+	return strndup(s, len);
+}
+
 char *forge_home_path(void)
 {
 	const char *s = getenv("FORGE_HOME");
 
 	if (s && *s)
-		return s[0] == '/' ? strdup(s) : NULL;
+		return s[0] == '/' ? without_slashes(s) : NULL;
 	if (geteuid() == 0)
 		return strdup("/var/lib/forge");
 	s = getenv("XDG_STATE_HOME");
@@ -28,32 +38,50 @@ char *forge_home_path(void)
 	return s && s[0] == '/' ? forge_asprintf("%s/.local/state/forge", s) : NULL;
 }
 
-static int open_sub(const char *home, const char *name, bool make, int *ret,
+/* Somebody else's directory, or a link to one, would have us write and empty files there. */
+static int check_own(int fd, const char *path, struct forge_error *err)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) == 0 && st.st_uid == geteuid() && !(st.st_mode & 022))
+		return 0;
+	return forge_hint(err, forge_fail(err, EPERM, "%s is not yours alone", path),
+			  "It must belong to you and not be writable by others");
+}
+
+/* Opens a directory that must be ours alone; makes it when make is set. */
+static int open_own(int dir, const char *name, const char *shown, bool make,
 		    struct forge_error *err)
 {
-	forge_auto_free char *path = forge_asprintf("%s/%s", home, name);
-	if (!path)
-		return forge_fail(err, ENOMEM, "out of memory");
-	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+	int fd = openat(dir, name, flags);
+
 	if (fd < 0 && errno == ENOENT && make) {
-		int rc = forge_mkdirs(path, 0700);
-		if (rc < 0)
-			return forge_hint(err,
-					  forge_fail_errno(err, -rc, "make %s", path),
+		if (mkdirat(dir, name, 0700) < 0 && errno != EEXIST)
+			return forge_hint(err, forge_fail_errno(err, errno, "make %s", shown),
 					  "Set FORGE_HOME to a directory you can write");
-		fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		fd = openat(dir, name, flags);
 	}
 	if (fd < 0)
-		return forge_fail_errno(err, errno, "open %s", path);
-	struct stat st;
-	if (fstat(fd, &st) < 0 || st.st_uid != geteuid() || (st.st_mode & 022)) {
+		return forge_fail_errno(err, errno, "open %s", shown);
+	int rc = check_own(fd, shown, err);
+	if (rc < 0) {
 		close(fd);
-		return forge_hint(err,
-				  forge_fail(err, EPERM, "%s is not yours alone", path),
-				  "It must belong to you and not be writable by others");
+		return rc;
 	}
-	*ret = fd;
-	return 0;
+	return fd;
+}
+
+static int make_parents(const char *path, struct forge_error *err)
+{
+	forge_auto_free char *parent = strdup(path);
+	if (!parent)
+		return forge_fail(err, ENOMEM, "out of memory");
+	*strrchr(parent, '/') = '\0';
+	int rc = *parent ? forge_mkdirs(parent, 0700) : 0;
+	return rc < 0 ? forge_hint(err, forge_fail_errno(err, -rc, "make %s", parent),
+				   "Set FORGE_HOME to a directory you can write") :
+			0;
 }
 
 int forge_home_open(bool make, struct forge_home *ret, struct forge_error *err)
@@ -62,13 +90,18 @@ int forge_home_open(bool make, struct forge_home *ret, struct forge_error *err)
 
 	h.path = forge_home_path();
 	if (!h.path)
-		return forge_hint(err,
-				  forge_fail(err, EINVAL, "no place for forge's state"),
+		return forge_hint(err, forge_fail(err, EINVAL, "no place for forge's state"),
 				  "Set FORGE_HOME to an absolute path");
-	int rc = open_sub(h.path, "runs", make, &h.runs_fd, err);
-	if (rc == 0)
-		rc = open_sub(h.path, "active", make, &h.active_fd, err);
-	if (rc < 0) {
+	int rc = make && access(h.path, F_OK) < 0 ? make_parents(h.path, err) : 0;
+	forge_auto_close int home = rc < 0 ? rc : open_own(AT_FDCWD, h.path, h.path, make, err);
+	if (home >= 0)
+		h.runs_fd = open_own(home, "runs", "runs in FORGE_HOME", make, err);
+	if (h.runs_fd >= 0)
+		h.active_fd = open_own(home, "active", "active in FORGE_HOME", make, err);
+	if (h.active_fd < 0) {
+		rc = home < 0 ? home : h.runs_fd < 0 ? h.runs_fd : h.active_fd;
+		h.runs_fd = h.runs_fd < 0 ? -1 : h.runs_fd;
+		h.active_fd = -1;
 		forge_home_close(&h);
 		return rc;
 	}

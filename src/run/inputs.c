@@ -74,7 +74,9 @@ static int check_input(const char *typed, const char *path, const char *workdir,
 	if (forge_path_is_below(workdir, path) || forge_path_is_below(path, workdir))
 		return forge_fail(err, EINVAL, "input %s overlaps the run's workdir %s",
 				  typed, workdir);
-	forge_auto_free char *home = forge_home_path();
+	forge_auto_free char *named = forge_home_path();
+	/* It may not exist yet, or be reached through links. */
+	forge_auto_free char *home = named ? realpath(named, NULL) : NULL;
 	if (home && (forge_path_is_below(home, path) || forge_path_is_below(path, home)))
 		return forge_fail(err, EPERM,
 				  "input %s would show forge's own records (%s)", typed,

@@ -184,7 +184,8 @@ int forge_reconcile(FILE *out, bool dry_run, struct forge_error *err)
 		return forge_fail_errno(err, errno, "read %s/active", home.path);
 	int n = 0, first = 0;
 	for (struct dirent *e; (e = readdir(d));) {
-		if (e->d_name[0] == '.')
+		/* Slots are numbers; nothing else is ours to touch. */
+		if (e->d_name[strspn(e->d_name, "0123456789")] != '\0')
 			continue;
 		/* One that cannot be repaired must not keep the others from it. */
 		rc = look_at(&home, e->d_name, out, dry_run, first ? NULL : err);
