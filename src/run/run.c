@@ -29,13 +29,17 @@ struct run {
 	struct forge_active active;
 	struct forge_workdir workdir;
 	struct forge_record record;
+	bool needs_repair; /* something could not be removed: the next repair tries again */
 };
 
 static void run_done(struct run *r)
 {
 	forge_record_close(&r->record);
 	forge_workdir_close(&r->workdir);
-	forge_active_close(&r->active);
+	if (r->needs_repair)
+		forge_active_leave(&r->active);
+	else
+		forge_active_close(&r->active);
 	forge_home_close(&r->home);
 	forge_spec_done(&r->spec);
 }
@@ -54,6 +58,8 @@ static void on_event(void *arg, const char *event, const char *detail)
 {
 	struct run *r = arg;
 
+	if (strcmp(event, "cgroup_left") == 0)
+		r->needs_repair = true;
 	if (r->record.json)
 		forge_record_event(&r->record, event, detail);
 }
@@ -149,7 +155,7 @@ static int finish(struct run *r, const struct forge_outcome *o,
 	forge_record_event(&r->record, v->status, v->reason);
 	struct forge_error late = FORGE_ERROR_INIT;
 	if (clean(r, &late) < 0) {
-		forge_active_leave(&r->active);
+		r->needs_repair = true;
 		forge_record_event(&r->record, "cleanup_failed", late.msg);
 		json_object_set_new(r->record.json, "cleanup_error",
 				    json_string(late.msg));
@@ -157,18 +163,25 @@ static int finish(struct run *r, const struct forge_outcome *o,
 	return forge_record_write(&r->record, err);
 }
 
-/* Signals arrive at the supervisor's descriptor; a broken pipe is an error code. */
+/*
+ * Signals arrive at the supervisor's descriptor; a broken pipe or a log at the caller's file
+ * size limit is an error code. Stopped by the terminal, nobody would watch the limits. What
+ * the caller ignores (nohup) stays ignored.
+ */
 static void catch_signals(sigset_t *ret_before)
 {
+	static const int ends[] = { SIGINT, SIGTERM, SIGHUP };
+	static const int ignored[] = { SIGPIPE, SIGXFSZ, SIGTSTP, SIGTTIN, SIGTTOU };
+	struct sigaction ign = { .sa_handler = SIG_IGN }, now;
 	sigset_t set;
-	struct sigaction ign = { .sa_handler = SIG_IGN };
 
 	sigemptyset(&set);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGHUP);
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(ends); i++)
+		if (sigaction(ends[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN)
+			sigaddset(&set, ends[i]);
 	(void)sigprocmask(SIG_BLOCK, &set, ret_before);
-	(void)sigaction(SIGPIPE, &ign, NULL);
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(ignored); i++)
+		(void)sigaction(ignored[i], &ign, NULL);
 }
 
 static int execute(struct run *r, struct forge_run_result *ret, struct forge_error *err)
@@ -183,7 +196,7 @@ static int execute(struct run *r, struct forge_run_result *ret, struct forge_err
 	/* A refusal before there was a record is worth one too. */
 	int rc = r->record.json ? 0 : open_record(r, err);
 	if (rc < 0) {
-		(void)!clean(r, NULL); /* the first error is the one to tell */
+		r->needs_repair = clean(r, NULL) < 0; /* the first error is the one to tell */
 		return rc;
 	}
 	if (is_refused)
@@ -210,9 +223,7 @@ int forge_run(const struct forge_config *cfg, const struct forge_run_request *re
 	if (rc == 0)
 		rc = execute(&r, ret, err);
 	else
-		(void)!clean(
-			&r,
-			NULL); /* what prepare made; the first error is the one to tell */
+		r.needs_repair = clean(&r, NULL) < 0; /* the first error is told */
 	run_done(&r);
 	(void)sigprocmask(SIG_SETMASK, &before, NULL);
 	return rc;

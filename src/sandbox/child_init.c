@@ -14,6 +14,7 @@
 #include <sys/ioctl.h>
 #include <sys/auxv.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -107,11 +108,16 @@ static bool reap(pid_t command, int *ret_status)
 	int status;
 	pid_t pid;
 
-	while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
-		if (pid == command) {
+	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+		/* PTRACE_TRACEME made us the tracer of our child: that is not what it wanted. */
+		if (WIFSTOPPED(status)) {
+			int sig = WSTOPSIG(status) == SIGTRAP ? 0 : WSTOPSIG(status);
+			(void)ptrace(PTRACE_DETACH, pid, NULL, (void *)(intptr_t)sig);
+		} else if (pid == command) {
 			*ret_status = status;
 			is_done = true;
 		}
+	}
 	return is_done;
 }
 
@@ -172,7 +178,7 @@ static void hide_command_line(void)
 	char *end =
 		(char *)getauxval(AT_EXECFN); /* NOLINT: the kernel passes an address */
 
-	if (start && end > start && end - start < (4 << 20))
+	if (start && end > start)
 		memset(start, 0, (size_t)(end - start));
 	(void)prctl(PR_SET_NAME, "forge-init", 0, 0, 0);
 }
