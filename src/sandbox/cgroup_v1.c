@@ -16,7 +16,8 @@
 
 #include "base/fd.h"
 
-#define SWAP_LIMIT "memory.memsw.limit_in_bytes"
+#define SWAP_LIMIT   "memory.memsw.limit_in_bytes"
+#define SOCKET_LIMIT "memory.kmem.tcp.limit_in_bytes"
 
 /* Makes our directory of a hierarchy. Absent ones set *missing; no right to is an error. */
 static int make_in(struct forge_cgroup *cg, const char *own, enum forge_mechanism mech,
@@ -81,7 +82,14 @@ static int limit_memory(struct forge_cgroup *cg, struct forge_error *err)
 		if (rc < 0)
 			return rc;
 	}
-	return watch_oom(cg, err);
+	/*
+	 * Buffers of sockets are counted apart here, and only once they have a limit. A quarter
+	 * of the memory is more than any exchange over loopback needs.
+	 */
+	if (cg->limits.memory_bytes != FORGE_UNLIMITED &&
+	    faccessat(cg->memory_fd, SOCKET_LIMIT, F_OK, 0) == 0)
+		rc = set_number(cg->memory_fd, SOCKET_LIMIT, cg->limits.memory_bytes / 4, err);
+	return rc < 0 ? rc : watch_oom(cg, err);
 }
 
 static int limit_others(struct forge_cgroup *cg, struct forge_error *err)

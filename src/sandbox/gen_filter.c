@@ -98,12 +98,14 @@ static void add_args(scmp_filter_ctx ctx)
 {
 	for (const struct forge_syscall_arg *a = forge_syscalls_args; a->name; a++) {
 		int nr = seccomp_syscall_resolve_name(a->name);
-		struct scmp_arg_cmp cmp = { .arg = a->arg,
-					    .op = SCMP_CMP_MASKED_EQ,
-					    .datum_a = a->mask,
-					    .datum_b = a->match };
-		int rc = seccomp_rule_add_array(ctx, SCMP_ACT_ERRNO((uint32_t)a->error),
-						nr, 1, &cmp);
+		struct scmp_arg_cmp cmp[] = {
+			{ a->arg, SCMP_CMP_MASKED_EQ, a->mask, a->match },
+			{ a->arg2, SCMP_CMP_MASKED_EQ, a->mask2, a->match2 },
+		};
+		if (nr < 0)
+			continue; /* not on this ABI */
+		int rc = seccomp_rule_add_array(ctx, SCMP_ACT_ERRNO((uint32_t)a->error), nr,
+						a->mask2 ? 2 : 1, cmp);
 		if (rc < 0)
 			die("argument rule for", a->name, rc);
 	}

@@ -7,8 +7,11 @@
 #include <linux/sched.h>
 #include <stddef.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/ptrace.h>
+#include <sys/shm.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #define LOW32 0xffffffffULL
 #ifndef CLONE_NEWTIME
@@ -26,13 +29,13 @@
 
 const struct forge_syscall_name forge_syscalls_allowed[] = {
 	/* files and directories */
-	S(open), S(openat), S(openat2), S(creat), S(close), S(close_range), S(read), S(write),
+	S(open), S(openat), S(creat), S(close), S(close_range), S(read), S(write),
 	S(readv), S(writev), S(pread64), S(pwrite64), S(preadv), S(pwritev), S(preadv2),
 	S(pwritev2), S(lseek), S(_llseek), S(sendfile), S(sendfile64), S(copy_file_range),
 	S(splice), S(tee), S(vmsplice), S(stat), S(fstat), S(lstat), S(newfstatat), S(statx),
 	S(stat64), S(fstat64), S(lstat64), S(fstatat64), S(statfs), S(fstatfs), S(statfs64),
 	S(fstatfs64), S(access), S(faccessat), S(faccessat2), S(chmod), S(fchmod), S(fchmodat),
-	{ "fchmodat2", 452 }, S(chown), S(fchown), S(lchown), S(fchownat), S(truncate),
+	S(chown), S(fchown), S(lchown), S(fchownat), S(truncate),
 	S(ftruncate), S(fallocate), S(fadvise64), S(readahead), S(fsync), S(fdatasync), S(sync),
 	S(syncfs), S(sync_file_range), S(rename), S(renameat), S(renameat2), S(link), S(linkat),
 	S(unlink), S(unlinkat), S(symlink), S(symlinkat), S(readlink), S(readlinkat), S(mkdir),
@@ -109,35 +112,64 @@ const struct forge_syscall_name forge_syscalls_refused[] = {
 };
 /* Neither list: clone3 (its flags are behind a pointer; libc falls back to clone), io_uring_*
  * (a second way to make system calls, libraries fall back), io_setup (its slots are counted for
- * the whole host, one run could take them all) and everything younger: ENOSYS. */
+ * the whole host, one run could take them all), openat2 and fchmodat2 (they could make setuid
+ * files unseen, libraries fall back) and everything younger: ENOSYS. */
 
 const struct forge_syscall_arg forge_syscalls_args[] = {
-	{ "clone", 0, CLONE_NEWUSER, CLONE_NEWUSER, EPERM },
-	{ "clone", 0, CLONE_NEWNS, CLONE_NEWNS, EPERM },
-	{ "clone", 0, CLONE_NEWPID, CLONE_NEWPID, EPERM },
-	{ "clone", 0, CLONE_NEWNET, CLONE_NEWNET, EPERM },
-	{ "clone", 0, CLONE_NEWIPC, CLONE_NEWIPC, EPERM },
-	{ "clone", 0, CLONE_NEWUTS, CLONE_NEWUTS, EPERM },
-	{ "clone", 0, CLONE_NEWCGROUP, CLONE_NEWCGROUP, EPERM },
-	{ "unshare", 0, CLONE_NEWUSER, CLONE_NEWUSER, EPERM },
-	{ "unshare", 0, CLONE_NEWNS, CLONE_NEWNS, EPERM },
-	{ "unshare", 0, CLONE_NEWPID, CLONE_NEWPID, EPERM },
-	{ "unshare", 0, CLONE_NEWNET, CLONE_NEWNET, EPERM },
-	{ "unshare", 0, CLONE_NEWIPC, CLONE_NEWIPC, EPERM },
-	{ "unshare", 0, CLONE_NEWUTS, CLONE_NEWUTS, EPERM },
-	{ "unshare", 0, CLONE_NEWCGROUP, CLONE_NEWCGROUP, EPERM },
-	{ "unshare", 0, CLONE_NEWTIME, CLONE_NEWTIME, EPERM },
+	{ "clone", 0, CLONE_NEWUSER, CLONE_NEWUSER, EPERM, 0, 0, 0 },
+	{ "clone", 0, CLONE_NEWNS, CLONE_NEWNS, EPERM, 0, 0, 0 },
+	{ "clone", 0, CLONE_NEWPID, CLONE_NEWPID, EPERM, 0, 0, 0 },
+	{ "clone", 0, CLONE_NEWNET, CLONE_NEWNET, EPERM, 0, 0, 0 },
+	{ "clone", 0, CLONE_NEWIPC, CLONE_NEWIPC, EPERM, 0, 0, 0 },
+	{ "clone", 0, CLONE_NEWUTS, CLONE_NEWUTS, EPERM, 0, 0, 0 },
+	{ "clone", 0, CLONE_NEWCGROUP, CLONE_NEWCGROUP, EPERM, 0, 0, 0 },
+	{ "unshare", 0, CLONE_NEWUSER, CLONE_NEWUSER, EPERM, 0, 0, 0 },
+	{ "unshare", 0, CLONE_NEWNS, CLONE_NEWNS, EPERM, 0, 0, 0 },
+	{ "unshare", 0, CLONE_NEWPID, CLONE_NEWPID, EPERM, 0, 0, 0 },
+	{ "unshare", 0, CLONE_NEWNET, CLONE_NEWNET, EPERM, 0, 0, 0 },
+	{ "unshare", 0, CLONE_NEWIPC, CLONE_NEWIPC, EPERM, 0, 0, 0 },
+	{ "unshare", 0, CLONE_NEWUTS, CLONE_NEWUTS, EPERM, 0, 0, 0 },
+	{ "unshare", 0, CLONE_NEWCGROUP, CLONE_NEWCGROUP, EPERM, 0, 0, 0 },
+	{ "unshare", 0, CLONE_NEWTIME, CLONE_NEWTIME, EPERM, 0, 0, 0 },
 	/* The kernel looks at the low half of ioctl's command only, so must we. */
-	{ "ioctl", 1, LOW32, TIOCSTI, EPERM },
-	{ "ioctl", 1, LOW32, TIOCLINUX, EPERM },
-	{ "ioctl", 1, LOW32, TIOCSCTTY, EPERM },
-	{ "ioctl", 1, LOW32, TIOCCONS, EPERM },
+	{ "ioctl", 1, LOW32, TIOCSTI, EPERM, 0, 0, 0 },
+	{ "ioctl", 1, LOW32, TIOCLINUX, EPERM, 0, 0, 0 },
+	{ "ioctl", 1, LOW32, TIOCSCTTY, EPERM, 0, 0, 0 },
+	{ "ioctl", 1, LOW32, TIOCCONS, EPERM, 0, 0, 0 },
 	/* Debuggers start their child with TRACEME; attaching to others is refused. */
-	{ "ptrace", 0, LOW32, PTRACE_ATTACH, EPERM },
-	{ "ptrace", 0, LOW32, PTRACE_SEIZE, EPERM },
+	{ "ptrace", 0, LOW32, PTRACE_ATTACH, EPERM, 0, 0, 0 },
+	{ "ptrace", 0, LOW32, PTRACE_SEIZE, EPERM, 0, 0, 0 },
 	/* A lease on a shared read-only file would stall other runs. */
-	{ "fcntl", 1, LOW32, F_SETLEASE, EPERM },
-	{ NULL, 0, 0, 0, 0 },
+	{ "fcntl", 1, LOW32, F_SETLEASE, EPERM, 0, 0, 0 },
+	/*
+	 * A setuid file in the workdir would be one for everybody on the host who can get
+	 * there: nosuid holds only for the sandbox's own view of it.
+	 */
+	{ "chmod", 1, S_ISUID, S_ISUID, EPERM, 0, 0, 0 },
+	{ "chmod", 1, S_ISGID, S_ISGID, EPERM, 0, 0, 0 },
+	{ "fchmod", 1, S_ISUID, S_ISUID, EPERM, 0, 0, 0 },
+	{ "fchmod", 1, S_ISGID, S_ISGID, EPERM, 0, 0, 0 },
+	{ "fchmodat", 2, S_ISUID, S_ISUID, EPERM, 0, 0, 0 },
+	{ "fchmodat", 2, S_ISGID, S_ISGID, EPERM, 0, 0, 0 },
+	{ "creat", 1, S_ISUID, S_ISUID, EPERM, 0, 0, 0 },
+	{ "creat", 1, S_ISGID, S_ISGID, EPERM, 0, 0, 0 },
+	{ "mknod", 1, S_ISUID, S_ISUID, EPERM, 0, 0, 0 },
+	{ "mknod", 1, S_ISGID, S_ISGID, EPERM, 0, 0, 0 },
+	{ "mknodat", 2, S_ISUID, S_ISUID, EPERM, 0, 0, 0 },
+	{ "mknodat", 2, S_ISGID, S_ISGID, EPERM, 0, 0, 0 },
+	{ "open", 2, S_ISUID, S_ISUID, EPERM, 1, O_CREAT, O_CREAT },
+	{ "open", 2, S_ISGID, S_ISGID, EPERM, 1, O_CREAT, O_CREAT },
+	{ "open", 2, S_ISUID, S_ISUID, EPERM, 1, O_TMPFILE, O_TMPFILE },
+	{ "open", 2, S_ISGID, S_ISGID, EPERM, 1, O_TMPFILE, O_TMPFILE },
+	{ "openat", 3, S_ISUID, S_ISUID, EPERM, 2, O_CREAT, O_CREAT },
+	{ "openat", 3, S_ISGID, S_ISGID, EPERM, 2, O_CREAT, O_CREAT },
+	{ "openat", 3, S_ISUID, S_ISUID, EPERM, 2, O_TMPFILE, O_TMPFILE },
+	{ "openat", 3, S_ISGID, S_ISGID, EPERM, 2, O_TMPFILE, O_TMPFILE },
+	/* Huge pages are the host's, and no memory limit counts them. */
+	{ "mmap", 3, MAP_HUGETLB, MAP_HUGETLB, ENOMEM, 0, 0, 0 },
+	{ "memfd_create", 1, MFD_HUGETLB, MFD_HUGETLB, ENOMEM, 0, 0, 0 },
+	{ "shmget", 2, SHM_HUGETLB, SHM_HUGETLB, ENOMEM, 0, 0, 0 },
+	{ NULL, 0, 0, 0, 0, 0, 0, 0 },
 };
 
 const int forge_socket_families[] = { AF_UNIX, AF_INET, AF_INET6, AF_NETLINK, -1 };

@@ -24,6 +24,9 @@ struct forge_syscall_arg {
 	uint64_t mask; /* compared: (value & mask) == match */
 	uint64_t match;
 	int error;
+	/* And at the same time, where mask2 is not 0: */
+	unsigned arg2;
+	uint64_t mask2, match2;
 };
 
 extern const struct forge_syscall_name forge_syscalls_allowed[]; /* ends with name NULL */
