@@ -4,9 +4,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -40,42 +41,32 @@ static uint64_t room(const struct forge_pump *p)
 	return p->limit > p->logged ? p->limit - p->logged : 0;
 }
 
-/* The log took n bytes, or failed: end, error, or nothing there. */
-static void account(struct forge_pump *p, ssize_t n)
+static void write_log(struct forge_pump *p, size_t n)
 {
-	if (n > 0) {
-		p->seen += (uint64_t)n;
-		p->logged += (uint64_t)n;
-	} else if (n == 0) {
-		p->src = -1;
-	}
+	int rc = p->log_error ? 0 : forge_write_all(p->log, p->buf, n);
+
+	if (rc < 0)
+		p->log_error = -rc; /* a full disk must not stop the run's limits */
 }
 
-/* Keeps the pipe moving after the log is full, or the payload could not even end. */
-static void discard(struct forge_pump *p)
+/*
+ * Always reads a whole piece, never only what there is room for: from a pipe in packet mode
+ * (O_DIRECT, which the run can set) a short read would throw the rest of the packet away.
+ */
+static void read_and_copy(struct forge_pump *p)
 {
 	ssize_t n = read(p->src, p->buf, PIECE);
 
-	if (n > 0) {
-		p->seen += (uint64_t)n;
-		p->is_truncated = true;
-	} else if (n == 0) {
+	if (n == 0)
 		p->src = -1;
-	}
-}
-
-static void read_and_copy(struct forge_pump *p)
-{
-	uint64_t want = room(p) < PIECE ? room(p) : PIECE;
-	ssize_t n = read(p->src, p->buf, (size_t)want);
-
-	account(p, n);
 	if (n <= 0)
 		return;
-	int rc = p->log_error ? 0 : forge_write_all(p->log, p->buf, (size_t)n);
-	if (rc < 0)
-		p->log_error = -rc;
-	p->buf_len = (unsigned)n;
+	size_t keep = (uint64_t)n < room(p) ? (size_t)n : (size_t)room(p);
+	p->seen += (uint64_t)n;
+	p->logged += keep;
+	p->is_truncated = p->is_truncated || keep < (size_t)n;
+	write_log(p, keep);
+	p->buf_len = p->live >= 0 ? (unsigned)keep : 0;
 	p->buf_pos = 0;
 	if (p->live_is_file)
 		forge_pump_flush(p);
@@ -85,35 +76,61 @@ void forge_pump_read(struct forge_pump *p)
 {
 	if (p->src < 0)
 		return;
-	if (room(p) == 0) {
-		discard(p);
-		return;
-	}
-	if (p->live >= 0 || p->log_error) {
+	if (p->live >= 0 || p->log_error || room(p) < PIECE) {
 		read_and_copy(p);
-		if (p->live < 0)
-			p->buf_pos = p->buf_len;
 		return;
 	}
 	uint64_t want = room(p) < (1 << 20) ? room(p) : 1 << 20;
 	ssize_t n = splice(p->src, NULL, p->log, NULL, (size_t)want, SPLICE_F_NONBLOCK);
-	if (n < 0 && errno != EAGAIN && errno != EINTR)
-		p->log_error = errno; /* a full disk must not stop the run's limits */
-	else if (n >= 0)
-		account(p, n);
+	if (n > 0) {
+		p->seen += (uint64_t)n;
+		p->logged += (uint64_t)n;
+	} else if (n == 0) {
+		p->src = -1;
+	} else if (errno != EAGAIN && errno != EINTR) {
+		p->log_error = errno;
+	}
+}
+
+static void on_alarm(int sig)
+{
+	(void)sig; /* its arrival ends the write */
+}
+
+/*
+ * The descriptor is the caller's: shared with his shell, so it must not become non-blocking, and
+ * maybe with another writer, so that "poll says writable" promises nothing; a terminal that is
+ * stopped blocks too. A blocked supervisor would enforce nothing, so a timer ends the write.
+ * It repeats: the first alarm could come just before the write begins.
+ */
+static ssize_t write_briefly(int fd, const char *buf, size_t len)
+{
+	const struct sigaction sa = { .sa_handler = on_alarm }; /* no SA_RESTART */
+	const struct itimerval soon = { { 0, 10000 }, { 0, 10000 } }, never = { { 0, 0 }, { 0, 0 } };
+	struct sigaction before;
+	sigset_t alarm_only, mask;
+
+	sigemptyset(&alarm_only);
+	sigaddset(&alarm_only, SIGALRM);
+	(void)sigaction(SIGALRM, &sa, &before);
+	(void)sigprocmask(SIG_UNBLOCK, &alarm_only, &mask);
+	(void)setitimer(ITIMER_REAL, &soon, NULL);
+	ssize_t n = write(fd, buf, len);
+	int error = errno;
+	(void)setitimer(ITIMER_REAL, &never, NULL);
+	(void)sigprocmask(SIG_SETMASK, &mask, NULL);
+	(void)sigaction(SIGALRM, &before, NULL);
+	errno = error;
+	return n;
 }
 
 void forge_pump_flush(struct forge_pump *p)
 {
-	/*
-	 * The descriptor is shared with the caller's shell, so it must not become non-blocking.
-	 * A pipe that polls writable takes PIPE_BUF without blocking; a file takes all.
-	 */
-	unsigned len = p->buf_len - p->buf_pos;
+	const char *from = p->buf + p->buf_pos;
+	size_t len = p->buf_len - p->buf_pos;
+	ssize_t n = p->live_is_file ? write(p->live, from, len) :
+				      write_briefly(p->live, from, len);
 
-	if (!p->live_is_file && len > PIPE_BUF)
-		len = PIPE_BUF;
-	ssize_t n = write(p->live, p->buf + p->buf_pos, len);
 	if (n >= 0) {
 		p->buf_pos += (unsigned)n;
 	} else if (errno != EINTR && errno != EAGAIN) {

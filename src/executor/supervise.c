@@ -260,22 +260,26 @@ static void handle(struct loop *l, const struct pollfd *p)
 		forge_feed_step(&l->feed);
 }
 
-/* Init is dead, so all writers are: what the pipes still hold is all there will be. */
+/*
+ * Init is dead, so all writers are: what the pipes still hold is all there will be. The live
+ * reader gets a second for it, not for ever.
+ */
 static void drain(struct loop *l)
 {
+	uint64_t until = forge_now_usec() + 1000000;
+
 	for (int i = 0; i < 2; i++) {
 		struct forge_pump *p = &l->pumps[i];
 		for (;;) {
-			/* The live reader gets a second for what is left, not for ever. */
-			struct pollfd live = { .fd = p->live, .events = POLLOUT };
-			while (forge_pump_wants_live(p) && poll(&live, 1, 1000) > 0)
-				forge_pump_flush(p);
+			while (forge_pump_wants_live(p) && forge_now_usec() < until) {
+				struct pollfd live = { .fd = p->live, .events = POLLOUT };
+				if (poll(&live, 1, 20) > 0)
+					forge_pump_flush(p);
+			}
 			p->buf_pos = p->buf_len;
 			uint64_t before = p->seen;
 			pump(l, i);
-			if (p->src < 0 || (p->seen == before && !p->log_error))
-				break;
-			if (p->log_error && p->seen == before)
+			if (p->src < 0 || p->seen == before)
 				break;
 		}
 	}
@@ -331,6 +335,10 @@ static int run_loop(struct loop *l, struct forge_error *err)
 		}
 		check_deadlines(l);
 	}
+	/* Ended by init's own clock, because we were stopped: it is the same limit. */
+	if (l->out->stop == FORGE_STOP_NONE && !l->out->has_status && l->wall_at != NEVER &&
+	    forge_now_usec() >= l->wall_at)
+		l->out->stop = FORGE_STOP_WALL;
 	/* Init may have spoken just before it died. */
 	if (l->sb->control >= 0)
 		on_control(l);

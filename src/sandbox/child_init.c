@@ -20,6 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/sys.h"
 
 const char *const forge_stage_names[FORGE_STAGE_COUNT] = {
@@ -132,15 +133,41 @@ static void serve_control(int control)
 		(void)kill(-1, msg[1]); /* ESRCH: nobody left to signal */
 }
 
+/*
+ * When everything should have ended long ago: the supervisor kills on time, unless somebody
+ * stopped it (SIGSTOP). 2 s after the last moment of grace, init ends the run by itself.
+ */
+static uint64_t last_moment(const struct forge_limits *l)
+{
+	const uint64_t slack = 2000000;
+	uint64_t now = forge_now_usec();
+
+	if (l->wall_usec == FORGE_UNLIMITED || l->wall_usec > UINT64_MAX / 4)
+		return UINT64_MAX;
+	return now + l->wall_usec + l->grace_usec + slack;
+}
+
+static int msec_until(uint64_t at)
+{
+	uint64_t now = forge_now_usec();
+
+	if (at == UINT64_MAX)
+		return -1;
+	if (at <= now)
+		_exit(125);
+	return at - now > 3600000000ULL ? 3600000 : (int)((at - now) / 1000) + 1;
+}
+
 _Noreturn static void serve(const struct forge_child *c, pid_t command, int sigfd)
 {
+	uint64_t at = last_moment(&c->plan->limits);
 	struct pollfd fds[] = {
 		{ .fd = sigfd, .events = POLLIN },
 		{ .fd = c->control, .events = POLLIN },
 	};
 
 	for (;;) {
-		if (poll(fds, 2, -1) < 0 && errno != EINTR)
+		if (poll(fds, 2, msec_until(at)) < 0 && errno != EINTR)
 			_exit(125);
 		if (fds[0].revents) {
 			struct signalfd_siginfo si;
