@@ -47,7 +47,8 @@ struct forge_disk {
 	uint64_t bytes, inodes; /* of the scan under way */
 	uint64_t busy_usec;	/* what this scan has cost so far */
 	uint64_t last_cost_usec;
-	bool has_closed;	/* the scan met a directory that we may not read */
+	bool has_hidden;         /* the scan met something it could not look into */
+	uint64_t looked_at;      /* loss of the file system at the last frozen scan */
 	uint64_t free_at_start; /* of the file system, UINT64_MAX when it cannot tell */
 	struct forge_disk_usage usage;
 };
@@ -106,7 +107,7 @@ static void push(struct forge_disk *d, int parent, const char *name)
 		return;
 	int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0) {
-		d->has_closed = d->has_closed || errno == EACCES;
+		d->has_hidden = d->has_hidden || errno == EACCES;
 		return;
 	}
 	struct level *l = d->levels[d->depth++];
@@ -135,18 +136,18 @@ static void visit(struct forge_disk *d, struct level *l, const char *name)
 		push(d, l->fd, name);
 }
 
-/* Adds each deleted file that one process holds open on our file system, once. */
-static void count_deleted_of(struct forge_disk *d, long pid, dev_t dev, ino_t *seen,
+/* Adds each deleted file that one thread holds open on our file system, once. */
+static void count_deleted_of(struct forge_disk *d, long tid, dev_t dev, ino_t *seen,
 			     size_t *n_seen)
 {
 	char path[64];
 	struct statx st;
 
-	(void)snprintf(path, sizeof(path), "/proc/%ld/fd", pid);
+	(void)snprintf(path, sizeof(path), "/proc/%ld/fd", tid);
 	forge_auto_dir DIR *dir = opendir(path);
 	if (!dir)
 		return; /* it has ended */
-	for (struct dirent *e; (e = readdir(dir)) && *n_seen < MAX_DELETED;) {
+	for (struct dirent *e; (e = readdir(dir));) {
 		/* Never ask a server: an input on a dead network file system must not hang us. */
 		if (e->d_name[0] == '.' ||
 		    statx(dirfd(dir), e->d_name, AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT,
@@ -159,69 +160,51 @@ static void count_deleted_of(struct forge_disk *d, long pid, dev_t dev, ino_t *s
 			i++;
 		if (i < *n_seen)
 			continue;
+		if (*n_seen == MAX_DELETED) {
+			d->has_hidden = true; /* more than we remember */
+			return;
+		}
 		seen[(*n_seen)++] = st.stx_ino;
 		d->bytes += st.stx_blocks * 512;
 		d->inodes++;
 	}
 }
 
+/*
+ * Looks at threads, not processes: a process whose first thread has ended shows no
+ * descriptors, and a thread can have some of its own.
+ */
 static void count_deleted(struct forge_disk *d)
 {
-	char buf[16384];
+	char buf[32768];
 	ino_t seen[MAX_DELETED];
 	size_t n_seen = 0;
 	struct stat st;
+	uint64_t until = forge_now_usec() + 20000;
+	ssize_t n = fstat(d->root, &st) < 0 ? -1 : forge_disk_read_tasks(d->procs, buf, sizeof(buf));
 
-	if (d->procs < 0 || fstat(d->root, &st) < 0 ||
-	    forge_read_at(d->procs, "cgroup.procs", buf, sizeof(buf)) <= 0)
-		return;
-	for (char *p = buf; *p; p += strspn(p, "\n")) {
-		long pid = strtol(p, &p, 10);
-		if (pid > 0)
-			count_deleted_of(d, pid, st.st_dev, seen, &n_seen);
+	for (char *p = buf; n > 0 && *p; p += strspn(p, "\n")) {
+		long tid = strtol(p, &p, 10);
+		if (tid > 0)
+			count_deleted_of(d, tid, st.st_dev, seen, &n_seen);
+		if (forge_now_usec() > until) {
+			d->has_hidden = true; /* too many to look at: see charge_hidden() */
+			return;
+		}
 	}
+	d->has_hidden = d->has_hidden || n == (ssize_t)sizeof(buf) - 1;
 }
 
-/*
- * Deleted files can also be held by a mapping alone, or by a socket they were sent into, and an
- * ordinary user cannot look into directories of mode 0. The size of these cannot be seen. But
- * a run that has such things while the file system lost more than the run may use is charged
- * with that loss. Anybody else pays one statfs for this.
- */
-static void charge_hidden(struct forge_disk *d)
+static void start_scan(struct forge_disk *d)
 {
-	uint64_t now = free_bytes(d->root);
-
-	if (now >= d->free_at_start || d->procs < 0)
-		return;
-	uint64_t lost = d->free_at_start - now;
-	struct stat st;
-	if (lost > d->max_bytes && lost > d->bytes && fstat(d->root, &st) == 0 &&
-	    (d->has_closed || forge_disk_has_hidden(d->procs, st.st_dev)))
-		d->bytes = lost;
+	d->bytes = d->inodes = 0;
+	d->has_hidden = false;
+	push(d, d->root, ".");
 }
 
 static bool is_over(const struct forge_disk *d)
 {
-	return d->bytes > d->max_bytes || d->inodes > d->max_inodes ||
-	       d->usage.is_too_deep;
-}
-
-static void note_peak(struct forge_disk *d)
-{
-	if (d->bytes > d->usage.peak_bytes)
-		d->usage.peak_bytes = d->bytes;
-	if (d->inodes > d->usage.peak_inodes)
-		d->usage.peak_inodes = d->inodes;
-}
-
-static enum forge_disk_state finish(struct forge_disk *d)
-{
-	note_peak(d);
-	d->usage.bytes = d->bytes;
-	d->usage.inodes = d->inodes;
-	d->last_cost_usec = d->busy_usec;
-	return is_over(d) ? FORGE_DISK_OVER : FORGE_DISK_DONE;
+	return d->bytes > d->max_bytes || d->inodes > d->max_inodes || d->usage.is_too_deep;
 }
 
 /* Handles one entry, or fills the buffer, or leaves the directory. */
@@ -241,37 +224,100 @@ static void advance(struct forge_disk *d)
 	visit(d, l, e->name);
 }
 
-enum forge_disk_state forge_disk_step(struct forge_disk *d, uint64_t budget_usec)
+/* Once more, while nobody in the run can move: what evaded the first scan is found now. */
+static void scan_frozen(struct forge_disk *d)
+{
+	uint64_t until = forge_now_usec() + 2000000;
+
+	if (forge_disk_freeze(d->procs, true) == 0) {
+		start_scan(d);
+		while (d->depth > 0 && !is_over(d) && forge_now_usec() < until)
+			advance(d);
+		while (d->depth > 0)
+			pop(d);
+		count_deleted(d);
+	}
+	(void)!forge_disk_freeze(d->procs, false); /* cannot fail where the first did not */
+}
+
+/*
+ * Deleted files can also be held by a mapping alone, or by a socket they were sent into; an
+ * ordinary user cannot look into directories of mode 0; and a directory can be moved to where
+ * the scan has already been. But when the file system lost more than the run may use, all that
+ * is looked into: a run that hides things is charged with the loss, and one that may only have
+ * been quick is stopped for another look. Anybody else pays one statfs for this.
+ */
+static void charge_hidden(struct forge_disk *d)
+{
+	uint64_t now = free_bytes(d->root);
+	uint64_t lost = now < d->free_at_start ? d->free_at_start - now : 0;
+	struct stat st;
+
+	if (d->procs < 0 || lost <= d->max_bytes || lost <= d->bytes || fstat(d->root, &st) < 0)
+		return;
+	if (d->has_hidden || forge_disk_has_hidden(d->procs, st.st_dev)) {
+		d->bytes = lost;
+	} else if (lost > d->looked_at + d->max_bytes / 8) {
+		/* Others may be writing: look again only when it became worse. */
+		d->looked_at = lost;
+		scan_frozen(d);
+	}
+}
+
+static void note_peak(struct forge_disk *d)
+{
+	if (d->bytes > d->usage.peak_bytes)
+		d->usage.peak_bytes = d->bytes;
+	if (d->inodes > d->usage.peak_inodes)
+		d->usage.peak_inodes = d->inodes;
+}
+
+static enum forge_disk_state finish(struct forge_disk *d)
+{
+	note_peak(d);
+	d->usage.bytes = d->bytes;
+	d->usage.inodes = d->inodes;
+	return is_over(d) ? FORGE_DISK_OVER : FORGE_DISK_DONE;
+}
+
+/* One slice; true when the scan is complete. */
+static bool scan_some(struct forge_disk *d, uint64_t budget_usec)
 {
 	uint64_t start = forge_now_usec();
-	enum forge_disk_state state = FORGE_DISK_MORE;
 
-	if (d->depth == 0) {
-		d->bytes = d->inodes = d->busy_usec = 0;
-		d->has_closed = false;
-		if (d->quota->fd >= 0 &&
-		    forge_quota_usage(d->quota, &d->bytes, &d->inodes) == 0)
-			return finish(d);
-		push(d, d->root, ".");
-	}
 	for (unsigned n = 1; d->depth > 0; n++) {
 		advance(d);
 		if (is_over(d)) {
-			note_peak(d);
 			while (d->depth > 0)
 				pop(d);
-			return FORGE_DISK_OVER;
+			return true;
 		}
 		if (n % 64 == 0 && forge_now_usec() - start > budget_usec)
-			break;
+			return false;
 	}
+	count_deleted(d);
+	charge_hidden(d);
+	return true;
+}
+
+enum forge_disk_state forge_disk_step(struct forge_disk *d, uint64_t budget_usec)
+{
+	uint64_t start = forge_now_usec();
+	bool is_complete;
+
 	if (d->depth == 0) {
-		count_deleted(d);
-		charge_hidden(d);
-		state = finish(d);
+		d->busy_usec = 0;
+		if (d->quota->fd >= 0 &&
+		    forge_quota_usage(d->quota, &d->bytes, &d->inodes) == 0)
+			return finish(d);
+		start_scan(d);
 	}
+	is_complete = scan_some(d, budget_usec);
 	d->busy_usec += forge_now_usec() - start;
-	return state;
+	if (!is_complete)
+		return FORGE_DISK_MORE;
+	d->last_cost_usec = d->busy_usec;
+	return finish(d);
 }
 
 const struct forge_disk_usage *forge_disk_usage(const struct forge_disk *d)

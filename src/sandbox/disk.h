@@ -45,8 +45,13 @@ const struct forge_disk_usage *forge_disk_usage(const struct forge_disk *d);
  * never so often that scanning costs more than a tenth of a CPU.
  */
 uint64_t forge_disk_pause_usec(const struct forge_disk *d);
-/* Does a process of that cgroup hold deleted files of dev by a mapping, or any in a socket? */
+/* For disk.c: what it needs of the run's processes. */
+/* Does one of that cgroup hold deleted files of dev by a mapping, or any in a socket? */
 bool forge_disk_has_hidden(int procs_fd, dev_t dev);
+/* The ids of all its threads, one a line. Returns the length or -errno. */
+ssize_t forge_disk_read_tasks(int procs_fd, char *buf, size_t size);
+/* Stops all of them (0 once they stand), or lets them go on. v2 directories only. */
+int forge_disk_freeze(int procs_fd, bool frozen);
 void forge_disk_free(struct forge_disk *d);
 FORGE_DEFINE_AUTO(disk, struct forge_disk *, forge_disk_free)
 #define forge_auto_disk FORGE_CLEANUP(forge_auto_disk_)

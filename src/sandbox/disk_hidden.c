@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +42,7 @@ static bool has_descriptors_in_flight(long pid)
 	forge_auto_dir DIR *dir = opendir(path);
 	for (struct dirent *e; dir && (e = readdir(dir));) {
 		struct stat st;
-		if (e->d_name[0] == '.' || fstatat(dirfd(dir), e->d_name, &st, 0) < 0 ||
+		if (e->d_name[0] == '.' || fstatat(dirfd(dir), e->d_name, &st, AT_NO_AUTOMOUNT) < 0 ||
 		    !S_ISSOCK(st.st_mode))
 			continue;
 		(void)snprintf(path, sizeof(path), "/proc/%ld/fdinfo/%.10s", pid,
@@ -55,15 +56,41 @@ static bool has_descriptors_in_flight(long pid)
 	return false;
 }
 
+ssize_t forge_disk_read_tasks(int procs_fd, char *buf, size_t size)
+{
+	ssize_t n = procs_fd < 0 ? -EBADF : forge_read_at(procs_fd, "cgroup.threads", buf, size);
+
+	return n == -ENOENT ? forge_read_at(procs_fd, "tasks", buf, size) : n;
+}
+
+int forge_disk_freeze(int procs_fd, bool frozen)
+{
+	char buf[256];
+	int rc = forge_write_at(procs_fd, "cgroup.freeze", frozen ? "1" : "0");
+
+	if (rc < 0 || !frozen)
+		return rc;
+	forge_auto_close int events = openat(procs_fd, "cgroup.events", O_RDONLY | O_CLOEXEC);
+	for (int tries = 0; events >= 0 && tries < 10; tries++) {
+		ssize_t n = pread(events, buf, sizeof(buf) - 1, 0);
+		buf[n > 0 ? n : 0] = '\0';
+		if (forge_key_u64(buf, "frozen", 0) == 1)
+			return 0;
+		struct pollfd p = { .fd = events, .events = POLLPRI };
+		(void)poll(&p, 1, 10);
+	}
+	return -ETIMEDOUT;
+}
+
 bool forge_disk_has_hidden(int procs_fd, dev_t dev)
 {
-	char buf[16384];
+	char buf[32768];
 
-	if (forge_read_at(procs_fd, "cgroup.procs", buf, sizeof(buf)) <= 0)
+	if (forge_disk_read_tasks(procs_fd, buf, sizeof(buf)) <= 0)
 		return false;
 	for (char *p = buf; *p; p += strspn(p, "\n")) {
-		long pid = strtol(p, &p, 10);
-		if (pid > 0 && (maps_deleted(pid, dev) || has_descriptors_in_flight(pid)))
+		long tid = strtol(p, &p, 10);
+		if (tid > 0 && (maps_deleted(tid, dev) || has_descriptors_in_flight(tid)))
 			return true;
 	}
 	return false;
