@@ -106,7 +106,8 @@ static void on_alarm(int sig)
 static ssize_t write_briefly(int fd, const char *buf, size_t len)
 {
 	const struct sigaction sa = { .sa_handler = on_alarm }; /* no SA_RESTART */
-	const struct itimerval soon = { { 0, 10000 }, { 0, 10000 } }, never = { { 0, 0 }, { 0, 0 } };
+	const struct itimerval soon = { { 0, 10000 }, { 0, 10000 } },
+			       never = { { 0, 0 }, { 0, 0 } };
 	struct sigaction before;
 	sigset_t alarm_only, mask;
 
@@ -128,8 +129,8 @@ void forge_pump_flush(struct forge_pump *p)
 {
 	const char *from = p->buf + p->buf_pos;
 	size_t len = p->buf_len - p->buf_pos;
-	ssize_t n = p->live_is_file ? write(p->live, from, len) :
-				      write_briefly(p->live, from, len);
+	ssize_t n = p->live_is_file ? write(p->live, from, len)
+				    : write_briefly(p->live, from, len);
 
 	if (n >= 0) {
 		p->buf_pos += (unsigned)n;

@@ -336,8 +336,8 @@ static int run_loop(struct loop *l, struct forge_error *err)
 		check_deadlines(l);
 	}
 	/* Ended by init's own clock, because we were stopped: it is the same limit. */
-	if (l->out->stop == FORGE_STOP_NONE && !l->out->has_status && l->wall_at != NEVER &&
-	    forge_now_usec() >= l->wall_at)
+	if (l->out->stop == FORGE_STOP_NONE && !l->out->has_status &&
+	    l->wall_at != NEVER && forge_now_usec() >= l->wall_at)
 		l->out->stop = FORGE_STOP_WALL;
 	/* Init may have spoken just before it died. */
 	if (l->sb->control >= 0)

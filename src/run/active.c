@@ -27,10 +27,10 @@ static int try_slot(int dir, unsigned slot)
 	return st.st_size == 0 ? forge_take_fd(fd) : -EWOULDBLOCK;
 }
 
-int forge_active_claim(const struct forge_home *home, unsigned n_slots,
+int forge_active_claim(const struct forge_home *home, unsigned first, unsigned n_slots,
 		       struct forge_active *ret, struct forge_error *err)
 {
-	for (unsigned slot = 0; slot < n_slots; slot++) {
+	for (unsigned slot = first; slot < n_slots; slot++) {
 		int fd = try_slot(home->active_fd, slot);
 		if (fd >= 0) {
 			*ret = (struct forge_active){ .fd = fd, .slot = slot };

@@ -23,9 +23,9 @@ struct forge_active {
 };
 #define FORGE_ACTIVE_INIT ((struct forge_active){ .fd = -1 })
 
-/* Claims the lowest free of n_slots. */
-FORGE_MUST_CHECK int forge_active_claim(const struct forge_home *home, unsigned n_slots,
-					struct forge_active *ret,
+/* Claims the lowest free of the slots first to n_slots - 1. */
+FORGE_MUST_CHECK int forge_active_claim(const struct forge_home *home, unsigned first,
+					unsigned n_slots, struct forge_active *ret,
 					struct forge_error *err);
 /* First line: the intention to make this workdir and the run's cgroups. */
 FORGE_MUST_CHECK int forge_active_intend(struct forge_active *a, const char *run_id,

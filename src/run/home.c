@@ -58,7 +58,8 @@ static int open_own(int dir, const char *name, const char *shown, bool make,
 
 	if (fd < 0 && errno == ENOENT && make) {
 		if (mkdirat(dir, name, 0700) < 0 && errno != EEXIST)
-			return forge_hint(err, forge_fail_errno(err, errno, "make %s", shown),
+			return forge_hint(err,
+					  forge_fail_errno(err, errno, "make %s", shown),
 					  "Set FORGE_HOME to a directory you can write");
 		fd = openat(dir, name, flags);
 	}
@@ -80,8 +81,8 @@ static int make_parents(const char *path, struct forge_error *err)
 	*strrchr(parent, '/') = '\0';
 	int rc = *parent ? forge_mkdirs(parent, 0700) : 0;
 	return rc < 0 ? forge_hint(err, forge_fail_errno(err, -rc, "make %s", parent),
-				   "Set FORGE_HOME to a directory you can write") :
-			0;
+				   "Set FORGE_HOME to a directory you can write")
+		      : 0;
 }
 
 int forge_home_open(bool make, struct forge_home *ret, struct forge_error *err)
@@ -90,10 +91,12 @@ int forge_home_open(bool make, struct forge_home *ret, struct forge_error *err)
 
 	h.path = forge_home_path();
 	if (!h.path)
-		return forge_hint(err, forge_fail(err, EINVAL, "no place for forge's state"),
+		return forge_hint(err,
+				  forge_fail(err, EINVAL, "no place for forge's state"),
 				  "Set FORGE_HOME to an absolute path");
 	int rc = make && access(h.path, F_OK) < 0 ? make_parents(h.path, err) : 0;
-	forge_auto_close int home = rc < 0 ? rc : open_own(AT_FDCWD, h.path, h.path, make, err);
+	forge_auto_close int home =
+		rc < 0 ? rc : open_own(AT_FDCWD, h.path, h.path, make, err);
 	if (home >= 0)
 		h.runs_fd = open_own(home, "runs", "runs in FORGE_HOME", make, err);
 	if (h.runs_fd >= 0)

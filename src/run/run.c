@@ -40,6 +40,7 @@ static void run_done(struct run *r)
 		forge_active_leave(&r->active);
 	else
 		forge_active_close(&r->active);
+	forge_ids_done(&r->ids);
 	forge_home_close(&r->home);
 	forge_spec_done(&r->spec);
 }
@@ -49,6 +50,7 @@ static void run_init(struct run *r, const struct forge_config *cfg,
 {
 	*r = (struct run){ .cfg = cfg, .req = req };
 	r->home = FORGE_HOME_INIT;
+	r->ids.lock_fd = -1;
 	r->active = FORGE_ACTIVE_INIT;
 	r->workdir.fd = -1;
 	r->record = FORGE_RECORD_INIT;
@@ -97,15 +99,35 @@ static void fill_job(struct run *r, struct forge_job *job)
 	};
 }
 
+/* A slot, and the uid that goes with it. */
+static int claim(struct run *r, struct forge_error *err)
+{
+	struct forge_error e = FORGE_ERROR_INIT;
+	int rc;
+
+	for (unsigned first = 0;; first = r->active.slot + 1) {
+		rc = forge_active_claim(&r->home, first, r->cfg->uid_count, &r->active,
+					&e);
+		if (rc == 0)
+			rc = forge_ids_choose(r->cfg->uid_base, r->active.slot, &r->ids,
+					      &e);
+		if (rc != -EAGAIN || r->active.fd < 0)
+			break;
+		forge_active_leave(
+			&r->active); /* empty; its uid is taken by another home */
+	}
+	if (rc < 0 && err)
+		*err = e;
+	return rc;
+}
+
 /* Order matters for repair: the intention is on disk before anything it names exists. */
 static int prepare(struct run *r, struct forge_error *err)
 {
 	int rc = forge_home_open(true, &r->home, err);
 
 	if (rc == 0)
-		rc = forge_active_claim(&r->home, r->cfg->uid_count, &r->active, err);
-	if (rc == 0)
-		rc = forge_ids_choose(r->cfg->uid_base, r->active.slot, &r->ids, err);
+		rc = claim(r, err);
 	if (rc == 0)
 		rc = forge_active_intend(&r->active, r->spec.run_id, r->spec.workdir,
 					 r->req->keep, err);
@@ -196,7 +218,8 @@ static int execute(struct run *r, struct forge_run_result *ret, struct forge_err
 	/* A refusal before there was a record is worth one too. */
 	int rc = r->record.json ? 0 : open_record(r, err);
 	if (rc < 0) {
-		r->needs_repair = clean(r, NULL) < 0; /* the first error is the one to tell */
+		r->needs_repair =
+			clean(r, NULL) < 0; /* the first error is the one to tell */
 		return rc;
 	}
 	if (is_refused)
@@ -239,6 +262,8 @@ int forge_run_explain(const struct forge_config *cfg, const struct forge_run_req
 	int rc = forge_spec_resolve(cfg, req, &r.spec, err);
 	if (rc == 0)
 		rc = forge_ids_choose(cfg->uid_base, 0, &r.ids, err);
+	if (rc == -EAGAIN)
+		rc = 0; /* the first is in use; it is only shown */
 	fill_job(&r, &job);
 	if (rc == 0)
 		rc = forge_executor_local.explain(&job, ret, err);

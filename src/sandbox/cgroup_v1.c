@@ -88,7 +88,8 @@ static int limit_memory(struct forge_cgroup *cg, struct forge_error *err)
 	 */
 	if (cg->limits.memory_bytes != FORGE_UNLIMITED &&
 	    faccessat(cg->memory_fd, SOCKET_LIMIT, F_OK, 0) == 0)
-		rc = set_number(cg->memory_fd, SOCKET_LIMIT, cg->limits.memory_bytes / 4, err);
+		rc = set_number(cg->memory_fd, SOCKET_LIMIT, cg->limits.memory_bytes / 4,
+				err);
 	return rc < 0 ? rc : watch_oom(cg, err);
 }
 

@@ -7,6 +7,7 @@
 #include "sandbox/child.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <net/if.h>
 #include <poll.h>
 #include <signal.h>
@@ -194,6 +195,18 @@ static void close_others(struct forge_child *c, int *sigfd)
 	(void)sys_close_range(2, ~0U, 0); /* since 5.9 */
 }
 
+/* Of what is counted for our user, one run may have a part; the host's default is 128. */
+static void limit_namespace(void)
+{
+	int fd = open("/proc/sys/user/max_inotify_instances", O_WRONLY | O_CLOEXEC);
+
+	if (fd >= 0) {
+		(void)!write(fd, "64",
+			     2); /* manners; a kernel without it has no such limit */
+		close(fd);
+	}
+}
+
 /*
  * /proc/1/cmdline is readable for everybody inside and would show forge's own command line,
  * with what it says of other variables and files. The strings of arguments and environment
@@ -223,6 +236,7 @@ _Noreturn void forge_child_main(const struct forge_child *given)
 	enter_cgroups(&c);
 	wait_for(&c, FORGE_CTL_IDS_READY);
 	forge_child_set_ids(&c);
+	limit_namespace();
 	if (c.plan->own_network)
 		bring_up_loopback(c.report);
 	if (sethostname("forge", 5) < 0)

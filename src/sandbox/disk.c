@@ -47,8 +47,8 @@ struct forge_disk {
 	uint64_t bytes, inodes; /* of the scan under way */
 	uint64_t busy_usec;	/* what this scan has cost so far */
 	uint64_t last_cost_usec;
-	bool has_hidden;         /* the scan met something it could not look into */
-	uint64_t looked_at;      /* loss of the file system at the last frozen scan */
+	bool has_hidden;	/* the scan met something it could not look into */
+	uint64_t looked_at;	/* loss of the file system at the last frozen scan */
 	uint64_t free_at_start; /* of the file system, UINT64_MAX when it cannot tell */
 	struct forge_disk_usage usage;
 };
@@ -181,14 +181,17 @@ static void count_deleted(struct forge_disk *d)
 	size_t n_seen = 0;
 	struct stat st;
 	uint64_t until = forge_now_usec() + 20000;
-	ssize_t n = fstat(d->root, &st) < 0 ? -1 : forge_disk_read_tasks(d->procs, buf, sizeof(buf));
+	ssize_t n = fstat(d->root, &st) < 0
+			    ? -1
+			    : forge_disk_read_tasks(d->procs, buf, sizeof(buf));
 
 	for (char *p = buf; n > 0 && *p; p += strspn(p, "\n")) {
 		long tid = strtol(p, &p, 10);
 		if (tid > 0)
 			count_deleted_of(d, tid, st.st_dev, seen, &n_seen);
 		if (forge_now_usec() > until) {
-			d->has_hidden = true; /* too many to look at: see charge_hidden() */
+			d->has_hidden =
+				true; /* too many to look at: see charge_hidden() */
 			return;
 		}
 	}
@@ -204,7 +207,8 @@ static void start_scan(struct forge_disk *d)
 
 static bool is_over(const struct forge_disk *d)
 {
-	return d->bytes > d->max_bytes || d->inodes > d->max_inodes || d->usage.is_too_deep;
+	return d->bytes > d->max_bytes || d->inodes > d->max_inodes ||
+	       d->usage.is_too_deep;
 }
 
 /* Handles one entry, or fills the buffer, or leaves the directory. */
@@ -237,7 +241,8 @@ static void scan_frozen(struct forge_disk *d)
 			pop(d);
 		count_deleted(d);
 	}
-	(void)!forge_disk_freeze(d->procs, false); /* cannot fail where the first did not */
+	(void)!forge_disk_freeze(d->procs,
+				 false); /* cannot fail where the first did not */
 }
 
 /*
@@ -253,7 +258,8 @@ static void charge_hidden(struct forge_disk *d)
 	uint64_t lost = now < d->free_at_start ? d->free_at_start - now : 0;
 	struct stat st;
 
-	if (d->procs < 0 || lost <= d->max_bytes || lost <= d->bytes || fstat(d->root, &st) < 0)
+	if (d->procs < 0 || lost <= d->max_bytes || lost <= d->bytes ||
+	    fstat(d->root, &st) < 0)
 		return;
 	if (d->has_hidden || forge_disk_has_hidden(d->procs, st.st_dev)) {
 		d->bytes = lost;

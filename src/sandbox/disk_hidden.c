@@ -42,7 +42,8 @@ static bool has_descriptors_in_flight(long pid)
 	forge_auto_dir DIR *dir = opendir(path);
 	for (struct dirent *e; dir && (e = readdir(dir));) {
 		struct stat st;
-		if (e->d_name[0] == '.' || fstatat(dirfd(dir), e->d_name, &st, AT_NO_AUTOMOUNT) < 0 ||
+		if (e->d_name[0] == '.' ||
+		    fstatat(dirfd(dir), e->d_name, &st, AT_NO_AUTOMOUNT) < 0 ||
 		    !S_ISSOCK(st.st_mode))
 			continue;
 		(void)snprintf(path, sizeof(path), "/proc/%ld/fdinfo/%.10s", pid,
@@ -58,7 +59,8 @@ static bool has_descriptors_in_flight(long pid)
 
 ssize_t forge_disk_read_tasks(int procs_fd, char *buf, size_t size)
 {
-	ssize_t n = procs_fd < 0 ? -EBADF : forge_read_at(procs_fd, "cgroup.threads", buf, size);
+	ssize_t n = procs_fd < 0 ? -EBADF
+				 : forge_read_at(procs_fd, "cgroup.threads", buf, size);
 
 	return n == -ENOENT ? forge_read_at(procs_fd, "tasks", buf, size) : n;
 }
@@ -70,7 +72,8 @@ int forge_disk_freeze(int procs_fd, bool frozen)
 
 	if (rc < 0 || !frozen)
 		return rc;
-	forge_auto_close int events = openat(procs_fd, "cgroup.events", O_RDONLY | O_CLOEXEC);
+	forge_auto_close int events =
+		openat(procs_fd, "cgroup.events", O_RDONLY | O_CLOEXEC);
 	for (int tries = 0; events >= 0 && tries < 10; tries++) {
 		ssize_t n = pread(events, buf, sizeof(buf) - 1, 0);
 		buf[n > 0 ? n : 0] = '\0';

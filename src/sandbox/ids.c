@@ -6,6 +6,8 @@
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <stdio.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -55,12 +57,35 @@ static bool is_host_root(void)
 	return geteuid() == 0 && forge_ids_is_initial();
 }
 
+#define LOCKS "/run/forge-uids"
+
+/* Slots are of one state directory, uids of the whole host. Without /run there is one only. */
+static int lock_uid(uid_t uid, int *ret_fd, struct forge_error *err)
+{
+	char name[sizeof(LOCKS) + 16];
+
+	(void)snprintf(name, sizeof(name), LOCKS "/%u", uid);
+	int fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0 && errno == ENOENT && mkdir(LOCKS, 0700) == 0)
+		fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return errno == ENOENT || errno == EROFS || errno == EACCES
+			       ? 0
+			       : forge_fail_errno(err, errno, "open %s", name);
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+		close(fd);
+		return forge_fail(err, EAGAIN, "user id %u is in use", uid);
+	}
+	*ret_fd = fd;
+	return 0;
+}
+
 int forge_ids_choose(uid_t base, unsigned slot, struct forge_ids *ret,
 		     struct forge_error *err)
 {
 	if (can_map(base)) {
-		*ret = (struct forge_ids){ base + slot, base + slot, true };
-		return 0;
+		*ret = (struct forge_ids){ base + slot, base + slot, true, -1 };
+		return lock_uid(base + slot, &ret->lock_fd, err);
 	}
 	if (is_host_root())
 		return forge_hint(err,
@@ -69,6 +94,13 @@ int forge_ids_choose(uid_t base, unsigned slot, struct forge_ids *ret,
 					     "analyses as another user"),
 				  "It lacks one of CAP_SETUID, CAP_SETGID, CAP_CHOWN, "
 				  "CAP_SYS_ADMIN; run forge as an ordinary user instead");
-	*ret = (struct forge_ids){ geteuid(), getegid(), false };
+	*ret = (struct forge_ids){ geteuid(), getegid(), false, -1 };
 	return 0;
+}
+
+void forge_ids_done(struct forge_ids *ids)
+{
+	if (ids->lock_fd >= 0)
+		close(ids->lock_fd);
+	ids->lock_fd = -1;
 }

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -171,6 +172,29 @@ static int send_ready(struct forge_sandbox *sb, char what, struct forge_error *e
 	return forge_fail_errno(err, error, "talk to the sandbox");
 }
 
+/*
+ * The creator of a user namespace owns it, and pays for what is counted for each user of the
+ * host (inotify instances, namespaces). Root's runs must not use up root's share, so for the
+ * moment of clone we have the run's uid, with our own capabilities.
+ */
+static int clone_as(uid_t uid, struct forge_clone_args *args, struct forge_cgroup *cg)
+{
+	struct __user_cap_header_struct hdr = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct caps[2];
+
+	if (syscall(SYS_capget, &hdr, caps) < 0 || setresuid(uid, uid, 0) < 0)
+		return -1;
+	pid_t pid = syscall(SYS_capset, &hdr, caps) < 0 ? -1 : clone_init(args, cg);
+	if (pid == 0)
+		return 0;
+	int error = errno;
+	/* Our saved uid is 0, so this works; if it did not, nothing after it would be safe. */
+	if (setresuid(0, 0, 0) < 0 || syscall(SYS_capset, &hdr, caps) < 0)
+		abort();
+	errno = error;
+	return pid;
+}
+
 static int start_init(const struct forge_plan *plan, struct forge_cgroup *cg,
 		      struct wiring *w, struct forge_sandbox *sb, struct forge_error *err)
 {
@@ -187,7 +211,8 @@ static int start_init(const struct forge_plan *plan, struct forge_cgroup *cg,
 		args.flags |= CLONE_INTO_CGROUP;
 		args.cgroup = (uint64_t)cg->v2_fd;
 	}
-	pid_t pid = clone_init(&args, cg);
+	pid_t pid = plan->privileged ? clone_as(plan->host_uid, &args, cg)
+				     : clone_init(&args, cg);
 	if (pid == 0) {
 		struct forge_child c = {
 			plan,	       w->sources,   cg->enter_fds,
