@@ -203,26 +203,47 @@ static void root_trusts_only_root(void **state)
 			"chown root");
 	}
 	refused("forge.yaml", -EPERM, "belongs to user", "chown root forge.yaml");
+}
+
+/* A file that somebody else left in the directory one happens to be in opens nothing. */
+static void a_user_trusts_himself_and_root(void **state)
+{
+	(void)state;
+	if (__real_geteuid() != 0)
+		skip(); /* the file would have to change its owner */
+	write_file("forge.yaml", "version: 1\n", 0664);
 	claimed_uid = 1000;
-	forge_auto_config struct forge_config *user = load_ok(NULL);
-	assert_non_null(user);
+	forge_auto_config struct forge_config *of_root = load_ok(NULL);
+	assert_non_null(of_root);
+	assert_int_equal(chown("forge.yaml", 1000, (gid_t)-1), 0);
+	forge_auto_config struct forge_config *own = load_ok(NULL);
+	assert_non_null(own);
+	assert_int_equal(chown("forge.yaml", 1234, (gid_t)-1), 0);
+	refused(NULL, -EPERM, "belongs to user 1234, and you or root must own", "chown $USER");
 }
 
 static void root_trusts_no_file_that_others_can_write(void **state)
 {
-	static const mode_t modes[] = {0664, 0646, 0620, 0602};
+	static const struct {
+		mode_t mode;
+		bool is_for_users; /* a group of one's own may write */
+	} rows[] = { { 0664, true }, { 0646, false }, { 0620, true }, { 0602, false } };
 
 	(void)state;
 	if (__real_geteuid() != 0)
 		skip(); /* the file would have to be root's */
-	for (size_t i = 0; i < FORGE_ARRAY_SIZE(modes); i++) {
-		write_file("forge.yaml", "version: 1\n", modes[i]);
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(rows); i++) {
+		write_file("forge.yaml", "version: 1\n", rows[i].mode);
 		claimed_uid = 0;
 		refused(NULL, -EPERM, "can be written by its group or by others",
 			"chmod go-w ./forge.yaml");
 		claimed_uid = 1000;
-		forge_auto_config struct forge_config *c = load_ok(NULL);
-		assert_non_null(c);
+		if (rows[i].is_for_users) {
+			forge_auto_config struct forge_config *c = load_ok(NULL);
+			assert_non_null(c);
+		} else {
+			refused(NULL, -EPERM, "can be written by", "chmod go-w ./forge.yaml");
+		}
 	}
 }
 
@@ -254,6 +275,7 @@ int main(void)
 		TEST(only_small_regular_files_are_read),
 		TEST(a_search_does_not_pass_over_what_it_cannot_read),
 		TEST(root_trusts_only_root),
+		TEST(a_user_trusts_himself_and_root),
 		TEST(root_trusts_no_file_that_others_can_write),
 		TEST(memory_may_run_out_anywhere),
 	};
