@@ -85,7 +85,7 @@ int forge_refuse_words(const struct forge_cmd *cmd, int argc, char **argv, int n
 void forge_print_json(const json_t *json)
 {
 	/* A failed write is noticed when main() flushes. */
-	(void)json_dumpf(json, stdout, JSON_INDENT(2));
+	(void)json_dumpf(json, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
 	putchar('\n');
 }
 

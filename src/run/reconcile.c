@@ -119,7 +119,7 @@ static int close_record(const struct repair *r, struct forge_error *err)
 		json_string("Lost: the supervisor was killed; everything it ran was "
 			    "ended and cleaned up. Run it again."));
 	json_object_set_new(rec, "ended_at", json_string(forge_format_now(now)));
-	char *text = r->dry_run ? NULL : json_dumps(rec, JSON_INDENT(2));
+	char *text = r->dry_run ? NULL : json_dumps(rec, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
 	int rc = text ? forge_replace_file(dir, "record.json", text, strlen(text), true)
 		      : 0;
 	free(text);

@@ -230,7 +230,7 @@ void forge_record_set_outcome(struct forge_record *r, const struct forge_outcome
 
 int forge_record_write(struct forge_record *r, struct forge_error *err)
 {
-	char *s = json_dumps(r->json, JSON_INDENT(2));
+	char *s = json_dumps(r->json, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
 
 	if (!s)
 		return forge_fail(err, ENOMEM, "out of memory");
