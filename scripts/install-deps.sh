@@ -6,10 +6,10 @@ set -eu
 
 packages() {
     case $1 in
-    build) echo gcc libc6-dev make meson ninja-build pkg-config libyaml-dev libjansson-dev \
+    build) echo gcc libc6-dev make meson ninja-build pkg-config libcmocka-dev libyaml-dev libjansson-dev \
         libseccomp-dev libsystemd-dev scdoc ;;
     test) packages build
-        echo bats busybox-static clang e2fsprogs iproute2 jq libcmocka-dev mmdebstrap procps \
+        echo bats busybox-static clang e2fsprogs iproute2 jq mmdebstrap procps \
             python3 shellcheck user-mode-linux util-linux xfsprogs zsh ;;
     demo) packages build
         echo bowtie2-examples jq python3 ;;
