@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -115,7 +116,11 @@ static void print_verdict(const json_t *record)
 		json_string_value(json_object_get(record, "completion_notes"));
 	const char *run_id = json_string_value(json_object_get(record, "run_id"));
 	bool has_colour = forge_has_colour(stderr);
+	struct pollfd p = { .fd = STDERR_FILENO, .events = POLLOUT };
 
+	/* The run is over and recorded; somebody who does not read must not keep us here. */
+	if (poll(&p, 1, 1000) <= 0)
+		return;
 	fputs("forge: ", stderr);
 	if (notes)
 		forge_print_clean(stderr, notes, strlen(notes));

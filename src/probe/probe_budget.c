@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/shm.h>
@@ -373,6 +374,85 @@ static int open_files(int argc, char **argv)
 	return refused("descriptors", n, max);
 }
 
+/* MAX [SECONDS]: instances are counted for a user of the host; ours stay for SECONDS. */
+static int inotify(int argc, char **argv)
+{
+	long max = number_arg(argc, argv, 0, 64), n = 0;
+
+	while (n <= max && inotify_init1(IN_CLOEXEC) >= 0)
+		n++;
+	int answer = refused("instances", n, max + 1);
+	(void)sleep((unsigned)number_arg(argc, argv, 1, 0));
+	return answer;
+}
+
+/* PROCESSES EACH SECONDS: descriptors for a watcher to look at, in a nearly full workdir. */
+static int descriptors(int argc, char **argv)
+{
+	long n = number_arg(argc, argv, 0, 20), each = number_arg(argc, argv, 1, 500);
+	unsigned seconds = (unsigned)number_arg(argc, argv, 2, 5);
+	static char block[MIB];
+	int fd = open("full", O_WRONLY | O_CREAT | O_CLOEXEC, 0600), ready[2];
+	char byte;
+
+	for (int i = 0; i < 15; i++)
+		(void)!write(fd, block, sizeof(block));
+	if (pipe(ready) < 0)
+		return skip("pipe: %s", error_name(errno));
+	for (long i = 0; i < n; i++) {
+		pid_t pid = fork();
+		if (pid == 0) {
+			for (long k = 0; k < each; k++)
+				(void)!open("/dev/null", O_RDONLY | O_CLOEXEC);
+			(void)!write(ready[1], "x", 1);
+			(void)sleep(seconds);
+			_exit(0);
+		}
+		if (pid < 0 || read(ready[0], &byte, 1) != 1)
+			return skip("%s after %ld processes", error_name(errno), i);
+	}
+	puts("ready");
+	fflush(stdout);
+	(void)sleep(seconds);
+	return held("%ld descriptors", n * each);
+}
+
+/* Huge pages are a pool of the host's, outside of all memory limits. */
+static int hugepages(int argc, char **argv)
+{
+	const size_t size = 2 * MIB;
+	struct tally t = { 0 };
+
+	(void)argc, (void)argv;
+	/* Without MAP_NORESERVE an empty pool would refuse, not the sandbox. */
+	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MAP_NORESERVE, -1, 0);
+	note(&t, "mmap", p == MAP_FAILED ? -1 : 0);
+	int fd = memfd_create("huge", MFD_CLOEXEC | MFD_HUGETLB);
+	note(&t, "memfd_create", fd);
+	int id = shmget(IPC_PRIVATE, size, IPC_CREAT | SHM_HUGETLB | SHM_NORESERVE | 0600);
+	note(&t, "shmget", id);
+	if (id >= 0)
+		(void)shmctl(id, IPC_RMID, NULL);
+	return judge(&t);
+}
+
+/* Two writes, each of them a packet: a reader who takes part of one loses the rest. */
+static int packet(int argc, char **argv)
+{
+	static char block[4096];
+
+	(void)argc, (void)argv;
+	if (fcntl(1, F_SETFL, O_WRONLY | O_DIRECT) < 0)
+		return skip("O_DIRECT: %s", error_name(errno));
+	memset(block, 'a', sizeof(block));
+	(void)!write(1, block, 1000);
+	memset(block, 'b', sizeof(block));
+	(void)!write(1, block, sizeof(block));
+	(void)sleep(5);
+	return 0; /* no answer: it would be part of the packets */
+}
+
 /* A core would be written by the host's kernel, maybe by a program of the host. */
 static int core(int argc, char **argv)
 {
@@ -481,6 +561,10 @@ const struct probe probe_budget[] = {
 	{ "vfork-wait", "wait in vfork with all signals ignored", vfork_wait },
 	{ "flood", "FD [BYTES] [LETTER]: output without line ends; prints no answer", flood },
 	{ "open-files", "MAX: descriptors", open_files },
+	{ "inotify", "MAX [SECONDS]: more instances than MAX, and keep them", inotify },
+	{ "descriptors", "PROCESSES EACH SECONDS: many to look at (held: nobody minds)", descriptors },
+	{ "hugepages", "use huge pages", hugepages },
+	{ "packet", "stdout as packets, 1000 and 4096 bytes; prints no answer", packet },
 	{ "core", "dump core", core },
 	{ "rlimits", "OPEN_FILES FSIZE: raise our limits", rlimits },
 	{ "cpus", "N: see another number of CPUs", cpus },

@@ -5,15 +5,20 @@
  */
 #include "probe.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -153,6 +158,190 @@ static int fill_hidden(int argc, char **argv)
 	return filled(n, max, "in a hidden directory");
 }
 
+/*
+ * The rest says "at N MiB" as it goes: who is killed on the way has said how far it came,
+ * and no other writer of the host's disk disturbs the count.
+ */
+static void say_mib(long n)
+{
+	printf("at %ld MiB\n", n);
+	fflush(stdout);
+}
+
+/* Fills deleted files that stay open, a MiB each. */
+static int fill_and_say(long max, const char *how)
+{
+	long n = 0;
+
+	while (n < max) {
+		int fd = make_file("fill");
+		if (fd < 0 || unlink("fill") < 0 || !add_mib(fd))
+			break;
+		say_mib(++n);
+	}
+	return filled(n, max, how);
+}
+
+struct filler {
+	long max;
+	bool is_alone; /* with descriptors of its own */
+};
+
+static void *fill_in_thread(void *arg)
+{
+	const struct filler *f = arg;
+
+	if (f->is_alone && unshare(CLONE_FILES) < 0)
+		exit(skip("unshare: %s", error_name(errno)));
+	exit(fill_and_say(f->max, f->is_alone ? "in a thread's own files" : "without a leader"));
+}
+
+/* /proc/PID/fd of a process whose first thread has ended is empty. */
+static int fill_leader(int argc, char **argv)
+{
+	static struct filler f;
+	pthread_t thread;
+
+	f.max = number_arg(argc, argv, 0, 64);
+	if (pthread_create(&thread, NULL, fill_in_thread, &f) != 0)
+		return skip("no thread");
+	(void)syscall(SYS_exit, 0); /* only this thread */
+	return 1;
+}
+
+/* A thread's own descriptors are not in the list of its process. */
+static int fill_unshared(int argc, char **argv)
+{
+	static struct filler f = { .is_alone = true };
+	pthread_t thread;
+
+	f.max = number_arg(argc, argv, 0, 64);
+	if (pthread_create(&thread, NULL, fill_in_thread, &f) != 0)
+		return skip("no thread");
+	(void)pthread_join(thread, NULL);
+	return 1;
+}
+
+/* So many deleted files that a watcher with a list of them has no room for the large ones. */
+static int fill_crowd(int argc, char **argv)
+{
+	for (int i = 0; i < 600; i++) {
+		int fd = make_file("tiny");
+		if (fd < 0 || unlink("tiny") < 0 || write(fd, "x", 1) != 1)
+			return skip("%s after %d files", error_name(errno), i);
+	}
+	return fill_and_say(number_arg(argc, argv, 0, 64), "behind a crowd");
+}
+
+/*
+ * Three directories in the order in which a scan meets them: one that is looked at first, one
+ * that takes long, one that is looked at last.
+ */
+struct dodge {
+	char first[8], slow[8], last[8];
+	int watch, wd_first, wd_slow;
+	bool is_first;	   /* where the files are */
+	long long back_at; /* when they leave the first again; 0: not planned */
+};
+
+static bool find_order(struct dodge *d)
+{
+	DIR *dir;
+	int n = 0;
+
+	for (int i = 0; i < 8; i++) {
+		char name[8];
+		(void)snprintf(name, sizeof(name), "d%d", i);
+		if (mkdir(name, 0700) < 0)
+			return false;
+	}
+	dir = opendir(".");
+	for (struct dirent *e; dir && (e = readdir(dir));) {
+		if (e->d_name[0] != 'd' || strlen(e->d_name) != 2)
+			continue;
+		memcpy(n == 0 ? d->first : n == 1 ? d->slow : d->last, e->d_name, 3);
+		n++;
+	}
+	if (dir)
+		closedir(dir);
+	return n == 8;
+}
+
+static void move_files(struct dodge *d, bool to_first)
+{
+	char from[32], to[32];
+
+	(void)snprintf(from, sizeof(from), "%s/D", to_first ? d->last : d->first);
+	(void)snprintf(to, sizeof(to), "%s/D", to_first ? d->first : d->last);
+	if (d->is_first != to_first && rename(from, to) == 0)
+		d->is_first = to_first;
+}
+
+/* Behind the scanner: into the first once that is done, back after the slow one. */
+static void dodge_scan(struct dodge *d)
+{
+	char buf[16384] __attribute__((aligned(8)));
+	ssize_t len = read(d->watch, buf, sizeof(buf));
+
+	for (ssize_t i = 0; i < len;) {
+		const struct inotify_event *e = (const void *)(buf + i);
+		i += (ssize_t)(sizeof(*e) + e->len);
+		if (e->wd == d->wd_first)
+			move_files(d, (e->mask & IN_CLOSE_NOWRITE) != 0);
+		else if (e->wd == d->wd_slow && (e->mask & IN_CLOSE_NOWRITE))
+			d->back_at = now_usec() + 5000;
+	}
+	if (d->back_at && now_usec() > d->back_at) {
+		move_files(d, false);
+		d->back_at = 0;
+	}
+}
+
+static bool start_dodge(struct dodge *d)
+{
+	const uint32_t mask = IN_OPEN | IN_CLOSE_NOWRITE;
+	char name[32];
+
+	if (!find_order(d))
+		return false;
+	for (int i = 0; i < 20000; i++) {
+		(void)snprintf(name, sizeof(name), "%s/%d", d->slow, i);
+		close(make_file(name));
+	}
+	(void)snprintf(name, sizeof(name), "%s/D", d->last);
+	if (mkdir(name, 0700) < 0)
+		return false;
+	d->watch = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+	d->wd_first = inotify_add_watch(d->watch, d->first, mask);
+	d->wd_slow = inotify_add_watch(d->watch, d->slow, mask);
+	return d->wd_first >= 0 && d->wd_slow >= 0;
+}
+
+static int fill_dodge(int argc, char **argv)
+{
+	long max = number_arg(argc, argv, 0, 256), n = 0;
+	struct dodge d = { .watch = -1 };
+	long long next = 0;
+
+	if (!start_dodge(&d))
+		return skip("%s", error_name(errno));
+	memset(block, 0x5a, sizeof(block));
+	while (n < max) {
+		char name[32];
+		dodge_scan(&d);
+		if (now_usec() < next)
+			continue;
+		(void)snprintf(name, sizeof(name), "%s/D/%ld", d.is_first ? d.first : d.last, n);
+		int fd = make_file(name);
+		if (fd < 0 || write(fd, block, sizeof(block)) != (ssize_t)sizeof(block))
+			break;
+		close(fd);
+		say_mib(++n);
+		next = now_usec() + 10000;
+	}
+	return filled(n, max, "in a directory that moves");
+}
+
 /* COUNT: empty files, in directories of a thousand. */
 static int fill_inodes(int argc, char **argv)
 {
@@ -268,6 +457,10 @@ const struct probe probe_disk[] = {
 	{ "fill-mapped", "MIB: deleted files, still mapped", fill_mapped },
 	{ "fill-sent", "MIB: deleted files, inside a socket", fill_sent },
 	{ "fill-hidden", "MIB: below a directory of mode 0", fill_hidden },
+	{ "fill-leader", "MIB: deleted files of a process without its first thread", fill_leader },
+	{ "fill-unshared", "MIB: deleted files of a thread with its own descriptors", fill_unshared },
+	{ "fill-crowd", "MIB: deleted files behind many small ones", fill_crowd },
+	{ "fill-dodge", "MIB: in a directory that moves behind the scanner", fill_dodge },
 	{ "fill-inodes", "COUNT: empty files", fill_inodes },
 	{ "sparse", "GIB: a file of holes (held: nobody minds)", sparse },
 	{ "deep", "LEVELS: one directory in another", deep },

@@ -179,6 +179,48 @@ static int loopback(int argc, char **argv)
 	return held("127.0.0.1:%u talks to itself", ntohs(sa.sin_port));
 }
 
+/* Fills the receive buffer of a new socket that nobody reads; returns its size, or -1. */
+static long fill_socket(int from)
+{
+	static char data[60000];
+	struct sockaddr_in sa = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t len = sizeof(sa);
+	const int most = 1 << 22;
+	uint32_t info[9] = { 0 }; /* SK_MEMINFO_VARS */
+	socklen_t info_len = sizeof(info);
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	if (fd < 0)
+		return -1;
+	(void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &most, sizeof(most));
+	if (bind(fd, (struct sockaddr *)&sa, len) < 0 ||
+	    getsockname(fd, (struct sockaddr *)&sa, &len) < 0)
+		return -1;
+	for (int i = 0; i < 16; i++)
+		(void)sendto(from, data, sizeof(data), MSG_DONTWAIT, (struct sockaddr *)&sa, len);
+	if (getsockopt(fd, SOL_SOCKET, 55 /* SO_MEMINFO */, info, &info_len) < 0)
+		return -1;
+	return (long)info[0]; /* SK_MEMINFO_RMEM_ALLOC */
+}
+
+/* MIB: memory of the kernel, in datagrams that nobody reads. */
+static int sockets(int argc, char **argv)
+{
+	long max = number_arg(argc, argv, 0, 64) << 20, total = 0;
+	int from = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), n = 0;
+
+	for (; total < max; n++) {
+		long size = fill_socket(from);
+		if (size < 0)
+			break;
+		total += size;
+	}
+	if (total >= max)
+		return broke("%ld MiB in %d sockets", total >> 20, n);
+	return held("%ld MiB in %d sockets", total >> 20, n);
+}
+
 /* Only "lo" may exist, and nobody may change it or add another. */
 static int interfaces(int argc, char **argv)
 {
@@ -223,6 +265,7 @@ const struct probe probe_net[] = {
 	{ "outside", "send anything to an address outside", outside },
 	{ "abstract", "NAME: reach an abstract socket of the host", abstract },
 	{ "loopback", "own 127.0.0.1 (held: it works)", loopback },
+	{ "sockets", "MIB: queue that much in sockets", sockets },
 	{ "interfaces", "find interfaces besides lo, or change one", interfaces },
 	{ NULL, NULL, NULL },
 };

@@ -305,6 +305,85 @@ static int do_clone3(int argc, char **argv)
 	return judge(&t);
 }
 
+/* Closes fd, judges what it or path is now, removes path. errno is of the attempt. */
+static void note_mode(struct tally *t, const char *what, long rc, int fd, const char *path)
+{
+	struct stat st = { 0 };
+	int error = errno;
+
+	if (rc >= 0 && (fd >= 0 ? fstat(fd, &st) : lstat(path, &st)) < 0)
+		rc = -1;
+	if (rc < 0)
+		note_as(t, true, "%s %s", what, error_name(error));
+	else
+		note_as(t, !(st.st_mode & (S_ISUID | S_ISGID)), "%s %04o", what,
+			(unsigned)st.st_mode & 07777);
+	if (fd >= 0)
+		close(fd);
+	(void)unlink(path);
+}
+
+/* An empty file that may be opened by anybody. */
+static int plain_file(const char *path)
+{
+	return open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0755);
+}
+
+static void suid_change(struct tally *t, mode_t mode)
+{
+	int fd = plain_file("suid");
+
+	note_mode(t, "chmod", chmod("suid", mode), fd, "suid");
+	fd = plain_file("suid");
+	note_mode(t, "fchmod", fchmod(fd, mode), fd, "suid");
+	fd = plain_file("suid");
+	note_mode(t, "fchmodat", syscall(SYS_fchmodat, AT_FDCWD, "suid", mode), fd, "suid");
+	fd = plain_file("suid");
+	note_mode(t, "fchmodat2", syscall(452, AT_FDCWD, "suid", mode, 0), fd, "suid");
+	/* The kernel takes 16 bits: what stands above them must not fool a filter. */
+	fd = plain_file("suid");
+	note_mode(t, "with high bits", syscall(SYS_chmod, "suid", (1UL << 32) | 0x10000 | mode), fd,
+		  "suid");
+}
+
+static void suid_make(struct tally *t, mode_t mode)
+{
+	struct {
+		uint64_t flags, mode, resolve;
+	} how = { O_WRONLY | O_CREAT | O_CLOEXEC, mode, 0 };
+	const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
+	int fd = (int)syscall(SYS_open, "suid", flags, mode);
+
+	note_mode(t, "open", fd, fd, "suid");
+	fd = (int)syscall(SYS_openat, AT_FDCWD, "suid", flags, mode);
+	note_mode(t, "openat", fd, fd, "suid");
+	fd = (int)syscall(SYS_open, ".", O_TMPFILE | O_WRONLY, mode);
+	note_mode(t, "O_TMPFILE", fd, fd, "suid");
+	fd = (int)syscall(SYS_openat, AT_FDCWD, ".", O_TMPFILE | O_WRONLY, mode);
+	note_mode(t, "openat O_TMPFILE", fd, fd, "suid");
+	fd = (int)syscall(SYS_creat, "suid", mode);
+	note_mode(t, "creat", fd, fd, "suid");
+	fd = (int)syscall(437, AT_FDCWD, "suid", &how, sizeof(how));
+	note_mode(t, "openat2", fd, fd, "suid");
+	note_mode(t, "mknod", syscall(SYS_mknod, "suid", S_IFREG | mode, 0), -1, "suid");
+	note_mode(t, "mknodat", syscall(SYS_mknodat, AT_FDCWD, "suid", S_IFREG | mode, 0), -1,
+		  "suid");
+}
+
+/* In a workdir of the host it would be there for everybody who can reach it. */
+static int suid(int argc, char **argv)
+{
+	struct tally t = { 0 };
+
+	(void)argc, (void)argv;
+	(void)umask(0);
+	for (mode_t bit = S_ISGID; bit <= S_ISUID; bit <<= 1) {
+		suid_change(&t, bit | 0755);
+		suid_make(&t, bit | 0755);
+	}
+	return judge(&t);
+}
+
 static int setns_fd;
 
 static long try_setns(void)
@@ -348,6 +427,7 @@ const struct probe probe_priv[] = {
 	{ "unshare", "make each kind of namespace by unshare", do_unshare },
 	{ "clone", "make each kind of namespace by clone", do_clone },
 	{ "clone3", "make each kind of namespace by clone3", do_clone3 },
+	{ "suid", "make a setuid or setgid file", suid },
 	{ "setns", "enter our own namespaces again, and those of process 1", do_setns },
 	{ NULL, NULL, NULL },
 };

@@ -138,6 +138,25 @@ static int cmdline(int argc, char **argv)
 	return judge(&t);
 }
 
+/* [EXIT]: our parent becomes our tracer, and we stop until it lets us go on. */
+static int traceme(int argc, char **argv)
+{
+	const char *code = argc > 0 ? argv[0] : "0";
+
+	if (argc > 1) {
+		(void)held("still there");
+		return (int)number_arg(argc, argv, 0, 0);
+	}
+	if (!is_inside())
+		return skip("our parent would have to know");
+	/* A signal stops the traced, also one that is ignored; then it is traced no more. */
+	if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) == 0)
+		(void)raise(SIGWINCH);
+	(void)ptrace(PTRACE_TRACEME, 0, NULL, NULL);
+	(void)execl("/proc/self/exe", "forge-probe", "traceme", code, "again", NULL);
+	return skip("exec: %s", error_name(errno));
+}
+
 /* [MAX]: processes that are not ours. Init and we make two. */
 static int processes(int argc, char **argv)
 {
@@ -277,6 +296,7 @@ const struct probe probe_proc[] = {
 	{ "trace", "[PID]: debug or read process 1", trace },
 	{ "proc1", "[PID]: read process 1 through /proc", proc1 },
 	{ "cmdline", "WORD...: find words of forge's command line in init's", cmdline },
+	{ "traceme", "[EXIT]: stop as our parent's tracee (held: it lets us go on)", traceme },
 	{ "processes", "[MAX]: see more processes than MAX", processes },
 	{ "tty", "type into the caller's terminal", tty },
 	{ "daemon", "NAME [SECONDS]: leave a process behind", daemonise },
