@@ -45,8 +45,8 @@ static void kill_all(struct loop *l)
 		return;
 	l->is_killed = true;
 	l->grace_at = NEVER;
-	forge_sandbox_kill(l->sb);
 	forge_cgroup_kill(l->cg);
+	forge_sandbox_kill(l->sb);
 }
 
 /* The first cause wins: what happens afterwards is a consequence of stopping. */

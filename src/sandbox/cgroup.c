@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -313,8 +314,28 @@ static void kill_dir(int dirfd)
 		kill_listed(dirfd);
 }
 
+/*
+ * Dying is work too, and a thousand processes on the one CPU of a small run take their time.
+ * They may have all of ours for it.
+ */
+static void let_use_all_cpus(struct forge_cgroup *cg)
+{
+	char buf[65536];
+	cpu_set_t all;
+
+	if (cg->v2_fd < 0 || forge_read_at(cg->v2_fd, "cgroup.procs", buf, sizeof(buf)) < 256 ||
+	    sched_getaffinity(0, sizeof(all), &all) < 0)
+		return; /* a few dozen processes need no help */
+	for (char *p = buf; *p; p += strspn(p, "\n")) {
+		long pid = strtol(p, &p, 10);
+		if (pid > 1)
+			(void)sched_setaffinity((pid_t)pid, sizeof(all), &all);
+	}
+}
+
 void forge_cgroup_kill(struct forge_cgroup *cg)
 {
+	let_use_all_cpus(cg);
 	/* Dying costs CPU time too: a thousand processes on half a CPU would take seconds. */
 	if (cg->cpu_fd >= 0)
 		(void)!forge_write_at(cg->cpu_fd, "cpu.cfs_quota_us", "-1");
