@@ -350,6 +350,11 @@ void forge_cgroup_kill(struct forge_cgroup *cg)
 /* Waits, by event on v2, until rmdir works; the dying leave within milliseconds. */
 static int remove_when_empty(const char *path)
 {
+	/* Mostly that is all, and it works without a descriptor to spare. */
+	if (rmdir(path) == 0 || errno == ENOENT)
+		return 0;
+	if (errno != EBUSY)
+		return -errno;
 	forge_auto_close int dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (dir < 0)
 		return errno == ENOENT ? 0 : -errno;
@@ -384,10 +389,11 @@ int forge_cgroup_remove(struct forge_cgroup *cg, struct forge_error *err)
 
 int forge_cgroup_remove_dir(const char *path, struct forge_error *err)
 {
+	if (rmdir(path) == 0 || errno == ENOENT)
+		return 0;
 	forge_auto_close int dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (dir < 0)
-		return errno == ENOENT ? 0
-				       : forge_fail_errno(err, errno, "open %s", path);
+		return errno == ENOENT ? 0 : forge_fail_errno(err, errno, "open %s", path);
 	kill_dir(dir);
 	int rc = remove_when_empty(path);
 	return rc < 0 ? forge_fail_errno(err, -rc, "remove %s", path) : 0;

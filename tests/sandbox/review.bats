@@ -362,3 +362,14 @@ ticks_of() { awk '{ print $14 + $15 }' "/proc/$1/stat"; }
     kill -TERM "$pid"
     wait "$pid" || true
 }
+
+@test "however few descriptors forge has, nothing is left behind" {
+    # A place of their own: what is refused early leaves no record to look for workdirs by.
+    mkdir -m 700 "$T/few"
+    configure "workdir: $T/few/{id}"
+    for n in $(seq 5 60); do
+        (ulimit -n "$n" && exec "$FORGE" run -q true) >/dev/null 2>&1 || true
+    done
+    "$FORGE" gc >/dev/null
+    [ -z "$(ls "$T/few")" ]
+}
