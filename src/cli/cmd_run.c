@@ -129,6 +129,9 @@ static void print_verdict(const json_t *record)
 			has_colour ? forge_colour_code(FORGE_DIM) : "", run_id,
 			has_colour ? forge_colour_code(FORGE_PLAIN) : "");
 	putc('\n', stderr);
+	if (json_is_true(json_object_get(record, "workdir_kept")))
+		fprintf(stderr, "forge: workdir kept in %s\n",
+			json_string_value(json_object_get(record, "workdir")));
 }
 
 static int explain(const struct forge_config *cfg, struct forge_error *err)

@@ -48,7 +48,7 @@ void forge_help_print(FILE *f)
 			fprintf(f, "  %-12s%s\n", forge_cmds[i]->name,
 				forge_cmds[i]->help);
 	print_options(f, forge_main_opts());
-	fputs("\nExample: forge run --memory 4G --timeout 2h -i data python3 fit.py\n"
+	fputs("\nExample: forge run --memory 4G --timeout 2h -i data fit.py data/x.csv\n"
 	      "Try 'forge help COMMAND' for the options of one command.\n",
 	      f);
 }

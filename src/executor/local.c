@@ -46,7 +46,8 @@ static unsigned landlock_missing(int abi, bool own_network)
 }
 
 /* Fail closed: what is missing must be in the configuration's list, or nothing starts. */
-static int check_missing(unsigned missing, unsigned allowed, struct forge_error *err)
+static int check_missing(unsigned missing, unsigned allowed, bool is_chosen,
+			 struct forge_error *err)
 {
 	char list[256] = "";
 	size_t len = 0;
@@ -60,7 +61,10 @@ static int check_missing(unsigned missing, unsigned allowed, struct forge_error 
 						len ? ", " : "",
 						forge_mechanism_names[i]);
 	return forge_hint(
-		err, forge_fail(err, EOPNOTSUPP, "this host cannot enforce: %s", list),
+		err, forge_fail(err, EOPNOTSUPP, "%s: %s",
+				     is_chosen ? "without a cgroup nothing enforces" :
+						 "this host cannot enforce",
+				     list),
 		"`forge doctor` shows why and what to do; to run without, name them in "
 		"sandbox.allow_missing of forge.yaml");
 }
@@ -124,7 +128,8 @@ static int local_run(const struct forge_job *job, struct forge_outcome *ret,
 	}
 	ret->cgroup_manager = cg->ops->name;
 	ret->missing |= cg->missing;
-	rc = check_missing(ret->missing, job->config->allow_missing, err);
+	rc = check_missing(ret->missing, job->config->allow_missing,
+			   job->config->cgroup == FORGE_CGROUP_NONE, err);
 	if (rc == 0)
 		rc = run_in(job, plan, cg, ret, err);
 	struct forge_error late = FORGE_ERROR_INIT;

@@ -325,7 +325,7 @@ static void check(const struct doctor *d, const struct forge_doctor_row *row,
 		return;
 	}
 	c->state = FORGE_DOCTOR_CANNOT;
-	(void)snprintf(c->detail, sizeof(c->detail), "this host lacks the mechanism");
+	(void)snprintf(c->detail, sizeof(c->detail), "not available here to this user");
 	(void)snprintf(c->fix, sizeof(c->fix), "%s", fix_for(d, lacking));
 }
 

@@ -25,6 +25,10 @@ static const char *const thread_variables[] = {
 	"RCPP_PARALLEL_NUM_THREADS", "TBB_NUM_THREADS",	     "VECLIB_MAXIMUM_THREADS",
 };
 
+/* Set by forge itself, beside FORGE_*; set_own() has the values. */
+static const char *const own_variables[] = { "HOME",	"PWD",	   "TMPDIR",
+					     "USER",	"LOGNAME", "SHELL" };
+
 static bool matches(const char *name, size_t len, const struct forge_strv *patterns)
 {
 	forge_strv_foreach (p, patterns) {
@@ -62,10 +66,12 @@ static int set_one(struct forge_spec *s, const char *item, const char *where,
 	if (len >= sizeof(name))
 		return forge_fail(err, EINVAL, "%s: the name is too long", where);
 	if (strncmp(item, "FORGE_", 6) == 0)
-		return forge_fail(err, EINVAL, "%s: FORGE_* variables are set by forge",
-				  where);
+		return forge_fail(err, EINVAL, "%s: FORGE_* variables are set by forge", where);
 	memcpy(name, item, len);
 	name[len] = '\0';
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(own_variables); i++)
+		if (strcmp(name, own_variables[i]) == 0)
+			return forge_fail(err, EINVAL, "%s: %s is set by forge", where, name);
 	const char *value = item[len] ? item + len + 1 : getenv(name);
 	if (value && forge_strv_setenv(&s->env, name, value) < 0)
 		return forge_fail(err, ENOMEM, "out of memory");
@@ -104,10 +110,10 @@ static uint64_t whole_cpus(const struct forge_limits *l)
 {
 	cpu_set_t have;
 
-	if (l->cpus_milli != FORGE_UNLIMITED)
-		return (l->cpus_milli + 999) / 1000;
-	return sched_getaffinity(0, sizeof(have), &have) == 0 ? (uint64_t)CPU_COUNT(&have)
-							      : 1;
+	uint64_t n = sched_getaffinity(0, sizeof(have), &have) == 0 ? (uint64_t)CPU_COUNT(&have) : 1;
+	uint64_t want = l->cpus_milli == FORGE_UNLIMITED ? n : (l->cpus_milli + 999) / 1000;
+
+	return want < n ? want : n;
 }
 
 static int set_threads(struct forge_spec *s)

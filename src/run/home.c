@@ -102,6 +102,7 @@ int forge_home_open(bool make, struct forge_home *ret, struct forge_error *err)
 	if (h.runs_fd >= 0)
 		h.active_fd = open_own(home, "active", "active in FORGE_HOME", make, err);
 	if (h.active_fd < 0) {
+		forge_wrap(err, 0, "FORGE_HOME");
 		rc = home < 0 ? home : h.runs_fd < 0 ? h.runs_fd : h.active_fd;
 		h.runs_fd = h.runs_fd < 0 ? -1 : h.runs_fd;
 		h.active_fd = -1;

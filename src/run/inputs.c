@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inputs and the command: paths as people type them to paths as the sandbox shows them. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -44,7 +45,11 @@ static int check_readable(const char *path, const struct stat *st,
 {
 	mode_t want = S_ISDIR(st->st_mode) ? 05 : 04;
 
-	if (geteuid() != 0 || (st->st_mode & want) == want)
+	if (geteuid() != 0)
+		return access(path, S_ISDIR(st->st_mode) ? R_OK | X_OK : R_OK) == 0 ?
+			       0 :
+			       forge_fail_errno(err, errno, "input %s", path);
+	if ((st->st_mode & want) == want)
 		return 0;
 	return forge_hint(err,
 			  forge_fail(err, EACCES, "input %s cannot be read inside", path),
@@ -84,6 +89,23 @@ static int check_input(const char *typed, const char *path, const char *workdir,
 	return check_readable(path, &st, err);
 }
 
+/* "-i .": what is in it is found by its own names, as it would be without forge. */
+static int link_entries(struct forge_spec *s, const char *real)
+{
+	const size_t most = 10000;
+	forge_auto_dir DIR *d = opendir(real);
+	int rc = 0;
+
+	for (struct dirent *e; d && rc == 0 && s->links.n < 2 * most && (e = readdir(d));) {
+		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
+			continue;
+		rc = forge_strv_add(&s->links, e->d_name);
+		if (rc == 0)
+			rc = forge_strv_addf(&s->links, "%s/%s", real, e->d_name);
+	}
+	return rc;
+}
+
 static int add_names(struct forge_spec *s, const char *typed, const char *real)
 {
 	char name[PATH_MAX];
@@ -96,7 +118,9 @@ static int add_names(struct forge_spec *s, const char *typed, const char *real)
 		int rc = forge_strv_add(&s->aliases, name);
 		return rc < 0 ? rc : forge_strv_add(&s->aliases, real);
 	}
-	if (has_up || !*name)
+	if (!*name)
+		return link_entries(s, real);
+	if (has_up)
 		return 0; /* outside of the current directory: found by its absolute path only */
 	int rc = forge_strv_add(&s->links, name);
 	return rc < 0 ? rc : forge_strv_add(&s->links, real);
@@ -173,8 +197,14 @@ int forge_spec_command(struct forge_spec *s, char *const *argv, struct forge_err
 {
 	bool is_script;
 
+	struct stat st;
+
 	if (!argv || !argv[0] || !*argv[0])
 		return forge_fail(err, EINVAL, "the command is empty");
+	if (*argv[0] != '/' && !is_in_path(argv[0]) && stat(argv[0], &st) == 0 &&
+	    S_ISDIR(st.st_mode))
+		return forge_hint(err, forge_fail(err, EISDIR, "'%s' is a directory", argv[0]),
+				  "Name the program to run; give the directory with -i");
 	int rc = add_script(s, argv[0], &is_script, err);
 	if (rc < 0)
 		return rc;

@@ -22,10 +22,12 @@ static const char *wall(char buf[FORGE_FORMAT_MAX], const struct forge_outcome *
 	return forge_format_duration(buf, o->wall_usec);
 }
 
-/* Twice the limit, as the option would be written. */
-static const char *more(char buf[FORGE_FORMAT_MAX], uint64_t bytes)
+/* Twice the limit, or twice what was used if that was even more, as the option is written. */
+static const char *more(char buf[FORGE_FORMAT_MAX], uint64_t limit, uint64_t used)
 {
-	return forge_format_size_arg(buf, bytes > UINT64_MAX / 2 - 1 ? bytes : bytes * 2);
+	uint64_t base = used != UINT64_MAX && used / 2 > limit ? used : limit;
+
+	return forge_format_size_arg(buf, base > UINT64_MAX / 2 - 1 ? base : base * 2);
 }
 
 static void judge_memory(const struct forge_outcome *o, const struct forge_limits *l,
@@ -49,7 +51,7 @@ static void judge_memory(const struct forge_outcome *o, const struct forge_limit
 		(void)snprintf(
 			v->notes, sizeof(v->notes),
 			"Killed: memory %s of %s after %s. Retry with --memory %s.", peak,
-			lim, wall(t, o), more(m, l->memory_bytes));
+			lim, wall(t, o), more(m, l->memory_bytes, o->memory_peak_bytes));
 }
 
 static void judge_time(const struct forge_outcome *o, const struct forge_limits *l,
@@ -91,7 +93,7 @@ static void judge_disk(const struct forge_outcome *o, const struct forge_limits 
 			       "Killed: disk %s of %s after %s. Retry with --disk %s.",
 			       forge_format_size(a, o->disk_peak_bytes),
 			       forge_format_size(b, l->disk_bytes), wall(t, o),
-			       more(c, l->disk_bytes));
+			       more(c, l->disk_bytes, o->disk_peak_bytes));
 }
 
 static void judge_output(const struct forge_outcome *o, const struct forge_limits *l,
@@ -106,7 +108,7 @@ static void judge_output(const struct forge_outcome *o, const struct forge_limit
 		"--output-limit %s, or print less.",
 		forge_format_size(a, l->output_bytes),
 		o->is_truncated[0] ? "stdout" : "stderr", wall(t, o),
-		more(b, l->output_bytes));
+		more(b, l->output_bytes, 0));
 }
 
 static void judge_start(const struct forge_outcome *o, struct forge_verdict *v)
@@ -154,10 +156,10 @@ static void judge_failure(const struct forge_outcome *o, const struct forge_limi
 	if (soft && strcmp(soft, "pids") == 0) {
 		v->reason = soft;
 		(void)snprintf(v->notes, sizeof(v->notes),
-			       "Failed: %s after %s; %" PRIu64
-			       " new processes were refused at the limit "
+			       "Failed: %s after %s; %" PRIu64 " new process%s refused at the limit "
 			       "of %" PRIu64 ". Retry with --pids %" PRIu64 ".",
-			       how, wall(t, o), o->pids_refused, l->pids, l->pids * 2);
+			       how, wall(t, o), o->pids_refused,
+			       o->pids_refused == 1 ? " was" : "es were", l->pids, l->pids * 2);
 	} else if (soft) {
 		v->reason = soft;
 		(void)snprintf(v->notes, sizeof(v->notes),
@@ -165,7 +167,7 @@ static void judge_failure(const struct forge_outcome *o, const struct forge_limi
 			       "Retry with --disk "
 			       "%s.",
 			       how, wall(t, o), forge_format_size(b, l->disk_bytes),
-			       more((char[FORGE_FORMAT_MAX]){ 0 }, l->disk_bytes));
+			       more((char[FORGE_FORMAT_MAX]){ 0 }, l->disk_bytes, 0));
 	} else {
 		(void)snprintf(v->notes, sizeof(v->notes), "Failed: %s after %s.", how,
 			       wall(t, o));
@@ -201,6 +203,14 @@ static void judge_status(const struct forge_outcome *o, const struct forge_limit
 		return;
 	}
 	v->status = "succeeded";
+	/* It may have coped, or not noticed; whoever reads this should know. */
+	const char *met = soft_limit(o, l);
+	if (met) {
+		(void)snprintf(v->notes, sizeof(v->notes),
+			       "Succeeded in %s, but met its limit on %s: look at the log.", wall(t, o),
+			       strcmp(met, "pids") == 0 ? "processes" : "disk");
+		return;
+	}
 	if (o->memory_peak_bytes == UINT64_MAX)
 		(void)snprintf(v->notes, sizeof(v->notes), "Succeeded in %s.",
 			       wall(t, o));

@@ -29,6 +29,7 @@ struct run {
 	struct forge_active active;
 	struct forge_workdir workdir;
 	struct forge_record record;
+	bool has_started;  /* the command ran: there is something to keep */
 	bool needs_repair; /* something could not be removed: the next repair tries again */
 };
 
@@ -62,6 +63,8 @@ static void on_event(void *arg, const char *event, const char *detail)
 
 	if (strcmp(event, "cgroup_left") == 0)
 		r->needs_repair = true;
+	if (strcmp(event, "started") == 0)
+		r->has_started = true;
 	if (r->record.json)
 		forge_record_event(&r->record, event, detail);
 }
@@ -150,12 +153,14 @@ static int clean(struct run *r, struct forge_error *err)
 
 	if (w->fd < 0)
 		return 0;
-	if (r->req->keep) {
+	if (r->req->keep && r->has_started) {
 		int rc = r->ids.privileged ? forge_chown_tree(w->path, getuid(), getgid(),
 							      w->dev, w->ino, err)
 					   : 0;
-		if (rc == 0 && r->record.json)
+		if (rc == 0 && r->record.json) {
 			forge_record_event(&r->record, "workdir_kept", w->path);
+			json_object_set_new(r->record.json, "workdir_kept", json_true());
+		}
 		return rc;
 	}
 	int rc = forge_rmtree(w->path, w->dev, w->ino, &stats, err);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 void forge_spec_done(struct forge_spec *s)
@@ -67,6 +68,30 @@ static int expand_workdir(struct forge_spec *s, const char *template,
 	return s->workdir ? 0 : forge_fail(err, ENOMEM, "out of memory");
 }
 
+/* What no sandbox can be made with, or no kernel takes: said before it is tried. */
+static int check_possible(struct forge_spec *s, const struct forge_run_request *req,
+			  struct forge_error *err)
+{
+	struct forge_limits *l = &s->limits;
+	struct rlimit files;
+
+	if (l->memory_bytes < (1 << 20))
+		return forge_fail(err, EINVAL, "--memory: the least is 1M");
+	if (l->open_files < 32)
+		return forge_fail(err, EINVAL, "--open-files: the least is 32");
+	if (l->pids != FORGE_UNLIMITED && l->pids > 4194304)
+		return forge_fail(err, EINVAL, "--pids: the most is 4194304");
+	if (getrlimit(RLIMIT_NOFILE, &files) < 0 || files.rlim_max == RLIM_INFINITY ||
+	    l->open_files <= files.rlim_max)
+		return 0;
+	/* Ours is the most we can give. A default gives way, a wish is refused. */
+	if (req->limits.open_files && req->limits.open_files != FORGE_UNLIMITED)
+		return forge_fail(err, EINVAL, "--open-files: this host's hard limit is %llu",
+				  (unsigned long long)files.rlim_max);
+	l->open_files = files.rlim_max;
+	return 0;
+}
+
 static int resolve_limits(struct forge_spec *s, const struct forge_config *cfg,
 			  const struct forge_run_request *req, struct forge_error *err)
 {
@@ -78,7 +103,8 @@ static int resolve_limits(struct forge_spec *s, const struct forge_config *cfg,
 	s->profile = profile->name;
 	s->limits = profile->limits;
 	forge_limits_overlay(&s->limits, &req->limits);
-	return forge_limits_check(&s->limits, &cfg->caps, cfg->allow_unlimited, err);
+	rc = forge_limits_check(&s->limits, &cfg->caps, cfg->allow_unlimited, err);
+	return rc < 0 ? rc : check_possible(s, req, err);
 }
 
 static int resolve_network(struct forge_spec *s, const char *network,
