@@ -50,6 +50,49 @@ lives_in_its_group() {
         "$(jq -r .status "$FORGE_HOME"/runs/*/record.json | grep -c lost)" 1
 }
 
+# The clock is stepped while a run sleeps: its time limit must not notice.
+survives_clock_steps() {
+    (exec_in="exec" && in_group "$FORGE" run --json --timeout 2s --grace 100ms -- sleep 77) \
+        >"$home/record" 2>"$home/stderr" &
+    pid=$!
+    until [ -n "$(sleepers)" ]; do :; done
+    date -s '+1 day' >/dev/null
+    date -s '-2 days' >/dev/null
+    wait "$pid"
+    # shellcheck disable=SC2034 # verdict_is looks at it
+    status=$?
+    verdict_is "a stepped clock does not end a run" "124 killed wall_time"
+    is "$who: ... nor keep it" "$(field '.usage.wall_seconds | . >= 2 and . < 6')" true
+    date -s '+1 day' >/dev/null
+}
+
+# Frozen from outside, it cannot answer a signal; it must die all the same.
+kills_the_frozen() {
+    start_in_background in_group
+    echo 1 >"$(groups_left)/cgroup.freeze"
+    kill -TERM "$pid"
+    until grep -q cancelled "$FORGE_HOME"/runs/*/events.jsonl; do :; done
+    kill -TERM "$pid"
+    wait "$pid"
+    # shellcheck disable=SC2034 # verdict_is looks at it
+    status=$?
+    verdict_is "a frozen run is killed" "130 cancelled cancelled"
+    is "$who: ... with all it started" "$(sleepers)" ""
+}
+
+# With swap on, a limit that only counts memory would let the rest move there.
+limits_swap() {
+    if ! mkswap -q /dev/ubda 2>/dev/null || ! swapon /dev/ubda; then
+        skip "$who: swap does not help" "the guest has no disk to swap to"
+        return
+    fi
+    record "$@" -- --memory 48M -- tail /dev/zero
+    verdict_is "swap does not help" "137 killed memory"
+    is "$who: ... and none was used" "$(awk 'NR == 2 { print $4 }' /proc/swaps)" 0
+    is "$who: ... which is not missing" "$(field '.isolation.missing | index("swap")')" null
+    swapoff /dev/ubda
+}
+
 for who in root user; do
     home=/tmp/$who
     mkdir -p "$home/state"
@@ -75,6 +118,10 @@ for who in root user; do
     limits_cpu_time in_group
     limits_wall_time in_group
     cancels in_group
+    rm -rf "$FORGE_HOME"/runs
+    kills_the_frozen
+    survives_clock_steps
+    limits_swap in_group
     is "$who: no group of a run is left" "$(groups_left)" ""
     is "$who: no workdir is left" "$(find /tmp -maxdepth 1 -name 'scidex-*')" ""
     # Landlock is not there, so full it is not; nothing else may be wrong.
