@@ -86,9 +86,9 @@ limits_swap() {
         skip "$who: swap does not help" "the guest has no disk to swap to"
         return
     fi
-    record "$@" -- --memory 48M -- tail /dev/zero
+    # tail keeps what has no line end: more than the limit, less than limit and swap
+    record "$@" -- --memory 48M -- sh -c 'head -c 80M /dev/zero | tail >/dev/null'
     verdict_is "swap does not help" "137 killed memory"
-    is "$who: ... and none was used" "$(awk 'NR == 2 { print $4 }' /proc/swaps)" 0
     is "$who: ... which is not missing" "$(field '.isolation.missing | index("swap")')" null
     swapoff /dev/ubda
 }
