@@ -8,7 +8,7 @@ packages() {
     case $1 in
     build) echo gcc libc6-dev make meson ninja-build pkg-config libcmocka-dev libyaml-dev libjansson-dev \
         libseccomp-dev libsystemd-dev scdoc ;;
-    test) packages build
+    test) packages demo
         echo bats busybox-static clang e2fsprogs iproute2 jq mmdebstrap procps \
             python3 shellcheck user-mode-linux util-linux xfsprogs zsh ;;
     demo) packages build

@@ -67,3 +67,12 @@ teardown() { teardown_forge; }
     [ "$status" -eq 125 ]
     [[ "$output" == *"input"*"secret"* ]]
 }
+
+@test "doctor finds every promise held, and leaves nothing behind" {
+    before=$(ls "$FORGE_HOME/runs")
+    run -0 "$FORGE" doctor
+    [[ "$output" == *"isolation: full"* ]]
+    [ "$(ls "$FORGE_HOME/runs")" = "$before" ]
+    "$FORGE" doctor --json >report
+    [ "$(python3 -c 'import json; print(len(json.load(open("report"))["checks"]))')" -ge 25 ]
+}

@@ -20,6 +20,7 @@ cli             300 command line, sanitized
 sandbox-root    900 the sandbox attacked as root, sanitized
 sandbox-user    900 ... as an ordinary user
 sandbox-nested  900 ... in a user namespace
+demo            120 what `make demo` shows
 shim            300 kernels that lack system calls
 crash           300 200 SIGKILLs
 uml             300 unified cgroup v2, in a guest
@@ -116,6 +117,14 @@ stage_sandbox_user() {
 stage_sandbox_nested() {
     needs_root "the sandbox in a user namespace" || return 0
     with_copy build tests/sandbox/as-user.sh --nested bats --tap tests/sandbox
+}
+
+# Four runs, four verdicts: the analysis succeeds, the attacks do not.
+stage_demo() {
+    FORGE=$root/build/src/cli/forge examples/demo.sh >"$logs/demo.out" 2>&1
+    one "the demo runs" test $? -eq 0
+    one "... an analysis and three attacks, judged" test "$(sed -n '/^== All runs/,$p' \
+        "$logs/demo.out" | awk '$3 ~ /^(exit|memory)$/ { printf "%s ", $2 }')" = "succeeded killed failed failed "
 }
 
 stage_shim() { with_forge build bats --tap tests/tools/shim.bats; }
