@@ -21,7 +21,6 @@ struct walk {
 	int top; /* the tree's root directory */
 	dev_t dev;
 	unsigned long hoisted;
-	bool was_hoisted; /* the top must be read again */
 	struct forge_rmtree_stats *stats;
 };
 
@@ -77,7 +76,6 @@ static int hoist(struct walk *w, int parent, const char *name)
 		return rc;
 	if (renameat(parent, name, w->top, to) < 0)
 		return -errno;
-	w->was_hoisted = true;
 	return 0;
 }
 
@@ -124,8 +122,6 @@ static int empty_dir(struct walk *w, int fd, unsigned depth)
 	for (;;) {
 		bool found = false;
 		struct dirent *e;
-		if (depth == 0)
-			w->was_hoisted = false;
 		while ((e = readdir(d))) {
 			if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
 				continue;

@@ -14,6 +14,7 @@
 #include "base/fd.h"
 #include "run/home.h"
 #include "run/spec.h"
+#include "sandbox/plan.h"
 
 /* "a/./b//c/" -> "a/b/c"; *has_up tells of a ".." component. */
 static void normalise(const char *in, char out[PATH_MAX], bool *has_up)
@@ -67,18 +68,9 @@ static int check_input(const char *typed, const char *path, const char *workdir,
 	if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
 		return forge_fail(err, EINVAL,
 				  "input %s is neither a file nor a directory", typed);
-	static const char *const never[] = { "/proc", "/dev", "/sys" };
-	if (strcmp(path, "/") == 0)
-		return forge_fail(err, EINVAL, "input %s would show the whole host",
-				  typed);
-	for (size_t i = 0; i < FORGE_ARRAY_SIZE(never); i++)
-		if (forge_path_is_below(path, never[i]))
-			return forge_fail(err, EINVAL,
-					  "input %s: %s cannot be given to a run", typed,
-					  never[i]);
-	if (forge_path_is_below(workdir, path) || forge_path_is_below(path, workdir))
-		return forge_fail(err, EINVAL, "input %s overlaps the run's workdir %s",
-				  typed, workdir);
+	int rc = forge_plan_check_root(path, workdir, err);
+	if (rc < 0)
+		return forge_wrap(err, rc, "input %s", typed);
 	forge_auto_free char *named = forge_home_path();
 	/* It may not exist yet, or be reached through links. */
 	forge_auto_free char *home = named ? realpath(named, NULL) : NULL;

@@ -21,7 +21,6 @@ enum forge_stage {
 	FORGE_STAGE_MKDIR,
 	FORGE_STAGE_OPEN,
 	FORGE_STAGE_CHANGED, /* the source is not the inode the plan saw */
-	FORGE_STAGE_CLONE_TREE,
 	FORGE_STAGE_READ_ONLY,
 	FORGE_STAGE_MOUNT,
 	FORGE_STAGE_ATTACH,

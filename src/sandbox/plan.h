@@ -97,5 +97,8 @@ struct forge_plan_spec {
 
 FORGE_MUST_CHECK int forge_plan_build(const struct forge_plan_spec *spec,
 				      struct forge_plan **ret, struct forge_error *err);
+/* Refuses a path that would undo the sandbox, or that overlaps the workdir. */
+FORGE_MUST_CHECK int forge_plan_check_root(const char *path, const char *workdir,
+					   struct forge_error *err);
 /* The plan as JSON, for people and tests. NULL when out of memory. */
 json_t *forge_plan_json(const struct forge_plan *p);

@@ -76,3 +76,16 @@ teardown() { teardown_forge; }
     "$FORGE" doctor --json >report
     [ "$(python3 -c 'import json; print(len(json.load(open("report"))["checks"]))')" -ge 25 ]
 }
+
+@test "locale and time zone come along, and nothing else of the caller's" {
+    LANG=C.UTF-8 LC_TIME=POSIX TZ=Asia/Tokyo EDITOR=vi forge_run -- \
+        sh -c 'echo "$LANG $LC_TIME $TZ ${EDITOR-none}"; date +%Z'
+    [ "$(cat "$out")" = $'C.UTF-8 POSIX Asia/Tokyo none\nJST' ]
+}
+
+@test "events tell the story of a run, one JSON object a line" {
+    forge_run -- true
+    python3 -c 'import json, sys
+names = [json.loads(line)["event"] for line in open(sys.argv[1])]
+assert names == ["started", "succeeded", "workdir_removed"], names' "$(field .logs.events)"
+}
