@@ -2,8 +2,10 @@
 /* A configuration from text: built-in values, then the file by the schema. */
 #include "config/config.h"
 
+#include <errno.h>
 #include <string.h>
 
+#include "base/parse.h"
 #include "config/schema.h"
 
 static int set_builtin(struct forge_config *c, struct forge_error *err)
@@ -12,6 +14,12 @@ static int set_builtin(struct forge_config *c, struct forge_error *err)
 
 	c->uid_base = FORGE_BUILTIN_UID_BASE;
 	c->uid_count = FORGE_BUILTIN_UID_COUNT;
+	c->outputs_max_files = FORGE_BUILTIN_MAX_FILES;
+	c->keep.logs_usec = c->keep.logs_bytes = FORGE_UNLIMITED;
+	if (forge_parse_duration(FORGE_BUILTIN_MAX_WAIT, &c->queue_usec, err) < 0 ||
+	    forge_parse_duration(FORGE_BUILTIN_WORKDIRS, &c->keep.workdirs_usec, err) < 0 ||
+	    forge_parse_duration(FORGE_BUILTIN_OBJECTS, &c->keep.objects_usec, err) < 0)
+		return -EINVAL; /* our own bug; a unit test reads the defaults */
 	c->workdir = strdup(FORGE_BUILTIN_WORKDIR);
 	if (!c->workdir)
 		return forge_loader_oom(err);
@@ -57,6 +65,8 @@ void forge_config_free(struct forge_config *c)
 	free(c->profiles);
 	free(c->path);
 	free(c->workdir);
+	free(c->store);
+	forge_strv_done(&c->post_process);
 	forge_strv_done(&c->read_only);
 	forge_strv_done(&c->env_pass);
 	forge_strv_done(&c->env_set);

@@ -11,6 +11,10 @@
 #define FORGE_BUILTIN_WORKDIR	"/tmp/scidex-analysis-{id}"
 #define FORGE_BUILTIN_UID_BASE	1879048192
 #define FORGE_BUILTIN_UID_COUNT 65536
+#define FORGE_BUILTIN_MAX_WAIT	"24h"
+#define FORGE_BUILTIN_MAX_FILES 100000
+#define FORGE_BUILTIN_WORKDIRS	"7d"
+#define FORGE_BUILTIN_OBJECTS	"1d"
 
 /* A file being read: where values go, and how errors name their place. */
 struct forge_loader {

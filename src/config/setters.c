@@ -120,6 +120,93 @@ FORGE_SETTER(forge_set_size)
 	return 0;
 }
 
+typedef int number_parser(const char *s, uint64_t *ret, struct forge_error *err);
+
+static int set_number(const struct forge_loader *ld, const struct forge_schema_row *row,
+		      const struct forge_yaml *node, number_parser *parse,
+		      bool may_be_unlimited, struct forge_error *err)
+{
+	struct forge_error why = FORGE_ERROR_INIT;
+	uint64_t n;
+	int rc = need_scalar(ld, row, node, err);
+
+	if (rc < 0)
+		return rc;
+	if (parse(node->scalar, &n, &why) < 0)
+		return forge_loader_fail(ld, node, row->path, err, "%s", why.msg);
+	if (n == FORGE_UNLIMITED && !may_be_unlimited)
+		return forge_loader_fail(ld, node, row->path, err,
+					 "'unlimited' is not possible here (leave the key out)");
+	*(uint64_t *)field(ld, row) = n;
+	return 0;
+}
+
+FORGE_SETTER(forge_set_count)
+{
+	return set_number(ld, row, node, forge_parse_count, false, err);
+}
+
+FORGE_SETTER(forge_set_cpus)
+{
+	return set_number(ld, row, node, forge_parse_cpus, false, err);
+}
+
+FORGE_SETTER(forge_set_duration)
+{
+	return set_number(ld, row, node, forge_parse_duration, false, err);
+}
+
+FORGE_SETTER(forge_set_age)
+{
+	return set_number(ld, row, node, forge_parse_duration, true, err);
+}
+
+FORGE_SETTER(forge_set_bytes)
+{
+	return set_number(ld, row, node, forge_parse_size, true, err);
+}
+
+FORGE_SETTER(forge_set_text)
+{
+	int rc = need_scalar(ld, row, node, err);
+
+	if (rc < 0)
+		return rc;
+	char *copy = strdup(node->scalar);
+	if (!copy)
+		return forge_loader_oom(err);
+	char **slot = field(ld, row);
+	free(*slot);
+	*slot = copy;
+	return 0;
+}
+
+/* One line is what people write in a shell; a list is taken as it is. */
+FORGE_SETTER(forge_set_command)
+{
+	struct forge_strv *argv = field(ld, row);
+	int rc;
+
+	forge_strv_done(argv);
+	*argv = (struct forge_strv){ 0 };
+	if (node->type == FORGE_YAML_SCALAR) {
+		rc = forge_strv_add(argv, "/bin/sh");
+		if (rc == 0)
+			rc = forge_strv_add(argv, "-c");
+		if (rc == 0)
+			rc = forge_strv_add(argv, node->scalar);
+		return rc < 0 ? forge_loader_oom(err) : 0;
+	}
+	rc = need_list(ld, row, node, err);
+	for (const struct forge_yaml *n = node->child; rc >= 0 && n; n = n->next)
+		if (forge_strv_add(argv, n->scalar) < 0)
+			return forge_loader_oom(err);
+	if (rc == 0 && argv->n == 0)
+		return forge_loader_fail(ld, node, row->path, err,
+					 "a command must have at least one word");
+	return rc;
+}
+
 FORGE_SETTER(forge_set_uid)
 {
 	struct forge_error why = FORGE_ERROR_INIT;

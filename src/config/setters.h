@@ -32,6 +32,14 @@ FORGE_SETTER(forge_set_allow_missing);
 FORGE_SETTER(forge_set_cgroup);
 FORGE_SETTER(forge_set_size);
 FORGE_SETTER(forge_set_uid);
+FORGE_SETTER(forge_set_text);
+FORGE_SETTER(forge_set_count);
+FORGE_SETTER(forge_set_cpus);
+FORGE_SETTER(forge_set_duration);
+FORGE_SETTER(forge_set_command);
+/* The next two also take "unlimited". */
+FORGE_SETTER(forge_set_age);
+FORGE_SETTER(forge_set_bytes);
 FORGE_SETTER(forge_set_env_pass);
 FORGE_SETTER(forge_set_env_set);
 

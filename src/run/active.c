@@ -59,7 +59,7 @@ static int append_facts(struct forge_active *a, struct forge_error *err)
 }
 
 int forge_active_intend(struct forge_active *a, const char *run_id, const char *workdir,
-			bool keep, struct forge_error *err)
+			const char *store, bool keep, struct forge_error *err)
 {
 	forge_auto_strv struct forge_strv cgroups = { 0 };
 
@@ -69,8 +69,9 @@ int forge_active_intend(struct forge_active *a, const char *run_id, const char *
 	forge_strv_foreach (dir, &cgroups)
 		json_array_append_new(dirs, json_string(dir));
 	a->facts =
-		json_pack("{s:s, s:s, s:b, s:i, s:o}", "run_id", run_id, "workdir",
-			  workdir, "keep", keep, "pid", (int)getpid(), "cgroups", dirs);
+		json_pack("{s:s, s:s, s:s, s:b, s:i, s:o}", "run_id", run_id, "workdir",
+			  workdir, "store", store, "keep", keep, "pid", (int)getpid(),
+			  "cgroups", dirs);
 	if (!a->facts)
 		return forge_fail(err, EINVAL, "the workdir's path is not valid UTF-8");
 	return append_facts(a, err);

@@ -29,8 +29,8 @@ FORGE_MUST_CHECK int forge_active_claim(const struct forge_home *home, unsigned 
 					struct forge_error *err);
 /* First line: the intention to make this workdir and the run's cgroups. */
 FORGE_MUST_CHECK int forge_active_intend(struct forge_active *a, const char *run_id,
-					 const char *workdir, bool keep,
-					 struct forge_error *err);
+					 const char *workdir, const char *store,
+					 bool keep, struct forge_error *err);
 /* Second line: the workdir exists. */
 FORGE_MUST_CHECK int forge_active_note_workdir(struct forge_active *a,
 					       const struct forge_workdir *w,

@@ -95,17 +95,15 @@ int forge_home_open(bool make, struct forge_home *ret, struct forge_error *err)
 				  forge_fail(err, EINVAL, "no place for forge's state"),
 				  "Set FORGE_HOME to an absolute path");
 	int rc = make && access(h.path, F_OK) < 0 ? make_parents(h.path, err) : 0;
-	forge_auto_close int home =
-		rc < 0 ? rc : open_own(AT_FDCWD, h.path, h.path, make, err);
-	if (home >= 0)
-		h.runs_fd = open_own(home, "runs", "runs in FORGE_HOME", make, err);
-	if (h.runs_fd >= 0)
-		h.active_fd = open_own(home, "active", "active in FORGE_HOME", make, err);
-	if (h.active_fd < 0) {
+	if (rc == 0)
+		rc = h.fd = open_own(AT_FDCWD, h.path, h.path, make, err);
+	if (rc >= 0)
+		rc = h.runs_fd = open_own(h.fd, "runs", "runs in FORGE_HOME", make, err);
+	if (rc >= 0)
+		rc = h.active_fd =
+			open_own(h.fd, "active", "active in FORGE_HOME", make, err);
+	if (rc < 0) {
 		forge_wrap(err, 0, "FORGE_HOME");
-		rc = home < 0 ? home : h.runs_fd < 0 ? h.runs_fd : h.active_fd;
-		h.runs_fd = h.runs_fd < 0 ? -1 : h.runs_fd;
-		h.active_fd = -1;
 		forge_home_close(&h);
 		return rc;
 	}
@@ -113,8 +111,15 @@ int forge_home_open(bool make, struct forge_home *ret, struct forge_error *err)
 	return 0;
 }
 
+int forge_home_subdir(const struct forge_home *h, const char *name, struct forge_error *err)
+{
+	return open_own(h->fd, name, name, true, err);
+}
+
 void forge_home_close(struct forge_home *h)
 {
+	if (h->fd >= 0)
+		close(h->fd);
 	if (h->runs_fd >= 0)
 		close(h->runs_fd);
 	if (h->active_fd >= 0)

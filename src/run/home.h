@@ -7,10 +7,15 @@
 /*
  *   runs/<run_id>/   record.json, events.jsonl, stdout, stderr
  *   active/<slot>    locked by a supervisor; enough facts to repair after a crash
+ *   objects/ab/...   collected outputs by their digest
+ *   queue/           who waits for room, and who has how much of it
+ *   undelivered/     runs whose end the store has not heard of
+ *   cache/           digests of big inputs
+ *   forge.db         the embedded store
  */
 struct forge_home {
 	char *path;
-	int runs_fd, active_fd;
+	int fd, runs_fd, active_fd;
 };
 
 /* Finds it, makes it (0700) when make is set. Without make, -ENOENT when there is none. */
@@ -18,7 +23,10 @@ FORGE_MUST_CHECK int forge_home_open(bool make, struct forge_home *ret,
 				     struct forge_error *err);
 /* Initialise with FORGE_HOME_INIT. */
 void forge_home_close(struct forge_home *h);
-#define FORGE_HOME_INIT ((struct forge_home){ NULL, -1, -1 })
+#define FORGE_HOME_INIT ((struct forge_home){ NULL, -1, -1, -1 })
 #define forge_auto_home FORGE_CLEANUP(forge_home_close)
+/* One of its directories, made when it is not there. The fd or -errno. */
+FORGE_MUST_CHECK int forge_home_subdir(const struct forge_home *h, const char *name,
+				       struct forge_error *err);
 /* The path alone; NULL when out of memory or no home is known. */
 char *forge_home_path(void);

@@ -82,7 +82,7 @@ static int check_input(const char *typed, const char *path, const char *workdir,
 }
 
 /* "-i .": what is in it is found by its own names, as it would be without forge. */
-static int link_entries(struct forge_spec *s, const char *real)
+int forge_spec_link_entries(struct forge_spec *s, const char *real)
 {
 	const size_t most = 10000;
 	forge_auto_dir DIR *d = opendir(real);
@@ -111,7 +111,7 @@ static int add_names(struct forge_spec *s, const char *typed, const char *real)
 		return rc < 0 ? rc : forge_strv_add(&s->aliases, real);
 	}
 	if (!*name)
-		return link_entries(s, real);
+		return forge_spec_link_entries(s, real);
 	if (has_up)
 		return 0; /* outside of the current directory: found by its absolute path only */
 	int rc = forge_strv_add(&s->links, name);
@@ -128,7 +128,11 @@ int forge_spec_add_input(struct forge_spec *s, const char *typed, struct forge_e
 	int rc = check_input(typed, real, s->workdir, err);
 	if (rc < 0)
 		return rc;
-	if (forge_strv_add(&s->inputs, real) < 0 || add_names(s, typed, real) < 0)
+	size_t before = s->links.n;
+	int failed = forge_strv_add(&s->inputs, real) < 0 || add_names(s, typed, real) < 0;
+	/* One name for the record; "-i ." has many. */
+	const char *name = s->links.n == before + 2 ? s->links.v[before] : "";
+	if (failed || forge_strv_add(&s->input_names, name) < 0)
 		return forge_fail(err, ENOMEM, "out of memory");
 	return 0;
 }

@@ -278,3 +278,29 @@ void forge_judge_refused(const struct forge_error *err, struct forge_verdict *v)
 	(void)snprintf(v->notes, sizeof(v->notes), "Not started: %s.%s%s", err->msg,
 		       *err->hint ? " " : "", err->hint);
 }
+
+void forge_judge_missing_output(const char *text, struct forge_verdict *v)
+{
+	v->status = "failed";
+	v->reason = "missing_output";
+	v->exit_status = 1;
+	(void)snprintf(v->notes, sizeof(v->notes), "Failed: the command succeeded, but %s.",
+		       text);
+}
+
+void forge_judge_not_admitted(int rc, const struct forge_error *err, struct forge_verdict *v)
+{
+	*v = (struct forge_verdict){ .exit_code = -1 };
+	if (rc == -ECANCELED) {
+		set(v, "cancelled", "cancelled", 130);
+		(void)snprintf(v->notes, sizeof(v->notes), "Cancelled while it was queued.");
+	} else if (rc == -ETIMEDOUT) {
+		set(v, "cancelled", "admission", 125);
+		(void)snprintf(v->notes, sizeof(v->notes),
+			       "Cancelled: there was no room for it within queue.max_wait.");
+	} else {
+		set(v, "rejected", "admission", 125);
+		(void)snprintf(v->notes, sizeof(v->notes), "Rejected: %s.%s%s", err->msg,
+			       *err->hint ? " " : "", err->hint);
+	}
+}

@@ -15,9 +15,11 @@
 #include "base/fd.h"
 #include "base/rmtree.h"
 #include "run/active.h"
+#include "run/deliver.h"
 #include "run/home.h"
 #include "run/record.h"
 #include "sandbox/cgroup.h"
+#include "store/state.h"
 
 struct repair {
 	const struct forge_home *home;
@@ -98,6 +100,36 @@ static int close_unstarted(const struct repair *r)
 	return 0;
 }
 
+static bool has_verdict(const struct repair *r)
+{
+	json_t *record;
+
+	if (forge_load_record(r->home, r->run_id, &record, NULL) < 0)
+		return false;
+	const char *status = json_string_value(json_object_get(record, "status"));
+	bool is_over = forge_status_is_terminal(forge_status_of(status));
+	json_decref(record);
+	return is_over;
+}
+
+static void add_lost_event(const struct repair *r, int dir)
+{
+	json_t *events = forge_load_events(r->home, r->run_id);
+	json_t *last = json_array_get(events, json_array_size(events) - 1);
+	json_int_t seq = last ? json_integer_value(json_object_get(last, "seq")) + 1 : 0;
+	json_t *e = forge_event_json(seq, "repair", "lost", "lost", "its supervisor is gone");
+	char *line = json_dumps(e, JSON_COMPACT);
+	forge_auto_close int fd =
+		openat(dir, "events.jsonl", O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
+
+	/* A torn last line of the dead one's must not swallow ours. */
+	if (fd >= 0 && line)
+		(void)dprintf(fd, "\n%s\n", line);
+	free(line);
+	json_decref(e);
+	json_decref(events);
+}
+
 /* The run's directory has no verdict: the only true one is that nobody knows how it ended. */
 static int close_record(const struct repair *r, struct forge_error *err)
 {
@@ -108,22 +140,27 @@ static int close_record(const struct repair *r, struct forge_error *err)
 
 	if (!json_is_object(rec) || dir < 0)
 		return close_unstarted(r);
-	if (faccessat(dir, "record.json", F_OK, AT_SYMLINK_NOFOLLOW) == 0)
-		return 0; /* it had its verdict */
-	char now[FORGE_TIME_MAX];
+	if (has_verdict(r))
+		return 0;
 	say(r, "close record", "as lost");
-	json_object_set_new(rec, "status", json_string("lost"));
-	json_object_set_new(rec, "reason", json_string("host_lost"));
-	json_object_set_new(
-		rec, "completion_notes",
-		json_string("Lost: the supervisor was killed; everything it ran was "
-			    "ended and cleaned up. Run it again."));
-	json_object_set_new(rec, "ended_at", json_string(forge_format_now(now)));
+	forge_record_set_lost(rec);
+	if (!r->dry_run)
+		add_lost_event(r, dir);
 	char *text = r->dry_run ? NULL : json_dumps(rec, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
 	int rc = text ? forge_replace_file(dir, "record.json", text, strlen(text), true)
 		      : 0;
 	free(text);
 	return rc < 0 ? forge_fail_errno(err, -rc, "write record of %s", r->run_id) : 0;
+}
+
+/* The slot is about to be emptied; the store hears of the run's end by this. */
+static int mark_undelivered(const struct repair *r, struct forge_error *err)
+{
+	const char *url = json_string_value(json_object_get(r->facts, "store"));
+
+	if (!url || !has_verdict(r))
+		return 0;
+	return forge_deliver_later(r->home, r->run_id, url, err);
 }
 
 static int repair_one(struct repair *r, struct forge_error *err)
@@ -139,6 +176,8 @@ static int repair_one(struct repair *r, struct forge_error *err)
 			rc = remove_workdir(r, err);
 		if (rc == 0)
 			rc = close_record(r, err);
+		if (rc == 0 && !r->dry_run)
+			rc = mark_undelivered(r, err);
 	}
 	json_decref(r->facts);
 	if (rc == 0 && !r->dry_run && ftruncate(r->fd, 0) < 0)

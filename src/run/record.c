@@ -2,6 +2,7 @@
 /* Builds and writes records. */
 #include "run/record.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pwd.h>
@@ -14,18 +15,9 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/json.h"
+#include "base/proc.h"
 #include "config-build.h"
-
-bool forge_status_is_terminal(const char *status)
-{
-	static const char *const open_ones[] = { "queued", "preparing", "running",
-						 "collecting" };
-
-	for (size_t i = 0; i < FORGE_ARRAY_SIZE(open_ones); i++)
-		if (strcmp(status, open_ones[i]) == 0)
-			return false;
-	return true;
-}
+#include "store/state.h"
 
 static json_t *limits_json(const struct forge_limits *l)
 {
@@ -45,21 +37,6 @@ static json_t *limits_json(const struct forge_limits *l)
 		json_object_set_new(o, row->json, j);
 	}
 	return o;
-}
-
-static json_t *inputs_json(const struct forge_strv *inputs)
-{
-	json_t *a = json_array();
-
-	forge_strv_foreach (path, inputs) {
-		struct stat st;
-		json_t *o = json_object();
-		json_object_set_new(o, "path", forge_json_text(path));
-		if (stat(path, &st) == 0 && S_ISREG(st.st_mode))
-			json_object_set_new(o, "size", json_integer(st.st_size));
-		json_array_append_new(a, o);
-	}
-	return a;
 }
 
 static json_t *user_json(void)
@@ -85,6 +62,15 @@ static json_t *logs_json(const struct forge_home *home, const char *run_id)
 			 buf[2]);
 }
 
+static json_t *supervisor_json(void)
+{
+	char boot[FORGE_BOOT_ID_MAX];
+
+	return json_pack("{s:i, s:I, s:s}", "pid", (int)getpid(), "start_time",
+			 (json_int_t)forge_proc_start_time(getpid()), "boot_id",
+			 forge_boot_id(boot));
+}
+
 static json_t *new_record(const struct forge_home *home, const struct forge_spec *s)
 {
 	char host[256] = "", now[FORGE_TIME_MAX];
@@ -93,7 +79,7 @@ static json_t *new_record(const struct forge_home *home, const struct forge_spec
 	(void)gethostname(host, sizeof(host) - 1); /* "" will do */
 	json_object_set_new(r, "run_id", json_string(s->run_id));
 	json_object_set_new(r, "analysis_id", json_string(s->analysis_id));
-	json_object_set_new(r, "status", json_string("preparing"));
+	json_object_set_new(r, "status", json_null());
 	json_object_set_new(r, "reason", json_null());
 	json_object_set_new(r, "completion_notes", json_null());
 	json_object_set_new(r, "exit_code", json_null());
@@ -109,10 +95,17 @@ static json_t *new_record(const struct forge_home *home, const struct forge_spec
 	json_object_set_new(r, "limits", limits_json(&s->limits));
 	json_object_set_new(r, "usage", json_object());
 	json_object_set_new(r, "network", json_string(s->own_network ? "none" : "host"));
-	json_object_set_new(r, "inputs", inputs_json(&s->inputs));
+	json_object_set_new(r, "inputs", json_array());
+	json_object_set_new(r, "outputs", json_array());
 	json_object_set_new(r, "logs", logs_json(home, s->run_id));
 	json_object_set_new(r, "workdir", forge_json_text(s->workdir));
+	json_object_set_new(r, "parent_run",
+			    s->parent_run ? json_string(s->parent_run) : json_null());
 	json_object_set_new(r, "attempt", json_integer(1));
+	json_object_set_new(r, "priority", json_integer(s->priority));
+	if (s->idempotency_key)
+		json_object_set_new(r, "idempotency_key", forge_json_text(s->idempotency_key));
+	json_object_set_new(r, "supervisor", supervisor_json());
 	json_object_set_new(r, "forge_version", json_string(FORGE_VERSION));
 	return r;
 }
@@ -124,43 +117,22 @@ static int open_file(int dir, const char *name, int *ret)
 	return *ret < 0 ? -errno : 0;
 }
 
-int forge_record_open(const struct forge_home *home, const struct forge_spec *s,
-		      struct forge_record *ret, struct forge_error *err)
+int forge_record_new(const struct forge_home *home, const struct forge_spec *s,
+		     struct forge_record *ret, struct forge_error *err)
 {
 	struct forge_record r = FORGE_RECORD_INIT;
 
-	if (mkdirat(home->runs_fd, s->run_id, 0700) < 0)
-		return forge_fail_errno(err, errno, "make %s/runs/%s", home->path,
-					s->run_id);
-	r.dir_fd = openat(home->runs_fd, s->run_id, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int rc =
-		r.dir_fd < 0 ? -errno : open_file(r.dir_fd, "events.jsonl", &r.events_fd);
-	if (rc == 0)
-		rc = open_file(r.dir_fd, "stdout", &r.log_fd[0]);
-	if (rc == 0)
-		rc = open_file(r.dir_fd, "stderr", &r.log_fd[1]);
-	if (rc < 0) {
-		forge_record_close(&r);
-		return forge_fail_errno(err, -rc, "make files in %s/runs/%s", home->path,
-					s->run_id);
-	}
 	r.json = new_record(home, s);
+	r.unsent = json_array();
+	r.unwritten = json_array();
 	*ret = r;
-	return 0;
+	return r.json && r.unsent && r.unwritten ? 0 : forge_fail(err, ENOMEM, "out of memory");
 }
 
-void forge_record_event(struct forge_record *r, const char *event, const char *detail)
+static void write_event(const struct forge_record *r, json_t *e)
 {
-	char now[FORGE_TIME_MAX];
-	json_t *o =
-		json_pack("{s:s, s:s}", "time", forge_format_now(now), "event", event);
+	char *line = json_dumps(e, JSON_COMPACT);
 
-	if (strcmp(event, "started") == 0)
-		json_object_set_new(r->json, "started_at", json_string(now));
-	if (detail)
-		json_object_set_new(o, "detail", forge_json_text(detail));
-	char *line = json_dumps(o, JSON_COMPACT);
-	json_decref(o);
 	if (!line)
 		return;
 	size_t len = strlen(line);
@@ -168,6 +140,86 @@ void forge_record_event(struct forge_record *r, const char *event, const char *d
 	(void)!forge_write_all(r->events_fd, line,
 			       len + 1); /* a full disk must not stop a run */
 	free(line);
+}
+
+int forge_record_make_files(struct forge_record *r, const struct forge_home *home,
+			    struct forge_error *err)
+{
+	const char *run_id = json_string_value(json_object_get(r->json, "run_id"));
+	size_t i;
+	json_t *e;
+
+	if (mkdirat(home->runs_fd, run_id, 0700) < 0)
+		return forge_fail_errno(err, errno, "make %s/runs/%s", home->path, run_id);
+	r->dir_fd = openat(home->runs_fd, run_id, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int rc =
+		r->dir_fd < 0 ? -errno : open_file(r->dir_fd, "events.jsonl", &r->events_fd);
+	if (rc == 0)
+		rc = open_file(r->dir_fd, "stdout", &r->log_fd[0]);
+	if (rc == 0)
+		rc = open_file(r->dir_fd, "stderr", &r->log_fd[1]);
+	if (rc < 0)
+		return forge_fail_errno(err, -rc, "make files in %s/runs/%s", home->path,
+					run_id);
+	json_array_foreach (r->unwritten, i, e)
+		write_event(r, e);
+	json_array_clear(r->unwritten);
+	return 0;
+}
+
+json_t *forge_event_json(json_int_t seq, const char *actor, const char *event,
+			 const char *status, const char *detail)
+{
+	char now[FORGE_TIME_MAX];
+	json_t *o = json_pack("{s:I, s:s, s:s, s:s}", "seq", seq, "time",
+			      forge_format_now(now), "actor", actor, "event", event);
+
+	if (status)
+		json_object_set_new(o, "status", json_string(status));
+	if (detail)
+		json_object_set_new(o, "detail", forge_json_text(detail));
+	return o;
+}
+
+static void add_event(struct forge_record *r, const char *event, const char *status,
+		      const char *detail)
+{
+	json_t *e = forge_event_json(r->seq++, "supervisor", event, status, detail);
+
+	json_array_append(r->unsent, e);
+	if (r->events_fd >= 0)
+		write_event(r, e);
+	else
+		json_array_append(r->unwritten, e);
+	json_decref(e);
+}
+
+void forge_record_event(struct forge_record *r, const char *event, const char *detail)
+{
+	add_event(r, event, NULL, detail);
+}
+
+void forge_record_status(struct forge_record *r, const char *status, const char *detail)
+{
+	char now[FORGE_TIME_MAX];
+
+	assert(forge_status_may_follow(
+		forge_status_of(json_string_value(json_object_get(r->json, "status"))),
+		forge_status_of(status)));
+	json_object_set_new(r->json, "status", json_string(status));
+	if (strcmp(status, "running") == 0)
+		json_object_set_new(r->json, "started_at",
+				    json_string(forge_format_now(now)));
+	/* "started" is the older word for it, which readers of events know. */
+	add_event(r, strcmp(status, "running") == 0 ? "started" : status, status, detail);
+}
+
+json_t *forge_record_take_batch(struct forge_record *r)
+{
+	json_t *batch = json_pack("{s:O, s:o}", "record", r->json, "events", r->unsent);
+
+	r->unsent = json_array();
+	return batch;
 }
 
 static json_t *isolation_json(const struct forge_outcome *o)
@@ -216,7 +268,6 @@ void forge_record_set_outcome(struct forge_record *r, const struct forge_outcome
 {
 	char now[FORGE_TIME_MAX];
 
-	json_object_set_new(r->json, "status", json_string(v->status));
 	json_object_set_new(r->json, "reason", json_string(v->reason));
 	json_object_set_new(r->json, "completion_notes", forge_json_text(v->notes));
 	json_object_set_new(r->json, "exit_code",
@@ -234,9 +285,19 @@ int forge_record_write(struct forge_record *r, struct forge_error *err)
 
 	if (!s)
 		return forge_fail(err, ENOMEM, "out of memory");
-	int rc = forge_replace_file(r->dir_fd, "record.json", s, strlen(s), true);
+	int rc = forge_replace_file(r->dir_fd, "record.json", s, strlen(s), false);
 	free(s);
 	return rc < 0 ? forge_fail_errno(err, -rc, "write the record") : 0;
+}
+
+int forge_record_sync(struct forge_record *r, struct forge_error *err)
+{
+	forge_auto_close int fd =
+		openat(r->dir_fd, "record.json", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+
+	if (fd < 0 || fdatasync(fd) < 0)
+		return forge_fail_errno(err, errno, "write the record");
+	return 0;
 }
 
 void forge_record_close(struct forge_record *r)
@@ -247,5 +308,20 @@ void forge_record_close(struct forge_record *r)
 		if (fds[i] >= 0)
 			close(fds[i]);
 	json_decref(r->json);
+	json_decref(r->unsent);
+	json_decref(r->unwritten);
 	*r = FORGE_RECORD_INIT;
+}
+
+void forge_record_set_lost(json_t *record)
+{
+	char now[FORGE_TIME_MAX];
+
+	json_object_set_new(record, "status", json_string("lost"));
+	json_object_set_new(record, "reason", json_string("host_lost"));
+	json_object_set_new(
+		record, "completion_notes",
+		json_string("Lost: the supervisor was killed; everything it ran was "
+			    "ended and cleaned up. Run it again."));
+	json_object_set_new(record, "ended_at", json_string(forge_format_now(now)));
 }

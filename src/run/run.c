@@ -1,23 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one door: resolve, prepare, run, judge, record, clean. */
+/* The one door: resolve, admit, prepare, run, collect, judge, record, clean. */
 #include "run/run.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "base/fd.h"
+#include "base/json.h"
 #include "base/rmtree.h"
 #include "executor/executor.h"
 #include "run/active.h"
+#include "run/admit.h"
+#include "run/collect.h"
+#include "run/courier.h"
+#include "run/deliver.h"
+#include "run/hash.h"
 #include "run/home.h"
 #include "run/judge.h"
+#include "run/postprocess.h"
 #include "run/record.h"
 #include "run/spec.h"
 #include "run/workdir.h"
 #include "sandbox/ids.h"
+#include "store/state.h"
+
+/* How long the end of a run waits for the store before the record is kept for later. */
+#define STORE_USEC (10 * 1000000ull)
 
 /* Everything a run holds between the door and the record. */
 struct run {
@@ -29,12 +43,22 @@ struct run {
 	struct forge_active active;
 	struct forge_workdir workdir;
 	struct forge_record record;
+	struct forge_share share;
+	struct forge_courier courier;
+	struct forge_hasher hasher;
+	struct forge_objects objects;
+	char *store;	   /* URL */
+	json_t *post_rows; /* what the post-process said */
 	bool has_started;  /* the command ran: there is something to keep */
 	bool needs_repair; /* something could not be removed: the next repair tries again */
 };
 
 static void run_done(struct run *r)
 {
+	forge_courier_stop(&r->courier);
+	json_decref(forge_hasher_finish(&r->hasher, &r->spec.inputs, -1));
+	forge_objects_close(&r->objects);
+	forge_admit_release(&r->share);
 	forge_record_close(&r->record);
 	forge_workdir_close(&r->workdir);
 	if (r->needs_repair)
@@ -44,6 +68,8 @@ static void run_done(struct run *r)
 	forge_ids_done(&r->ids);
 	forge_home_close(&r->home);
 	forge_spec_done(&r->spec);
+	json_decref(r->post_rows);
+	free(r->store);
 }
 
 static void run_init(struct run *r, const struct forge_config *cfg,
@@ -55,6 +81,52 @@ static void run_init(struct run *r, const struct forge_config *cfg,
 	r->active = FORGE_ACTIVE_INIT;
 	r->workdir.fd = -1;
 	r->record = FORGE_RECORD_INIT;
+	r->share = FORGE_SHARE_INIT;
+	r->courier = FORGE_COURIER_INIT;
+	r->hasher = FORGE_HASHER_INIT;
+	r->objects = FORGE_OBJECTS_INIT;
+}
+
+static void warn(const struct run *r, const struct forge_error *warning)
+{
+	if (r->req->on_warning)
+		r->req->on_warning(r->req->arg, warning);
+}
+
+/* ---- telling the store ---- */
+
+static void tell_store(struct run *r, bool durable, bool is_last)
+{
+	json_t *batch = forge_record_take_batch(&r->record);
+
+	if (r->post_rows && is_last)
+		json_object_set(batch, "post_process", r->post_rows);
+	forge_courier_send(&r->courier, batch, durable, is_last, STORE_USEC);
+	json_decref(batch);
+}
+
+/* The run goes on without the store; the user should know, once. */
+static void keep_for_later(struct run *r, const struct forge_error *why)
+{
+	struct forge_error e = *why;
+	forge_auto_free char *url = forge_store_display(r->store);
+
+	(void)forge_wrap(&e, 0, "store %s", url ? url : "");
+	(void)forge_hint(&e, 0, "The record is kept in %s and delivered by the next forge "
+				"command that reaches the store",
+			 r->home.path);
+	warn(r, &e);
+	forge_record_event(&r->record, "store_unreachable", why->msg);
+	struct forge_error late = FORGE_ERROR_INIT;
+	if (forge_deliver_later(&r->home, r->spec.run_id, r->store, &late) < 0)
+		warn(r, &late);
+}
+
+/* ---- before the command ---- */
+
+static void set_status(struct run *r, const char *status, const char *detail)
+{
+	forge_record_status(&r->record, status, detail);
 }
 
 static void on_event(void *arg, const char *event, const char *detail)
@@ -63,18 +135,35 @@ static void on_event(void *arg, const char *event, const char *detail)
 
 	if (strcmp(event, "cgroup_left") == 0)
 		r->needs_repair = true;
-	if (strcmp(event, "started") == 0)
+	if (strcmp(event, "started") == 0) {
 		r->has_started = true;
-	if (r->record.json)
-		forge_record_event(&r->record, event, detail);
+		set_status(r, "running", detail);
+		tell_store(r, false, false);
+		return;
+	}
+	forge_record_event(&r->record, event, detail);
 }
 
-static int open_record(void *arg, struct forge_error *err)
+static int make_record_files(struct run *r, struct forge_error *err)
+{
+	if (r->record.dir_fd >= 0)
+		return 0;
+	int rc = forge_record_make_files(&r->record, &r->home, err);
+	return rc < 0 ? rc : forge_active_note_record(&r->active, r->record.json, err);
+}
+
+/* While the sandbox is being built there is time for files, hashes and the store. */
+static int on_building(void *arg, struct forge_error *err)
 {
 	struct run *r = arg;
-	int rc = forge_record_open(&r->home, &r->spec, &r->record, err);
+	int rc = make_record_files(r, err);
 
-	return rc < 0 ? rc : forge_active_note_record(&r->active, r->record.json, err);
+	if (rc < 0)
+		return rc;
+	forge_hasher_start(&r->hasher, &r->home, &r->spec.inputs);
+	if (json_array_size(r->record.unsent) > 0)
+		tell_store(r, false, false);
+	return 0;
 }
 
 static void fill_job(struct run *r, struct forge_job *job)
@@ -96,7 +185,7 @@ static void fill_job(struct run *r, struct forge_job *job)
 		.config = r->cfg,
 		.log_fd = r->record.log_fd,
 		.live_fd = { r->req->stdout_fd, r->req->stderr_fd },
-		.on_building = open_record,
+		.on_building = on_building,
 		.on_event = on_event,
 		.arg = r,
 	};
@@ -124,18 +213,142 @@ static int claim(struct run *r, struct forge_error *err)
 	return rc;
 }
 
-/* Order matters for repair: the intention is on disk before anything it names exists. */
-static int prepare(struct run *r, struct forge_error *err)
+/* From here on a crash leaves a slot that names everything the run is going to make. */
+static int open_state(struct run *r, struct forge_error *err)
 {
 	int rc = forge_home_open(true, &r->home, err);
 
 	if (rc == 0)
+		rc = forge_store_choose(r->req->store, r->cfg, &r->store, err);
+	if (rc == 0)
 		rc = claim(r, err);
 	if (rc == 0)
 		rc = forge_active_intend(&r->active, r->spec.run_id, r->spec.workdir,
-					 r->req->keep, err);
+					 r->store, r->req->keep, err);
 	if (rc == 0)
-		rc = forge_workdir_make(r->spec.workdir, &r->workdir, err);
+		rc = forge_record_new(&r->home, &r->spec, &r->record, err);
+	if (rc < 0)
+		return rc;
+	r->courier.url = r->store;
+	forge_courier_start(&r->courier);
+	return 0;
+}
+
+/* On disk here and in the store: only then is the run confirmed to who asked for it. */
+static int record_durably(struct run *r, struct forge_error *err)
+{
+	struct forge_error why = FORGE_ERROR_INIT;
+	int rc = make_record_files(r, err);
+
+	if (rc == 0)
+		rc = forge_record_write(&r->record, err);
+	if (rc == 0)
+		rc = forge_record_sync(&r->record, err);
+	if (rc < 0)
+		return rc;
+	if (json_array_size(r->record.unsent) > 0) {
+		tell_store(r, true, false);
+		if (forge_courier_wait(&r->courier, STORE_USEC, &why) < 0)
+			keep_for_later(r, &why);
+	}
+	if (r->req->on_recorded)
+		r->req->on_recorded(r->req->arg, r->spec.run_id);
+	return 0;
+}
+
+/* One run for one key: the store decides, before anything is made. 1: another run has it. */
+static int claim_key(struct run *r, struct forge_error *err)
+{
+	if (!r->spec.idempotency_key)
+		return 0;
+	tell_store(r, true, false);
+	int rc = forge_courier_wait(&r->courier, STORE_USEC, err);
+	if (rc == -EEXIST && r->courier.other_run[0])
+		return 1;
+	return rc < 0 ? forge_wrap(err, rc, "--idempotency-key cannot be checked") : 0;
+}
+
+/* The post-process comes out of the same share: it runs when the run is over. */
+static struct forge_need need_of(const struct run *r)
+{
+	struct forge_need n = { .bytes = r->spec.limits.memory_bytes,
+				.milli = r->spec.limits.cpus_milli,
+				.priority = r->spec.priority,
+				.run_id = r->spec.run_id };
+	const struct forge_profile *p;
+
+	if (r->spec.post_process.n &&
+	    forge_config_profile(r->cfg, "post_process", &p, NULL) == 0) {
+		n.bytes = p->limits.memory_bytes > n.bytes ? p->limits.memory_bytes : n.bytes;
+		n.milli = p->limits.cpus_milli > n.milli ? p->limits.cpus_milli : n.milli;
+	}
+	return n;
+}
+
+static int signal_fd_new(void)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGHUP);
+	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+static int wait_for_room(struct run *r, const struct forge_need *need,
+			 struct forge_error *err)
+{
+	struct forge_error note = FORGE_ERROR_INIT;
+	int rc = record_durably(r, err);
+
+	if (rc < 0)
+		return rc;
+	(void)forge_fail(&note, EAGAIN, "queued: waiting until there is room for it");
+	warn(r, &note);
+	forge_auto_close int signals = signal_fd_new();
+	return forge_admit_wait(&r->home, r->cfg, need, signals, &r->share, err);
+}
+
+/* 0: admitted, or told in *ret_verdict why not (status set). 1: another run has the key. */
+static int admit(struct run *r, struct forge_verdict *ret_verdict, struct forge_error *err)
+{
+	struct forge_error why = FORGE_ERROR_INIT;
+	struct forge_need need = need_of(r);
+	/* A post-process runs within the share of its run. */
+	int rc = r->req->parent_run ? 0 :
+				      forge_admit_try(&r->home, r->cfg, &need, &r->share, &why);
+
+	if (rc >= 0) {
+		bool must_wait = rc == 1;
+		set_status(r, must_wait ? "queued" : "preparing", NULL);
+		rc = claim_key(r, err);
+		if (rc != 0)
+			return rc;
+		if (must_wait) {
+			rc = wait_for_room(r, &need, &why);
+			if (rc == 0)
+				set_status(r, "preparing", NULL);
+		} else if (r->req->wait_durable) {
+			return record_durably(r, err);
+		}
+	}
+	if (rc == 0)
+		return 0;
+	if (rc != -E2BIG && rc != -ECANCELED && rc != -ETIMEDOUT) {
+		if (err)
+			*err = why;
+		return rc;
+	}
+	forge_judge_not_admitted(rc, &why, ret_verdict);
+	return 0;
+}
+
+/* Order matters for repair: the intention is on disk before anything it names exists. */
+static int prepare(struct run *r, struct forge_error *err)
+{
+	int rc = forge_workdir_make(r->spec.workdir, &r->workdir, err);
+
 	if (rc == 0)
 		rc = forge_active_note_workdir(&r->active, &r->workdir, err);
 	if (rc == 0)
@@ -143,6 +356,8 @@ static int prepare(struct run *r, struct forge_error *err)
 					r->ids.gid, err);
 	return rc;
 }
+
+/* ---- after the command ---- */
 
 /* Keeps or removes the workdir, and says what was done. A failure is left for repair. */
 static int clean(struct run *r, struct forge_error *err)
@@ -174,20 +389,123 @@ static int clean(struct run *r, struct forge_error *err)
 	return rc;
 }
 
-/* After this the active file has done its work; without it, it stays for the next repair. */
+static void set_inputs(struct run *r)
+{
+	forge_auto_close int signals = signal_fd_new();
+	json_t *inputs = r->spec.inputs.n ?
+				 forge_hasher_finish(&r->hasher, &r->spec.inputs, signals) :
+				 json_array();
+	size_t i;
+	json_t *o;
+
+	json_array_foreach (inputs, i, o)
+		if (i < r->spec.input_names.n && *r->spec.input_names.v[i])
+			json_object_set_new(o, "as",
+					    forge_json_text(r->spec.input_names.v[i]));
+	json_object_set_new(r->record.json, "inputs", inputs);
+}
+
+/* Outputs are safe on disk before anybody reads that the run succeeded. */
+static int collect(struct run *r, const struct forge_outcome *o, struct forge_verdict *v,
+		   struct forge_error *err)
+{
+	uint64_t disk = r->spec.limits.disk_bytes;
+	struct forge_collect_spec spec = {
+		.workdir_fd = r->workdir.fd,
+		.patterns = &r->spec.outputs,
+		.must_match = r->spec.has_outputs,
+		.links = &r->spec.links,
+		.max_bytes = r->cfg->outputs_max_bytes ? r->cfg->outputs_max_bytes : disk,
+		.max_files = r->cfg->outputs_max_files,
+		.may_link = !r->req->keep,
+		.is_partial = o->stop != FORGE_STOP_NONE,
+	};
+	struct forge_collected c;
+	json_t *record = r->record.json;
+
+	set_status(r, "collecting", NULL);
+	int rc = forge_objects_open(&r->home, &r->objects, err);
+	if (rc == 0)
+		rc = forge_collect(&spec, &r->objects, &c, err);
+	if (rc < 0)
+		return rc;
+	json_object_set(record, "outputs", c.outputs);
+	if (json_array_size(c.skipped))
+		json_object_set(record, "outputs_skipped", c.skipped);
+	if (c.n_undeclared) {
+		json_object_set(record, "undeclared", c.undeclared);
+		json_object_set_new(record, "undeclared_count",
+				    json_integer((json_int_t)c.n_undeclared));
+	}
+	if (c.problem[0]) {
+		forge_record_event(&r->record, "collect_problem", c.problem);
+		if (strcmp(v->status, "succeeded") == 0)
+			forge_judge_missing_output(c.problem, v);
+	}
+	forge_collected_done(&c);
+	return 0;
+}
+
+static void post_process(struct run *r)
+{
+	struct forge_post_spec spec = { .cfg = r->cfg,
+					.home = &r->home,
+					.store = r->store,
+					.record = r->record.json,
+					.argv = &r->spec.post_process };
+	struct forge_error err = FORGE_ERROR_INIT;
+	json_t *result = NULL;
+
+	forge_record_event(&r->record, "post_process", NULL);
+	if (forge_post_process(&spec, &result, &r->post_rows, &err) < 0) {
+		forge_record_event(&r->record, "post_process_failed", err.msg);
+		return;
+	}
+	json_object_set_new(r->record.json, "post_process", result);
+	/* For a later delivery, should the store not be there now. */
+	char *text = json_dumps(r->post_rows, JSON_COMPACT);
+	if (text && json_array_size(r->post_rows))
+		(void)!forge_replace_file(r->record.dir_fd, "post_process.json", text,
+					  strlen(text), true);
+	free(text);
+}
+
+/*
+ * The verdict is in record.json before the store hears of it, so that whoever finds this process
+ * dead knows it; both are on disk before the workdir's end is waited for.
+ */
 static int finish(struct run *r, const struct forge_outcome *o,
 		  const struct forge_verdict *v, struct forge_error *err)
 {
+	struct forge_error late = FORGE_ERROR_INIT, why = FORGE_ERROR_INIT;
+
 	forge_record_set_outcome(&r->record, o, v);
-	forge_record_event(&r->record, v->status, v->reason);
-	struct forge_error late = FORGE_ERROR_INIT;
+	set_status(r, v->status, v->reason);
+	int rc = make_record_files(r, err);
+	if (rc == 0)
+		rc = forge_record_write(&r->record, err);
+	if (rc < 0)
+		return rc;
+	json_t *verdict = forge_record_take_batch(&r->record);
+	if (r->post_rows)
+		json_object_set(verdict, "post_process", r->post_rows);
+	forge_courier_send(&r->courier, verdict, true, false, STORE_USEC);
+	json_decref(verdict);
+	rc = forge_record_sync(&r->record, err);
 	if (clean(r, &late) < 0) {
 		r->needs_repair = true;
 		forge_record_event(&r->record, "cleanup_failed", late.msg);
 		json_object_set_new(r->record.json, "cleanup_error",
 				    json_string(late.msg));
 	}
-	return forge_record_write(&r->record, err);
+	tell_store(r, false, true);
+	uint64_t more = 2000ull * json_array_size(json_object_get(r->record.json, "outputs"));
+	if (forge_courier_wait(&r->courier, STORE_USEC + more, &why) < 0)
+		keep_for_later(r, &why);
+	/* Twice only when there is something new to say. */
+	if (rc == 0 && (r->needs_repair || r->req->keep))
+		rc = forge_record_write(&r->record, err);
+	return rc;
 }
 
 /*
@@ -211,26 +529,51 @@ static void catch_signals(sigset_t *ret_before)
 		(void)sigaction(ignored[i], &ign, NULL);
 }
 
-static int execute(struct run *r, struct forge_run_result *ret, struct forge_error *err)
+static int execute(struct run *r, struct forge_verdict *v, struct forge_outcome *outcome,
+		   struct forge_error *err)
 {
-	struct forge_outcome outcome = { 0 };
-	struct forge_verdict verdict;
 	struct forge_error refused = FORGE_ERROR_INIT;
 	struct forge_job job;
+	int rc = prepare(r, err);
 
+	if (rc < 0)
+		return rc;
 	fill_job(r, &job);
-	bool is_refused = forge_executor_local.run(&job, &outcome, &refused) < 0;
+	bool is_refused = forge_executor_local.run(&job, outcome, &refused) < 0;
 	/* A refusal before there was a record is worth one too. */
-	int rc = r->record.json ? 0 : open_record(r, err);
+	rc = make_record_files(r, err);
+	if (rc < 0)
+		return rc;
+	if (is_refused)
+		forge_judge_refused(&refused, v);
+	else
+		forge_judge(outcome, &r->spec.limits, v);
+	set_inputs(r);
+	if (r->has_started)
+		rc = collect(r, outcome, v, err);
+	if (rc == 0 && r->spec.post_process.n && strcmp(v->status, "succeeded") == 0)
+		post_process(r);
+	forge_admit_release(&r->share);
+	return rc;
+}
+
+/* From the slot to the verdict. */
+static int carry_out(struct run *r, struct forge_run_result *ret, struct forge_error *err)
+{
+	struct forge_outcome outcome = { .wall_usec = UINT64_MAX };
+	struct forge_verdict verdict = { .status = NULL };
+	int rc = admit(r, &verdict, err);
+
+	if (rc == 1) {
+		memcpy(ret->existing_run, r->courier.other_run, sizeof(ret->existing_run));
+		return 0;
+	}
+	if (rc == 0 && !verdict.status)
+		rc = execute(r, &verdict, &outcome, err);
 	if (rc < 0) {
-		r->needs_repair =
-			clean(r, NULL) < 0; /* the first error is the one to tell */
+		r->needs_repair = clean(r, NULL) < 0; /* the first error is told */
 		return rc;
 	}
-	if (is_refused)
-		forge_judge_refused(&refused, &verdict);
-	else
-		forge_judge(&outcome, &r->spec.limits, &verdict);
 	rc = finish(r, &outcome, &verdict, err);
 	ret->record = json_incref(r->record.json);
 	ret->exit_status = verdict.exit_status;
@@ -247,11 +590,9 @@ int forge_run(const struct forge_config *cfg, const struct forge_run_request *re
 	catch_signals(&before);
 	int rc = forge_spec_resolve(cfg, req, &r.spec, err);
 	if (rc == 0)
-		rc = prepare(&r, err);
+		rc = open_state(&r, err);
 	if (rc == 0)
-		rc = execute(&r, ret, err);
-	else
-		r.needs_repair = clean(&r, NULL) < 0; /* the first error is told */
+		rc = carry_out(&r, ret, err);
 	run_done(&r);
 	(void)sigprocmask(SIG_SETMASK, &before, NULL);
 	return rc;

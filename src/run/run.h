@@ -20,7 +20,22 @@ struct forge_run_request {
 	struct forge_strv inputs;   /* paths as typed */
 	struct forge_strv env;	    /* "K=V", or "K" to pass the caller's value */
 	const char *env_file;	    /* lines of "K=V" or "K"; NULL: none */
+	struct forge_strv outputs;  /* patterns below the workdir; none: "outputs/" + "**" */
 	const char *network;	    /* "none" (also NULL) or "host" */
+	const char *store;	    /* URL, NULL: as configured */
+	const char *idempotency_key; /* NULL: none */
+	const char *post_process;    /* a line for sh; NULL: as configured */
+	int priority;		     /* higher goes first */
+	bool wait_durable; /* record the run durably before it starts (forge submit) */
+	/* Called once, when the run is recorded and will happen. NULL: not wanted. */
+	void (*on_recorded)(void *arg, const char *run_id);
+	/* Called when something went on but the user should know. NULL: not wanted. */
+	void (*on_warning)(void *arg, const struct forge_error *warning);
+	void *arg;
+	/* Of a post-process: the run it belongs to, its outputs as a directory, and pairs of
+	 * names below the workdir and inputs that they lead to. */
+	const char *parent_run, *parent_outputs;
+	struct forge_strv links;
 	bool keep;		    /* keep the workdir */
 	bool pass_stdin;	    /* feed the caller's standard input to the command */
 	int stdout_fd, stderr_fd;   /* where output is also shown live, -1: nowhere */
@@ -31,6 +46,7 @@ struct forge_run_request {
 struct forge_run_result {
 	json_t *record;	 /* owned by the caller: json_decref() */
 	int exit_status; /* of `forge run`, see forge-run(1) */
+	char existing_run[27]; /* set, and no record: this run has the idempotency key */
 };
 
 /*

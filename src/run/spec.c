@@ -10,6 +10,9 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/glob.h"
+#include "run/admit.h"
+
 void forge_spec_done(struct forge_spec *s)
 {
 	free(s->analysis_id);
@@ -20,6 +23,9 @@ void forge_spec_done(struct forge_spec *s)
 	forge_strv_done(&s->aliases);
 	forge_strv_done(&s->links);
 	forge_strv_done(&s->read_only);
+	forge_strv_done(&s->outputs);
+	forge_strv_done(&s->input_names);
+	forge_strv_done(&s->post_process);
 }
 
 static int resolve_ids(struct forge_spec *s, const struct forge_run_request *req,
@@ -92,6 +98,19 @@ static int check_possible(struct forge_spec *s, const struct forge_run_request *
 	return 0;
 }
 
+/* A small host: what nobody asked for gives way; a wish that cannot be is refused later. */
+static void fit_budget(struct forge_spec *s, const struct forge_config *cfg,
+		       const struct forge_run_request *req)
+{
+	struct forge_budget b;
+
+	forge_budget_of(cfg, &b);
+	if (!req->limits.memory_bytes && s->limits.memory_bytes > b.bytes)
+		s->limits.memory_bytes = b.bytes;
+	if (!req->limits.cpus_milli && s->limits.cpus_milli > b.milli)
+		s->limits.cpus_milli = b.milli;
+}
+
 static int resolve_limits(struct forge_spec *s, const struct forge_config *cfg,
 			  const struct forge_run_request *req, struct forge_error *err)
 {
@@ -104,6 +123,8 @@ static int resolve_limits(struct forge_spec *s, const struct forge_config *cfg,
 	s->limits = profile->limits;
 	forge_limits_overlay(&s->limits, &req->limits);
 	rc = forge_limits_check(&s->limits, &cfg->caps, cfg->allow_unlimited, err);
+	if (rc == 0)
+		fit_budget(s, cfg, req);
 	return rc < 0 ? rc : check_possible(s, req, err);
 }
 
@@ -115,6 +136,58 @@ static int resolve_network(struct forge_spec *s, const char *network,
 				  network);
 	s->own_network = !network || strcmp(network, "none") == 0;
 	return 0;
+}
+
+static int resolve_outputs(struct forge_spec *s, const struct forge_run_request *req,
+			   struct forge_error *err)
+{
+	s->has_outputs = req->outputs.n > 0;
+	forge_strv_foreach (pattern, &req->outputs) {
+		int rc = forge_glob_check(pattern, err);
+		if (rc < 0)
+			return rc;
+	}
+	int rc = s->has_outputs ? forge_strv_copy(&s->outputs, &req->outputs) :
+				  forge_strv_add(&s->outputs, "outputs/**");
+	return rc < 0 ? forge_fail(err, ENOMEM, "out of memory") : 0;
+}
+
+static int resolve_post_process(struct forge_spec *s, const struct forge_config *cfg,
+				const struct forge_run_request *req, struct forge_error *err)
+{
+	int rc = 0;
+
+	if (req->parent_run) /* it is one itself */
+		return 0;
+	if (req->post_process) {
+		rc = forge_strv_add(&s->post_process, "/bin/sh");
+		if (rc == 0)
+			rc = forge_strv_add(&s->post_process, "-c");
+		if (rc == 0)
+			rc = forge_strv_add(&s->post_process, req->post_process);
+	} else {
+		rc = forge_strv_copy(&s->post_process, &cfg->post_process);
+	}
+	return rc < 0 ? forge_fail(err, ENOMEM, "out of memory") : 0;
+}
+
+static int resolve_key(struct forge_spec *s, const struct forge_run_request *req,
+		       struct forge_error *err)
+{
+	const char *key = req->idempotency_key;
+
+	s->priority = req->priority;
+	s->parent_run = req->parent_run;
+	s->idempotency_key = key;
+	if (!key)
+		return 0;
+	for (const char *p = key; *p; p++)
+		if (*p < '!' || *p > '~')
+			return forge_fail(err, EINVAL,
+					  "--idempotency-key: printable ASCII without blanks");
+	return *key && strlen(key) <= 200 ? 0 :
+					    forge_fail(err, EINVAL,
+						       "--idempotency-key: 1 to 200 characters");
 }
 
 /* Configured roots are for every run of this host: one that is absent here is no error. */
@@ -130,6 +203,19 @@ static int add_roots(struct forge_spec *s, const struct forge_config *cfg)
 	return rc;
 }
 
+/* A post-process: the outputs lie where the run had put them, and nothing else is new. */
+static int add_parent(struct forge_spec *s, const struct forge_run_request *req)
+{
+	int rc = 0;
+
+	if (!req->parent_outputs)
+		return 0;
+	rc = forge_spec_link_entries(s, req->parent_outputs);
+	for (size_t i = 0; i < req->links.n && rc == 0; i++)
+		rc = forge_strv_add(&s->links, req->links.v[i]);
+	return rc < 0 ? rc : forge_strv_add(&s->read_only, req->parent_outputs);
+}
+
 int forge_spec_resolve(const struct forge_config *cfg,
 		       const struct forge_run_request *req, struct forge_spec *ret,
 		       struct forge_error *err)
@@ -142,11 +228,17 @@ int forge_spec_resolve(const struct forge_config *cfg,
 		rc = resolve_limits(ret, cfg, req, err);
 	if (rc == 0)
 		rc = resolve_network(ret, req->network, err);
+	if (rc == 0)
+		rc = resolve_key(ret, req, err);
+	if (rc == 0)
+		rc = resolve_outputs(ret, req, err);
+	if (rc == 0)
+		rc = resolve_post_process(ret, cfg, req, err);
 	for (size_t i = 0; i < req->inputs.n && rc == 0; i++)
 		rc = forge_spec_add_input(ret, req->inputs.v[i], err);
 	if (rc == 0)
 		rc = forge_spec_command(ret, req->argv, err);
-	if (rc == 0 && add_roots(ret, cfg) < 0)
+	if (rc == 0 && (add_roots(ret, cfg) < 0 || add_parent(ret, req) < 0))
 		rc = forge_fail(err, ENOMEM, "out of memory");
 	if (rc == 0)
 		rc = forge_spec_environment(ret, cfg, req, err);

@@ -15,9 +15,16 @@ struct forge_spec {
 	const char *profile; /* name, borrowed from the config */
 	struct forge_limits limits;
 	bool own_network;
+	int priority;
+	const char *idempotency_key; /* borrowed, NULL: none */
+	const char *parent_run;	     /* borrowed, NULL: none */
+	struct forge_strv outputs;   /* patterns; has_outputs: the user's own */
+	bool has_outputs;
+	struct forge_strv post_process; /* argv, empty: none */
 	struct forge_strv argv;
 	struct forge_strv env;
 	struct forge_strv inputs;    /* canonical, in the order given */
+	struct forge_strv input_names; /* of each input: below the workdir, "" when it has none */
 	struct forge_strv aliases;   /* pairs: absolute path as typed, canonical */
 	struct forge_strv links;     /* pairs: path below the workdir, canonical */
 	struct forge_strv read_only; /* inputs and the configured roots that exist */
@@ -29,6 +36,9 @@ FORGE_MUST_CHECK int forge_spec_resolve(const struct forge_config *cfg,
 					struct forge_spec *ret, struct forge_error *err);
 void forge_spec_done(struct forge_spec *s);
 #define forge_auto_spec FORGE_CLEANUP(forge_spec_done) /* initialise to {0} */
+
+/* Adds a link "name in dir" -> "dir/name" for every entry of dir. */
+FORGE_MUST_CHECK int forge_spec_link_entries(struct forge_spec *s, const char *dir);
 
 /* Parts, each in its own file. */
 FORGE_MUST_CHECK int forge_spec_add_input(struct forge_spec *s, const char *typed,

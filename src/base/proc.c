@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reads /proc. */
+#include "base/proc.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fd.h"
+
+const char *forge_boot_id(char buf[FORGE_BOOT_ID_MAX])
+{
+	if (forge_read_at(AT_FDCWD, "/proc/sys/kernel/random/boot_id", buf,
+			  FORGE_BOOT_ID_MAX) < 0)
+		buf[0] = '\0';
+	buf[strcspn(buf, "\n")] = '\0';
+	return buf;
+}
+
+uint64_t forge_proc_start_time(pid_t pid)
+{
+	char path[32], text[1024];
+
+	(void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	if (forge_read_at(AT_FDCWD, path, text, sizeof(text)) < 0)
+		return 0;
+	/* The name, in parentheses, may hold anything; after its end come plain fields. */
+	char *p = strrchr(text, ')');
+	for (int field = 2; p && field < 22; field++)
+		p = strchr(p + 1, ' ');
+	return p ? strtoull(p + 1, NULL, 10) : 0;
+}

@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who may run now. */
+#include "run/admit.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/inotify.h>
+#include <sys/sysinfo.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/parse.h"
+
+/* What the host itself needs, however small it is. */
+#define HOST_RESERVE (256ull << 20)
+
+void forge_budget_of(const struct forge_config *cfg, struct forge_budget *ret)
+{
+	uint64_t total = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+	uint64_t cpus = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN);
+	uint64_t most = total > 2 * HOST_RESERVE ? total - HOST_RESERVE : total / 2;
+
+	*ret = (struct forge_budget){
+		.bytes = cfg->budget_bytes ? cfg->budget_bytes :
+			 total / 10 * 8 < most ? total / 10 * 8 : most,
+		.milli = cfg->budget_milli ? cfg->budget_milli : (cpus * 8 + 9) / 10 * 1000,
+		.runs = cfg->budget_runs ? cfg->budget_runs : UINT64_MAX,
+	};
+}
+
+/* Everything that is decided is decided with this lock held. Read-only: closing it wakes nobody. */
+static int lock_queue(const struct forge_home *home, struct forge_error *err)
+{
+	int fd = openat(home->fd, "queue.lock", O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
+			0600);
+
+	if (fd < 0)
+		return forge_fail_errno(err, errno, "open %s/queue.lock", home->path);
+	while (flock(fd, LOCK_EX) < 0)
+		if (errno != EINTR) {
+			int code = errno;
+			close(fd);
+			return forge_fail_errno(err, code, "lock %s/queue.lock", home->path);
+		}
+	return fd;
+}
+
+/* Whether its owner lives. A dead one's file is removed. */
+static bool is_alive(int dir, const char *name)
+{
+	forge_auto_close int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+
+	if (fd < 0)
+		return false;
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+		return true;
+	(void)unlinkat(dir, name, 0); /* else the next one tries again */
+	return false;
+}
+
+/* Made and locked while the queue is locked: nobody ever sees it without its lock. */
+static int make_locked(int dir, const char *name, struct forge_error *err)
+{
+	int fd = openat(dir, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+
+	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0) {
+		int code = errno;
+		if (fd >= 0)
+			close(fd);
+		return forge_fail_errno(err, code, "make queue/%s", name);
+	}
+	return fd;
+}
+
+struct scan {
+	struct forge_budget used;
+	char before[NAME_MAX + 1]; /* the last ticket ahead of ours, "" none */
+};
+
+static int compare(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* The nearest living ticket before ours, from the sorted names. */
+static void find_before(int dir, struct forge_strv *tickets, const char *ours,
+			struct scan *ret)
+{
+	if (tickets->n)
+		qsort(tickets->v, tickets->n, sizeof(char *), compare);
+	for (size_t i = tickets->n; i-- > 0;)
+		if (strcmp(tickets->v[i], ours) < 0 && is_alive(dir, tickets->v[i])) {
+			(void)snprintf(ret->before, sizeof(ret->before), "%s",
+				       tickets->v[i]);
+			return;
+		}
+}
+
+static int scan_queue(int dir, const char *ours, struct scan *ret, struct forge_error *err)
+{
+	forge_auto_strv struct forge_strv tickets = { 0 };
+	int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	forge_auto_dir DIR *d = fd < 0 ? NULL : fdopendir(fd);
+
+	if (!d)
+		return forge_fail_errno(err, errno, "read the queue");
+	*ret = (struct scan){ .before = "" };
+	for (struct dirent *e; (e = readdir(d));) {
+		uint64_t bytes, milli;
+		if (sscanf(e->d_name, "s-%" SCNu64 "-%" SCNu64 "-", &bytes, &milli) == 2) {
+			if (!is_alive(dir, e->d_name))
+				continue;
+			ret->used.bytes += bytes;
+			ret->used.milli += milli;
+			ret->used.runs++;
+		} else if (strncmp(e->d_name, "w-", 2) == 0 &&
+			   forge_strv_add(&tickets, e->d_name) < 0) {
+			return forge_fail(err, ENOMEM, "out of memory");
+		}
+	}
+	find_before(dir, &tickets, ours, ret);
+	return 0;
+}
+
+static void ticket_name(const struct forge_need *need, char buf[NAME_MAX + 1])
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_REALTIME, &ts);
+	/* Higher priorities sort first. */
+	(void)snprintf(buf, NAME_MAX + 1, "w-%010" PRId64 "-%011lld%09ld-%s",
+		       (int64_t)INT32_MAX - need->priority, (long long)ts.tv_sec, ts.tv_nsec,
+		       need->run_id);
+}
+
+/* Unlimited means the whole budget. */
+static struct forge_need clamp(const struct forge_need *need, const struct forge_budget *b)
+{
+	struct forge_need n = *need;
+
+	n.bytes = n.bytes == FORGE_UNLIMITED ? b->bytes : n.bytes;
+	n.milli = n.milli == FORGE_UNLIMITED ? b->milli : n.milli;
+	return n;
+}
+
+static int check_possible(const struct forge_need *n, const struct forge_budget *b,
+			  struct forge_error *err)
+{
+	char want[FORGE_FORMAT_MAX], have[FORGE_FORMAT_MAX];
+
+	if (n->bytes > b->bytes)
+		return forge_hint(
+			err,
+			forge_fail(err, E2BIG,
+				   "memory %s is more than all analyses on this host may "
+				   "have together, %s",
+				   forge_format_size(want, n->bytes),
+				   forge_format_size(have, b->bytes)),
+			"Ask for less, or raise host.budget.memory");
+	if (n->milli > b->milli)
+		return forge_hint(
+			err,
+			forge_fail(err, E2BIG,
+				   "%s CPUs are more than all analyses on this host may have "
+				   "together, %s",
+				   forge_format_cpus(want, n->milli),
+				   forge_format_cpus(have, b->milli)),
+			"Ask for fewer, or raise host.budget.cpus");
+	return 0;
+}
+
+static bool fits(const struct forge_need *n, const struct forge_budget *b,
+		 const struct forge_budget *used)
+{
+	return used->bytes + n->bytes <= b->bytes && used->milli + n->milli <= b->milli &&
+	       used->runs < b->runs;
+}
+
+static int take_share(int dir, const struct forge_need *n, struct forge_share *ret,
+		      struct forge_error *err)
+{
+	(void)snprintf(ret->name, sizeof(ret->name), "s-%" PRIu64 "-%" PRIu64 "-%s",
+		       n->bytes, n->milli, n->run_id);
+	int fd = make_locked(dir, ret->name, err);
+	if (fd < 0)
+		return fd;
+	ret->fd = fd;
+	ret->dir_fd = dir;
+	return 0;
+}
+
+/* With the queue locked: 0 the share is ours, 1 not now. */
+static int decide(int dir, const struct forge_budget *b, const struct forge_need *n,
+		  const char *ticket, struct scan *scan, struct forge_share *ret,
+		  struct forge_error *err)
+{
+	int rc = scan_queue(dir, ticket, scan, err);
+
+	if (rc < 0)
+		return rc;
+	if (scan->before[0] || !fits(n, b, &scan->used))
+		return 1;
+	return take_share(dir, n, ret, err);
+}
+
+int forge_admit_try(const struct forge_home *home, const struct forge_config *cfg,
+		    const struct forge_need *need, struct forge_share *ret,
+		    struct forge_error *err)
+{
+	char ticket[NAME_MAX + 1];
+	struct forge_budget budget;
+	struct scan scan;
+
+	forge_budget_of(cfg, &budget);
+	struct forge_need n = clamp(need, &budget);
+	int rc = check_possible(&n, &budget, err);
+	if (rc < 0)
+		return rc;
+	forge_auto_close int lock = lock_queue(home, err);
+	forge_auto_close int dir = lock < 0 ? lock : forge_home_subdir(home, "queue", err);
+	if (dir < 0)
+		return dir;
+	ticket_name(need, ticket);
+	rc = decide(dir, &budget, &n, ticket, &scan, ret, err);
+	if (rc == 0)
+		(void)forge_take_fd(dir); /* the share's now */
+	return rc;
+}
+
+/* What a waiter holds. */
+struct waiter {
+	const struct forge_home *home;
+	int dir, ticket_fd, inotify, watch;
+	char ticket[NAME_MAX + 1];
+	char watched[NAME_MAX + 1]; /* a ticket, or "." for the shares; "" nothing yet */
+};
+
+/* 0: watching it. 1: it is gone already, look again. */
+static int set_watch(struct waiter *w, const char *name, struct forge_error *err)
+{
+	char path[PATH_MAX];
+
+	if (w->watch >= 0)
+		(void)inotify_rm_watch(w->inotify, w->watch); /* maybe gone by itself */
+	(void)snprintf(path, sizeof(path), "%s/queue/%s", w->home->path, name);
+	/* Unlinking a file that its owner still has open is a change of its attributes. */
+	uint32_t mask = strcmp(name, ".") == 0 ? IN_DELETE | IN_CLOSE_WRITE :
+						 IN_ATTRIB | IN_DELETE_SELF | IN_CLOSE_WRITE;
+	w->watch = inotify_add_watch(w->inotify, path, mask);
+	if (w->watch < 0 && errno == ENOENT) {
+		w->watched[0] = '\0';
+		return 1;
+	}
+	if (w->watch < 0)
+		return forge_hint(err, forge_fail_errno(err, errno, "watch %s", path),
+				  "Raise fs.inotify.max_user_watches");
+	(void)snprintf(w->watched, sizeof(w->watched), "%s", name);
+	return 0;
+}
+
+/* 0: something happened. */
+static int sleep_until(struct waiter *w, int signal_fd, uint64_t deadline,
+		       struct forge_error *err)
+{
+	struct pollfd p[] = { { .fd = w->inotify, .events = POLLIN },
+			      { .fd = signal_fd, .events = POLLIN } };
+	uint64_t now = forge_now_usec();
+	/* A minute at most: an event that got lost costs that, not the run. */
+	uint64_t left = deadline > now ? deadline - now : 0;
+	struct timespec ts = { .tv_sec = left > 60000000 ? 60 : (time_t)(left / 1000000),
+			       .tv_nsec = left > 60000000 ? 0 :
+							    (long)(left % 1000000) * 1000 };
+	char events[4096];
+
+	int n = ppoll(p, 2, &ts, NULL);
+	if (n < 0 && errno != EINTR)
+		return forge_fail_errno(err, errno, "wait for room");
+	if (n > 0 && p[1].revents)
+		return forge_fail(err, ECANCELED, "cancelled while queued");
+	if (n == 0 && forge_now_usec() >= deadline)
+		return forge_fail(err, ETIMEDOUT, "no room within queue.max_wait");
+	while (read(w->inotify, events, sizeof(events)) > 0)
+		; /* only that something happened matters */
+	return 0;
+}
+
+/* One look under the lock. 0 admitted, 1 sleep now, 2 look again. */
+static int look(struct waiter *w, const struct forge_budget *b, const struct forge_need *n,
+		struct forge_share *ret, struct forge_error *err)
+{
+	struct scan scan;
+	forge_auto_close int lock = lock_queue(w->home, err);
+
+	if (lock < 0)
+		return lock;
+	int rc = decide(w->dir, b, n, w->ticket, &scan, ret, err);
+	if (rc != 1)
+		return rc;
+	const char *target = scan.before[0] ? scan.before : ".";
+	if (strcmp(target, w->watched) == 0)
+		return 1;
+	/* What happened before the watch was set was not seen: look once more. */
+	rc = set_watch(w, target, err);
+	return rc < 0 ? rc : 2;
+}
+
+static int queue_up(struct waiter *w, const struct forge_need *n, struct forge_error *err)
+{
+	w->inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+	if (w->inotify < 0)
+		return forge_hint(err, forge_fail_errno(err, errno, "inotify"),
+				  "Raise fs.inotify.max_user_instances");
+	w->dir = forge_home_subdir(w->home, "queue", err);
+	if (w->dir < 0)
+		return w->dir;
+	forge_auto_close int lock = lock_queue(w->home, err);
+	if (lock < 0)
+		return lock;
+	ticket_name(n, w->ticket);
+	w->ticket_fd = make_locked(w->dir, w->ticket, err);
+	return w->ticket_fd < 0 ? w->ticket_fd : 0;
+}
+
+int forge_admit_wait(const struct forge_home *home, const struct forge_config *cfg,
+		     const struct forge_need *need, int signal_fd, struct forge_share *ret,
+		     struct forge_error *err)
+{
+	struct waiter w = { .home = home, .dir = -1, .ticket_fd = -1, .inotify = -1, .watch = -1 };
+	uint64_t deadline = forge_now_usec() + cfg->queue_usec;
+	struct forge_budget budget;
+
+	forge_budget_of(cfg, &budget);
+	struct forge_need n = clamp(need, &budget);
+	int rc = queue_up(&w, &n, err);
+	if (rc == 0)
+		rc = 2;
+	while (rc > 0) {
+		rc = look(&w, &budget, &n, ret, err);
+		if (rc == 1) {
+			rc = sleep_until(&w, signal_fd, deadline, err);
+			rc = rc < 0 ? rc : 2;
+		}
+	}
+	if (w.ticket_fd >= 0) {
+		(void)unlinkat(w.dir, w.ticket, 0); /* closing it says the same */
+		close(w.ticket_fd);
+	}
+	if (w.inotify >= 0)
+		close(w.inotify);
+	if (w.dir >= 0 && (rc < 0 || ret->dir_fd != w.dir))
+		close(w.dir);
+	return rc;
+}
+
+void forge_admit_release(struct forge_share *s)
+{
+	if (s->fd >= 0) {
+		(void)unlinkat(s->dir_fd, s->name, 0); /* closing it says the same */
+		close(s->fd);
+		close(s->dir_fd);
+	}
+	*s = FORGE_SHARE_INIT;
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Admission: all runs of one FORGE_HOME together stay within the host's budget. No daemon: those
+ * who run and those who wait are locked files in queue/, so the kernel itself says who is dead.
+ *
+ *   s-<memory>-<cpus>-<run id>              a share that is in use
+ *   w-<priority>-<time>-<run id>            a ticket; names sort in the order of service
+ *
+ * Only the first in line may take a share, so a big run is never overtaken for ever. Each waiter
+ * watches the one before it; the first watches the shares. When anybody ends or is killed, the
+ * kernel closes its file, and that wakes exactly the one whom it concerns.
+ */
+#pragma once
+
+#include <limits.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "config/config.h"
+#include "run/home.h"
+
+struct forge_need {
+	uint64_t bytes, milli; /* FORGE_UNLIMITED: all there is */
+	int priority;
+	const char *run_id;
+};
+
+struct forge_share {
+	int dir_fd, fd; /* -1: none */
+	char name[NAME_MAX + 1];
+};
+#define FORGE_SHARE_INIT ((struct forge_share){ .dir_fd = -1, .fd = -1 })
+
+struct forge_budget {
+	uint64_t bytes, milli, runs;
+};
+void forge_budget_of(const struct forge_config *cfg, struct forge_budget *ret);
+
+/*
+ * 0: *ret is held. 1: there is no room now. -E2BIG: there never can be; err has the sentence.
+ */
+FORGE_MUST_CHECK int forge_admit_try(const struct forge_home *home,
+				     const struct forge_config *cfg,
+				     const struct forge_need *need,
+				     struct forge_share *ret, struct forge_error *err);
+/*
+ * Waits in line. 0: *ret is held; -ECANCELED: a signal of signal_fd came; -ETIMEDOUT: longer
+ * than queue.max_wait.
+ */
+FORGE_MUST_CHECK int forge_admit_wait(const struct forge_home *home,
+				      const struct forge_config *cfg,
+				      const struct forge_need *need, int signal_fd,
+				      struct forge_share *ret, struct forge_error *err);
+void forge_admit_release(struct forge_share *s);

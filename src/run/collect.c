@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Walk, choose, publish. */
+#include "run/collect.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/glob.h"
+#include "base/json.h"
+#include "base/parse.h"
+#include "base/sys.h"
+
+#define DEPTH_MAX      128 /* one descriptor a level */
+#define PATH_LEN_MAX   4000
+#define LISTED_MAX     1000
+#define ENTRIES_MAX    2000000
+#define THREADS_MAX    8
+#define SYNC_EACH_MAX  32 /* with more files one syncfs is cheaper */
+
+struct file {
+	char *path;
+	uint64_t size;
+	struct forge_object object;
+	int error; /* -errno, 0: stored */
+};
+
+struct walk {
+	const struct forge_collect_spec *spec;
+	struct forge_collected *ret;
+	struct file *files;
+	size_t n, cap;
+	uint64_t bytes, seen;
+	uint8_t *is_matched; /* a pattern each */
+	char path[PATH_LEN_MAX + 256];
+	bool is_out_of_memory;
+};
+
+FORGE_PRINTF(2, 3)
+static void problem(struct forge_collected *c, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (c->problem[0])
+		return; /* the first says it */
+	va_start(ap, fmt);
+	(void)vsnprintf(c->problem, sizeof(c->problem), fmt, ap);
+	va_end(ap);
+	for (char *p = c->problem; *p; p++)
+		if ((unsigned char)*p < ' ')
+			*p = '?';
+}
+
+static const char *kind_of(mode_t mode)
+{
+	return S_ISLNK(mode)  ? "a symbolic link" :
+	       S_ISFIFO(mode) ? "a fifo" :
+	       S_ISSOCK(mode) ? "a socket" :
+	       S_ISBLK(mode)  ? "a block device" :
+	       S_ISCHR(mode)  ? "a character device" :
+				"no regular file";
+}
+
+static void skip(struct walk *w, const char *why)
+{
+	if (json_array_size(w->ret->skipped) < LISTED_MAX)
+		json_array_append_new(w->ret->skipped,
+				      json_pack("{s:o, s:s}", "path", forge_json_text(w->path),
+						"why", why));
+}
+
+/* Whether any pattern means w->path; notes which. */
+static bool is_declared(struct walk *w)
+{
+	bool found = false;
+
+	for (size_t i = 0; i < w->spec->patterns->n; i++)
+		if (forge_glob_match(w->spec->patterns->v[i], w->path)) {
+			w->is_matched[i] = 1;
+			found = true;
+		}
+	return found;
+}
+
+static bool is_our_link(const struct walk *w)
+{
+	const struct forge_strv *links = w->spec->links;
+
+	for (size_t i = 0; i + 1 < links->n; i += 2)
+		if (strcmp(links->v[i], w->path) == 0)
+			return true;
+	return false;
+}
+
+static void add_file(struct walk *w, const struct stat *st)
+{
+	if (w->n == w->spec->max_files) {
+		problem(w->ret, "there are more than %llu output files (outputs.max_files)",
+			(unsigned long long)w->spec->max_files);
+		return;
+	}
+	if (w->n == w->cap) {
+		size_t cap = w->cap ? 2 * w->cap : 64;
+		struct file *grown = reallocarray(w->files, cap, sizeof(*grown));
+		if (!grown) {
+			w->is_out_of_memory = true;
+			return;
+		}
+		w->files = grown;
+		w->cap = cap;
+	}
+	char *path = strdup(w->path);
+	if (!path) {
+		w->is_out_of_memory = true;
+		return;
+	}
+	w->files[w->n++] = (struct file){ .path = path, .size = (uint64_t)st->st_size };
+	w->bytes += (uint64_t)st->st_size;
+}
+
+static void add_undeclared(struct walk *w, const struct stat *st)
+{
+	w->ret->n_undeclared++;
+	if (json_array_size(w->ret->undeclared) < LISTED_MAX)
+		json_array_append_new(w->ret->undeclared,
+				      json_pack("{s:o, s:I}", "path", forge_json_text(w->path),
+						"size", (json_int_t)st->st_size));
+}
+
+static void look_at(struct walk *w, const struct stat *st)
+{
+	if (S_ISLNK(st->st_mode) && is_our_link(w))
+		return;
+	if (!is_declared(w))
+		add_undeclared(w, st);
+	else if (S_ISREG(st->st_mode))
+		add_file(w, st);
+	else
+		skip(w, kind_of(st->st_mode));
+}
+
+/* An ordinary user's run may have taken its own rights away from a directory. */
+static int open_dir(int parent, const char *name)
+{
+	const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
+	int fd = openat(parent, name, flags);
+
+	/* All its processes are dead: what fstatat called a directory still is one. */
+	if (fd < 0 && errno == EACCES && fchmodat(parent, name, 0700, 0) == 0)
+		fd = openat(parent, name, flags);
+	return fd;
+}
+
+static void walk_dir(struct walk *w, int fd, size_t len, unsigned depth)
+{
+	forge_auto_dir DIR *d = fdopendir(fd);
+
+	if (!d) {
+		close(fd);
+		w->is_out_of_memory = true;
+		return;
+	}
+	for (struct dirent *e; !w->is_out_of_memory && (e = readdir(d));) {
+		struct stat st;
+		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
+			continue;
+		if (++w->seen > ENTRIES_MAX) {
+			problem(w->ret, "the workdir has more than %d entries", ENTRIES_MAX);
+			return;
+		}
+		if (fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+			continue;
+		(void)snprintf(w->path + len, sizeof(w->path) - len, "%s%s", len ? "/" : "",
+			       e->d_name);
+		if (!S_ISDIR(st.st_mode)) {
+			look_at(w, &st);
+			continue;
+		}
+		size_t n = strlen(w->path);
+		if (depth == DEPTH_MAX || n > PATH_LEN_MAX - 256) {
+			skip(w, "too deep");
+			if (is_declared(w))
+				problem(w->ret, "its directories are nested too deep to collect");
+			continue;
+		}
+		int sub = open_dir(dirfd(d), e->d_name);
+		if (sub < 0)
+			skip(w, strerror(errno));
+		else
+			walk_dir(w, sub, n, depth + 1);
+	}
+	w->path[len] = '\0';
+}
+
+/* ---- publishing, by several threads ---- */
+
+struct publish {
+	struct walk *w;
+	struct forge_objects *objects;
+	size_t next;
+	bool sync;
+};
+
+static int open_file(int dir, const char *path)
+{
+	const int flags = O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+	int fd = sys_openat2(dir, path, (uint64_t)(unsigned)flags, 0,
+			     RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS);
+
+	/* Without openat2 the plain call does: nobody is left who could swap a directory. */
+	if (fd < 0 && (errno == ENOSYS || errno == EPERM))
+		fd = openat(dir, path, flags);
+	if (fd < 0 && errno == EACCES && fchmodat(dir, path, 0400, 0) == 0)
+		fd = openat(dir, path, flags);
+	return fd;
+}
+
+static int publish_one(const struct publish *p, struct file *f)
+{
+	struct stat st;
+	forge_auto_close int fd = open_file(p->w->spec->workdir_fd, f->path);
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode))
+		return -EINVAL;
+	return forge_objects_put(p->objects, fd, p->w->spec->may_link, p->sync, &f->object);
+}
+
+static void *publish_some(void *arg)
+{
+	struct publish *p = arg;
+
+	for (;;) {
+		size_t i = __atomic_fetch_add(&p->next, 1, __ATOMIC_RELAXED);
+		if (i >= p->w->n)
+			return NULL;
+		p->w->files[i].error = publish_one(p, &p->w->files[i]);
+	}
+}
+
+static void publish_all(struct walk *w, struct forge_objects *objects)
+{
+	struct publish p = { .w = w, .objects = objects, .sync = w->n <= SYNC_EACH_MAX };
+	pthread_t threads[THREADS_MAX];
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	size_t n = 0;
+
+	/* We are the first; a thread that cannot be had is not missed. */
+	while (n < THREADS_MAX && (long)n + 1 < cpus && n + 1 < w->n &&
+	       pthread_create(&threads[n], NULL, publish_some, &p) == 0)
+		n++;
+	(void)publish_some(&p);
+	while (n > 0)
+		(void)pthread_join(threads[--n], NULL);
+	int rc = w->n ? forge_objects_sync(objects, !p.sync) : 0;
+	if (rc < 0)
+		problem(w->ret, "outputs could not be written to disk: %s", strerror(-rc));
+}
+
+static int by_path(const void *a, const void *b)
+{
+	return strcmp(((const struct file *)a)->path, ((const struct file *)b)->path);
+}
+
+static void list_files(struct walk *w)
+{
+	char stored[FORGE_STORED_MAX];
+
+	for (size_t i = 0; i < w->n; i++) {
+		const struct file *f = &w->files[i];
+		if (f->error) {
+			problem(w->ret, "output %s could not be collected: %s", f->path,
+				strerror(-f->error));
+			continue;
+		}
+		json_t *o = json_pack("{s:o, s:I, s:s, s:s}", "path", forge_json_text(f->path),
+				      "size", (json_int_t)f->object.size, "sha256",
+				      f->object.digest, "stored_as",
+				      forge_objects_path(stored, f->object.digest));
+		if (w->spec->is_partial)
+			json_object_set_new(o, "partial", json_true());
+		json_array_append_new(w->ret->outputs, o);
+	}
+}
+
+/* Nothing is stored of a run that left too much: half of its outputs would look like all. */
+static bool is_within_size(struct walk *w)
+{
+	char have[FORGE_FORMAT_MAX], most[FORGE_FORMAT_MAX];
+
+	if (w->bytes <= w->spec->max_bytes)
+		return true;
+	problem(w->ret, "its outputs are %s, more than the %s that may be collected "
+			"(outputs.max_size)",
+		forge_format_size(have, w->bytes), forge_format_size(most, w->spec->max_bytes));
+	return false;
+}
+
+static void check_patterns(struct walk *w)
+{
+	for (size_t i = 0; w->spec->must_match && i < w->spec->patterns->n; i++)
+		if (!w->is_matched[i])
+			problem(w->ret, "it left no output '%s'", w->spec->patterns->v[i]);
+}
+
+static int collect(struct walk *w, struct forge_objects *objects, struct forge_error *err)
+{
+	int fd = openat(w->spec->workdir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	/* Ours, whatever mode the run gave it. */
+	if (fd < 0 && errno == EACCES && fchmod(w->spec->workdir_fd, 0700) == 0)
+		fd = openat(w->spec->workdir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0) {
+		problem(w->ret, "the workdir cannot be read: %s", strerror(errno));
+		return 0;
+	}
+	walk_dir(w, fd, 0, 0);
+	if (w->is_out_of_memory)
+		return forge_fail(err, ENOMEM, "collect outputs: out of memory");
+	if (is_within_size(w)) {
+		if (w->n)
+			qsort(w->files, w->n, sizeof(*w->files), by_path);
+		publish_all(w, objects);
+		list_files(w);
+		check_patterns(w);
+	}
+	return 0;
+}
+
+int forge_collect(const struct forge_collect_spec *spec, struct forge_objects *objects,
+		  struct forge_collected *ret, struct forge_error *err)
+{
+	*ret = (struct forge_collected){ json_array(), json_array(), json_array(), 0, "" };
+	struct walk *w = calloc(1, sizeof(*w));
+	uint8_t *matched = calloc(spec->patterns->n ? spec->patterns->n : 1, 1);
+	int rc = forge_fail(NULL, ENOMEM, "out of memory");
+
+	if (w && matched && ret->outputs && ret->skipped && ret->undeclared) {
+		w->spec = spec;
+		w->ret = ret;
+		w->is_matched = matched;
+		rc = collect(w, objects, err);
+	}
+	for (size_t i = 0; w && i < w->n; i++)
+		free(w->files[i].path);
+	if (w)
+		free(w->files);
+	free(w);
+	free(matched);
+	return rc;
+}
+
+void forge_collected_done(struct forge_collected *c)
+{
+	json_decref(c->outputs);
+	json_decref(c->skipped);
+	json_decref(c->undeclared);
+	*c = (struct forge_collected){ NULL };
+}

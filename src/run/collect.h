@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Collecting what a run left in its workdir. The tree may be hostile: nothing is followed, nothing
+ * special is opened, sizes are believed before they are read.
+ */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/strv.h"
+#include "run/objects.h"
+
+struct forge_collect_spec {
+	int workdir_fd;
+	const struct forge_strv *patterns;
+	bool must_match; /* a pattern that matches nothing is a problem */
+	const struct forge_strv *links; /* forge's own: "path below", "target", ...; left out */
+	uint64_t max_bytes, max_files;
+	bool may_link;	 /* nobody needs the files in the workdir any more */
+	bool is_partial; /* the run was ended before its time */
+};
+
+struct forge_collected {
+	json_t *outputs;    /* [{path, size, sha256, stored_as, partial?}], sorted */
+	json_t *skipped;    /* [{path, why}]: matched, and cannot be collected */
+	json_t *undeclared; /* [{path, size}]: the first thousand files that no pattern matched */
+	uint64_t n_undeclared;
+	char problem[384]; /* "": every declared output is stored and on disk */
+};
+
+/* Negative only when out of memory; everything else is a problem to be told. */
+FORGE_MUST_CHECK int forge_collect(const struct forge_collect_spec *spec,
+				   struct forge_objects *objects,
+				   struct forge_collected *ret, struct forge_error *err);
+void forge_collected_done(struct forge_collected *c);

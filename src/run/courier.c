@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Both sides of the courier's socket. */
+#include "run/courier.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "run/deliver.h"
+#include "store/store.h"
+
+#define IDLE_MSEC 1000
+#define BATCH_MAX (1u << 30)
+
+struct header {
+	uint32_t len;
+	bool durable, is_last;
+};
+
+struct reply {
+	int rc;
+	struct forge_error error;
+	char other_run[FORGE_RUN_ID_MAX];
+};
+
+/* ---- the courier's side ---- */
+
+struct office {
+	const char *url;
+	int fd;
+	struct forge_store *store;
+	bool has_repaired;
+};
+
+/* 0: read, 1: the other side is gone, negative: failed. */
+static int read_all(int fd, void *data, size_t len)
+{
+	char *p = data;
+
+	while (len > 0) {
+		ssize_t n = read(fd, p, len);
+		if (n == 0)
+			return 1;
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		if (n > 0) {
+			p += n;
+			len -= (size_t)n;
+		}
+	}
+	return 0;
+}
+
+static int connect_store(struct office *o, struct forge_error *err)
+{
+	return o->store ? 0 : forge_store_open(o->url, &o->store, err);
+}
+
+static void apply(struct office *o, const char *text, size_t len, bool durable,
+		  struct reply *ret)
+{
+	json_t *batch = json_loadb(text, len, 0, NULL);
+
+	*ret = (struct reply){ 0 };
+	if (!batch)
+		ret->rc = forge_fail(&ret->error, EPROTO, "the courier got a torn batch");
+	if (ret->rc == 0)
+		ret->rc = connect_store(o, &ret->error);
+	if (ret->rc == 0)
+		ret->rc = forge_store_apply(o->store, batch, durable, &ret->error);
+	/* A connection that broke since the last batch: once more with a new one. */
+	if (ret->rc == -ENOTCONN && o->store) {
+		forge_store_close(forge_take_ptr(o->store));
+		ret->error = FORGE_ERROR_INIT;
+		ret->rc = connect_store(o, &ret->error);
+		if (ret->rc == 0)
+			ret->rc = forge_store_apply(o->store, batch, durable, &ret->error);
+	}
+	if (ret->rc == -EEXIST) {
+		const char *key = json_string_value(json_object_get(
+			json_object_get(batch, "record"), "idempotency_key"));
+		forge_auto_free char *other = NULL;
+		if (key && forge_store_find_key(o->store, key, &other, NULL) == 0)
+			(void)snprintf(ret->other_run, sizeof(ret->other_run), "%s", other);
+	}
+	json_decref(batch);
+}
+
+/* One batch. False: nothing more will come. */
+static bool serve_one(struct office *o)
+{
+	struct header h;
+	struct reply r;
+
+	if (read_all(o->fd, &h, sizeof(h)) != 0 || h.len > BATCH_MAX)
+		return false;
+	forge_auto_free char *text = malloc(h.len);
+	if (!text || read_all(o->fd, text, h.len) != 0)
+		return false;
+	apply(o, text, h.len, h.durable, &r);
+	return forge_write_all(o->fd, &r, sizeof(r)) == 0 && !h.is_last;
+}
+
+/* Between batches there is time for what crashed runs left in the store. */
+static void serve(struct office *o)
+{
+	for (;;) {
+		struct pollfd p = { .fd = o->fd, .events = POLLIN };
+		int n = poll(&p, 1, o->has_repaired ? IDLE_MSEC : 2);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n == 0 && !o->has_repaired && o->store) {
+			o->has_repaired = true;
+			forge_deliver_pending(o->store, o->url, NULL);
+			continue;
+		}
+		if (n == 0 && !o->store && !o->has_repaired) {
+			o->has_repaired = connect_store(o, NULL) < 0;
+			continue;
+		}
+		if (n <= 0 || !serve_one(o))
+			return;
+	}
+}
+
+/*
+ * Nothing of the supervisor's may stay open here: not its pipes, which must end when it does,
+ * nor its locks. Ctrl-C is for the supervisor to answer.
+ */
+static void be_courier(int fd, const char *url)
+{
+	static const int quiet[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGTSTP };
+
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(quiet); i++)
+		(void)signal(quiet[i], SIG_IGN);
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	for (int i = 0; i < 3 && null >= 0; i++)
+		(void)dup2(null, i);
+	/* A clash is impossible: descriptors 0 to 2 are always open in forge. */
+	if (fd != 3)
+		(void)dup2(fd, 3);
+	(void)close_range(4, ~0u, 0);
+	struct office o = { .url = url, .fd = 3 };
+	serve(&o);
+	_exit(0); /* without closing the store: everything in it is committed */
+}
+
+/* ---- the supervisor's side ---- */
+
+void forge_courier_start(struct forge_courier *c)
+{
+	int fds[2];
+
+	if (c->pid || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) < 0)
+		return;
+	pid_t pid = fork();
+	if (pid == 0) {
+		close(fds[0]);
+		be_courier(fds[1], c->url);
+	}
+	close(fds[1]);
+	if (pid < 0) {
+		close(fds[0]);
+		return;
+	}
+	c->pid = pid;
+	c->fd = fds[0];
+	(void)fcntl(c->fd, F_SETFL, O_NONBLOCK);
+}
+
+/* Waits until fd is ready for events. False: not before the deadline. */
+static bool ready_by(int fd, short events, uint64_t deadline)
+{
+	for (;;) {
+		uint64_t now = forge_now_usec();
+		struct pollfd p = { .fd = fd, .events = events };
+		struct timespec ts = { .tv_sec = 0 };
+		if (deadline > now) {
+			ts.tv_sec = (time_t)((deadline - now) / 1000000);
+			ts.tv_nsec = (long)((deadline - now) % 1000000) * 1000;
+		}
+		int n = ppoll(&p, 1, &ts, NULL);
+		if (n > 0)
+			return true;
+		if (n == 0 || errno != EINTR)
+			return false;
+	}
+}
+
+static void note_failure(struct forge_courier *c, int code, const char *what)
+{
+	if (!c->error.code)
+		(void)forge_fail_errno(&c->error, code, "%s", what);
+}
+
+void forge_courier_stop(struct forge_courier *c)
+{
+	if (c->fd >= 0)
+		close(c->fd);
+	if (c->pid > 0) {
+		if (c->in_flight)
+			(void)kill(c->pid, SIGKILL); /* a transaction is whole or not there */
+		while (waitpid(c->pid, NULL, 0) < 0 && errno == EINTR)
+			;
+	}
+	c->fd = -1;
+	c->pid = 0;
+	c->in_flight = 0;
+}
+
+static int take_reply(struct forge_courier *c, uint64_t deadline)
+{
+	struct reply r;
+	size_t have = 0;
+
+	while (have < sizeof(r)) {
+		if (!ready_by(c->fd, POLLIN, deadline))
+			return -ETIMEDOUT;
+		ssize_t n = read(c->fd, (char *)&r + have, sizeof(r) - have);
+		if (n == 0)
+			return -EPIPE;
+		if (n < 0 && errno != EAGAIN && errno != EINTR)
+			return -errno;
+		have += n > 0 ? (size_t)n : 0;
+	}
+	c->in_flight--;
+	if (r.rc < 0 && !c->error.code) {
+		c->error = r.error;
+		memcpy(c->other_run, r.other_run, sizeof(c->other_run));
+	}
+	return 0;
+}
+
+static int write_by(int fd, const void *data, size_t len, uint64_t deadline)
+{
+	const char *p = data;
+
+	while (len > 0) {
+		ssize_t n = send(fd, p, len, MSG_NOSIGNAL);
+		if (n < 0 && errno == EAGAIN && !ready_by(fd, POLLOUT, deadline))
+			return -ETIMEDOUT;
+		if (n < 0 && errno != EAGAIN && errno != EINTR)
+			return -errno;
+		if (n > 0) {
+			p += n;
+			len -= (size_t)n;
+		}
+	}
+	return 0;
+}
+
+/* It goes home when idle, and it may have been killed. */
+static bool is_gone(const struct forge_courier *c)
+{
+	struct pollfd p = { .fd = c->fd, .events = POLLIN };
+
+	return !c->in_flight && poll(&p, 1, 0) > 0;
+}
+
+void forge_courier_send(struct forge_courier *c, const json_t *batch, bool durable,
+			bool is_last, uint64_t timeout_usec)
+{
+	forge_auto_free char *text = json_dumps(batch, JSON_COMPACT | JSON_REAL_PRECISION(9));
+	uint64_t deadline = forge_now_usec() + timeout_usec;
+
+	if (!text || c->error.code) {
+		note_failure(c, ENOMEM, "tell the store");
+		return; /* after a failure the whole run is told again later */
+	}
+	struct header h = { (uint32_t)strlen(text), durable, is_last };
+	int rc = -EPIPE;
+	for (int tries = 0; tries < 2 && rc == -EPIPE; tries++) {
+		if (c->pid && is_gone(c))
+			forge_courier_stop(c);
+		forge_courier_start(c);
+		rc = c->pid ? write_by(c->fd, &h, sizeof(h), deadline) : -EAGAIN;
+		if (rc == 0)
+			rc = write_by(c->fd, text, h.len, deadline);
+		if (rc < 0 && c->in_flight)
+			break;
+	}
+	if (rc < 0)
+		note_failure(c, -rc, "tell the store");
+	else
+		c->in_flight++;
+}
+
+int forge_courier_wait(struct forge_courier *c, uint64_t timeout_usec,
+		       struct forge_error *err)
+{
+	uint64_t deadline = forge_now_usec() + timeout_usec;
+	int rc = 0;
+
+	while (c->in_flight && rc == 0)
+		rc = take_reply(c, deadline);
+	if (rc < 0)
+		note_failure(c, -rc, rc == -ETIMEDOUT ? "the store does not answer" :
+							"the store's courier");
+	if (!c->error.code)
+		return 0;
+	forge_courier_stop(c);
+	if (err)
+		*err = c->error;
+	return -c->error.code;
+}

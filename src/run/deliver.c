@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Late deliveries. */
+#include "run/deliver.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/proc.h"
+#include "run/record.h"
+#include "store/state.h"
+
+int forge_store_choose(const char *explicit_url, const struct forge_config *cfg,
+		       char **ret_url, struct forge_error *err)
+{
+	const char *env = getenv("FORGE_STORE");
+	const char *url = explicit_url		     ? explicit_url :
+			  env && *env		     ? env :
+			  cfg && cfg->store && *cfg->store ? cfg->store :
+							     NULL;
+	forge_auto_free char *home = url ? NULL : forge_home_path();
+
+	if (url) {
+		int rc = forge_store_check_url(url, err);
+		if (rc < 0)
+			return rc;
+	} else if (!home) {
+		return forge_hint(err, forge_fail(err, EINVAL, "no place for forge's state"),
+				  "Set FORGE_HOME to an absolute path");
+	}
+	*ret_url = url ? strdup(url) : forge_asprintf("sqlite:%s/forge.db", home);
+	return *ret_url ? 0 : forge_fail(err, ENOMEM, "out of memory");
+}
+
+/* A whole file of ours, NULL when it cannot be had. */
+static char *read_file(int dir, const char *name, size_t *ret_len)
+{
+	struct stat st;
+	forge_auto_close int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+
+	if (fd < 0 || fstat(fd, &st) < 0 || st.st_size > (1 << 30))
+		return NULL;
+	char *text = malloc((size_t)st.st_size + 1);
+	ssize_t n = text ? pread(fd, text, (size_t)st.st_size, 0) : -1;
+	if (n < 0) {
+		free(text);
+		return NULL;
+	}
+	text[n] = '\0';
+	*ret_len = (size_t)n;
+	return text;
+}
+
+static int open_run(const struct forge_home *home, const char *run_id)
+{
+	return openat(home->runs_fd, run_id, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+}
+
+int forge_load_record(const struct forge_home *home, const char *run_id, json_t **ret,
+		      struct forge_error *err)
+{
+	size_t len = 0;
+	forge_auto_close int dir = open_run(home, run_id);
+	forge_auto_free char *text = dir < 0 ? NULL : read_file(dir, "record.json", &len);
+	json_t *j = text ? json_loadb(text, len, 0, NULL) : NULL;
+
+	if (!json_is_object(j)) {
+		json_decref(j);
+		return forge_fail(err, ENOENT, "no run '%s' here", run_id);
+	}
+	*ret = j;
+	return 0;
+}
+
+json_t *forge_load_events(const struct forge_home *home, const char *run_id)
+{
+	size_t len = 0;
+	forge_auto_close int dir = open_run(home, run_id);
+	forge_auto_free char *text = dir < 0 ? NULL : read_file(dir, "events.jsonl", &len);
+	json_t *a = json_array();
+
+	for (char *line = text, *end; line && (end = strchr(line, '\n')); line = end + 1) {
+		json_t *e = json_loadb(line, (size_t)(end - line), 0, NULL);
+		if (json_is_object(e) && json_is_integer(json_object_get(e, "seq")))
+			json_array_append_new(a, e);
+		else
+			json_decref(e);
+	}
+	return a;
+}
+
+static json_t *load_post_rows(const struct forge_home *home, const char *run_id)
+{
+	size_t len = 0;
+	forge_auto_close int dir = open_run(home, run_id);
+	forge_auto_free char *text = dir < 0 ? NULL : read_file(dir, "post_process.json", &len);
+
+	return text ? json_loadb(text, len, 0, NULL) : NULL;
+}
+
+int forge_deliver_run(const struct forge_home *home, struct forge_store *st,
+		      const char *run_id, struct forge_error *err)
+{
+	json_t *record;
+	int rc = forge_load_record(home, run_id, &record, err);
+
+	if (rc < 0)
+		return rc;
+	json_t *batch = json_pack("{s:o, s:o, s:o*}", "record", record, "events",
+				  forge_load_events(home, run_id), "post_process",
+				  load_post_rows(home, run_id));
+	rc = batch ? forge_store_apply(st, batch, true, err) :
+		     forge_fail(err, ENOMEM, "out of memory");
+	json_decref(batch);
+	/* The store had its verdict first (the run was taken for lost): that one stays. */
+	return rc == -EALREADY ? 0 : rc;
+}
+
+int forge_deliver_later(const struct forge_home *home, const char *run_id, const char *url,
+			struct forge_error *err)
+{
+	int rc = forge_home_subdir(home, "undelivered", err);
+
+	if (rc < 0)
+		return rc;
+	forge_auto_close int dir = rc;
+	rc = forge_replace_file(dir, run_id, url, strlen(url), true);
+	return rc < 0 ? forge_fail_errno(err, -rc, "write undelivered/%s", run_id) : 0;
+}
+
+static DIR *open_pending(const struct forge_home *home)
+{
+	int fd = openat(home->fd, "undelivered",
+			O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+
+	return fd < 0 ? NULL : fdopendir(fd);
+}
+
+bool forge_deliver_is_due(const struct forge_home *home)
+{
+	forge_auto_dir DIR *d = open_pending(home);
+
+	for (struct dirent *e; d && (e = readdir(d));)
+		if (e->d_name[0] != '.')
+			return true;
+	return false;
+}
+
+static int deliver_marked(const struct forge_home *home, struct forge_store *st,
+			  const char *url, FILE *say)
+{
+	forge_auto_dir DIR *d = open_pending(home);
+	int n = 0;
+
+	for (struct dirent *e; d && (e = readdir(d));) {
+		size_t len = 0;
+		if (e->d_name[0] == '.')
+			continue;
+		forge_auto_free char *wanted = read_file(dirfd(d), e->d_name, &len);
+		if (!wanted || strcmp(wanted, url) != 0)
+			continue; /* of another store: when that one is opened */
+		if (forge_deliver_run(home, st, e->d_name, NULL) < 0)
+			continue;
+		(void)unlinkat(dirfd(d), e->d_name, 0); /* else it is told once more */
+		if (say)
+			fprintf(say, "%s: delivered to the store\n", e->d_name);
+		n++;
+	}
+	return n;
+}
+
+/* ---- what the store believes to be running here ---- */
+
+struct open_runs {
+	struct forge_strv ids;
+	const char *boot_id;
+};
+
+static int note_dead(const struct forge_run_row *row, void *arg)
+{
+	struct open_runs *o = arg;
+
+	if (row->boot_id && strcmp(row->boot_id, o->boot_id) == 0 && row->pid > 0 &&
+	    forge_proc_start_time((pid_t)row->pid) == (uint64_t)row->pid_start)
+		return 0;
+	return forge_strv_add(&o->ids, row->run_id);
+}
+
+static void close_as_lost(struct forge_store *st, const char *run_id)
+{
+	json_t *record = NULL, *events = NULL;
+
+	if (forge_store_get(st, run_id, &record, NULL) < 0 ||
+	    forge_store_events(st, run_id, &events, NULL) < 0) {
+		json_decref(record);
+		return;
+	}
+	forge_record_set_lost(record);
+	json_t *batch = json_pack("{s:o, s:[o]}", "record", record, "events",
+				  forge_event_json((json_int_t)json_array_size(events), "repair",
+						   "lost", "lost", "its supervisor is gone"));
+	json_decref(events);
+	(void)!forge_store_apply(st, batch, true, NULL); /* tried again by the next command */
+	json_decref(batch);
+}
+
+/*
+ * A dead supervisor usually leaves its slot, and repair.c has closed it by now. Without one (the
+ * power went before the slot reached the disk) the row is all there is.
+ */
+static int close_dead(const struct forge_home *home, struct forge_store *st, FILE *say)
+{
+	char host[256] = "", boot[FORGE_BOOT_ID_MAX];
+	struct open_runs dead = { .boot_id = forge_boot_id(boot) };
+
+	(void)gethostname(host, sizeof(host) - 1); /* "" matches nothing */
+	struct forge_run_filter f = { .host = host, .open_only = true };
+	int n = 0;
+	if (forge_store_list(st, &f, note_dead, &dead, NULL) >= 0)
+		forge_strv_foreach (id, &dead.ids) {
+			json_t *record = NULL;
+			/* Its own record, when there is one, knows better. */
+			if (forge_load_record(home, id, &record, NULL) == 0 &&
+			    forge_status_is_terminal(forge_status_of(json_string_value(
+				    json_object_get(record, "status")))))
+				(void)!forge_deliver_run(home, st, id, NULL);
+			else
+				close_as_lost(st, id);
+			json_decref(record);
+			if (say)
+				fprintf(say, "%s: closed in the store\n", id);
+			n++;
+		}
+	forge_strv_done(&dead.ids);
+	return n;
+}
+
+int forge_deliver_pending(struct forge_store *st, const char *url, FILE *say)
+{
+	forge_auto_home struct forge_home home = FORGE_HOME_INIT;
+
+	if (forge_home_open(false, &home, NULL) < 0)
+		return 0;
+	/* One at a time: the others find it done. */
+	forge_auto_close int lock = openat(home.fd, "undelivered.lock",
+					   O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (lock < 0 || flock(lock, LOCK_EX | LOCK_NB) < 0)
+		return 0;
+	return deliver_marked(&home, st, url, say) + close_dead(&home, st, say);
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From a run's directory to the store: for runs whose supervisor could not tell the store or died
+ * before it did. The directory is the truth; telling twice changes nothing.
+ */
+#pragma once
+
+#include <jansson.h>
+
+#include "base/error.h"
+#include "config/config.h"
+#include "run/home.h"
+#include "store/store.h"
+
+/* The store to use: explicit, $FORGE_STORE, the configuration, SQLite in FORGE_HOME. */
+FORGE_MUST_CHECK int forge_store_choose(const char *explicit_url,
+					const struct forge_config *cfg, char **ret_url,
+					struct forge_error *err);
+
+/* record.json of a run; -ENOENT: there is none, or it was torn by a power cut. */
+FORGE_MUST_CHECK int forge_load_record(const struct forge_home *home, const char *run_id,
+				       json_t **ret, struct forge_error *err);
+/* events.jsonl as an array; lines that are not whole are left out. */
+json_t *forge_load_events(const struct forge_home *home, const char *run_id);
+
+/* Tells the store everything that the run's directory says. */
+FORGE_MUST_CHECK int forge_deliver_run(const struct forge_home *home,
+				       struct forge_store *st, const char *run_id,
+				       struct forge_error *err);
+/* Remembers that a store (url) has not heard of a run's end. */
+FORGE_MUST_CHECK int forge_deliver_later(const struct forge_home *home, const char *run_id,
+					 const char *url, struct forge_error *err);
+/* Whether anything waits to be told. */
+bool forge_deliver_is_due(const struct forge_home *home);
+/*
+ * Delivers what waits for this store, and closes as lost what the store believes to be running
+ * here and is not. Never fails the caller: the count of runs brought up to date.
+ */
+int forge_deliver_pending(struct forge_store *st, const char *url, FILE *say);

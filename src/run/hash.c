@@ -1,0 +1,403 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Hashing inputs, with a memory. Everything up to be_hasher() runs in the child. */
+#include "run/hash.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/json.h"
+#include "base/sha256.h"
+
+/* Smaller ones are read as fast as they are looked up. */
+#define CACHED_FROM (1 << 20)
+/* A file changed within the clock's grain of being read could change again unseen. */
+#define SETTLED_SECONDS 2
+#define THREADS_MAX	8
+#define DEPTH_MAX	64
+#define STALLED_SECONDS 30
+
+struct hashed {
+	char *path; /* below the input */
+	char digest[FORGE_DIGEST_MAX];
+	uint64_t size;
+	int error;
+};
+
+struct tree {
+	const struct forge_home *home;
+	int root;
+	struct hashed *files;
+	size_t n, cap, next;
+	bool is_out_of_memory;
+};
+
+/* What makes a file another one, as text. */
+static void identity(const struct stat *st, char buf[160])
+{
+	(void)snprintf(buf, 160, "%" PRIu64 " %lld.%09ld %lld.%09ld ", (uint64_t)st->st_size,
+		       (long long)st->st_mtim.tv_sec, st->st_mtim.tv_nsec,
+		       (long long)st->st_ctim.tv_sec, st->st_ctim.tv_nsec);
+}
+
+static bool recall(int cache, const char *name, const char *id, char digest[FORGE_DIGEST_MAX])
+{
+	char text[320];
+	size_t len = strlen(id);
+
+	if (cache < 0 || forge_read_at(cache, name, text, sizeof(text)) < 0 ||
+	    strncmp(text, id, len) != 0 || strlen(text + len) != FORGE_DIGEST_MAX - 1)
+		return false;
+	memcpy(digest, text + len, FORGE_DIGEST_MAX);
+	return true;
+}
+
+static void remember(int cache, const char *name, const struct stat *st, const char *id,
+		     const char *digest)
+{
+	char text[320];
+
+	if (cache < 0 || time(NULL) - st->st_ctim.tv_sec < SETTLED_SECONDS)
+		return;
+	int len = snprintf(text, sizeof(text), "%s%s", id, digest);
+	(void)!forge_replace_file(cache, name, text, (size_t)len,
+				  false); /* only costs reading it again */
+}
+
+/* -EBUSY: somebody wrote it while it was read. */
+static int hash_settled(int fd, const struct stat *before, char digest[FORGE_DIGEST_MAX],
+			uint64_t *ret_size)
+{
+	char was[160], is[160];
+	struct stat after;
+	int rc = forge_sha256_fd(fd, -1, digest, ret_size);
+
+	if (rc < 0 || fstat(fd, &after) < 0)
+		return rc < 0 ? rc : -errno;
+	identity(before, was);
+	identity(&after, is);
+	return strcmp(was, is) == 0 ? 0 : -EBUSY;
+}
+
+static int hash_file(const struct forge_home *home, int fd, char digest[FORGE_DIGEST_MAX],
+		     uint64_t *ret_size)
+{
+	char name[64], id[160];
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode))
+		return -EINVAL;
+	if (st.st_size < CACHED_FROM)
+		return hash_settled(fd, &st, digest, ret_size);
+	forge_auto_close int cache = forge_home_subdir(home, "cache", NULL);
+	(void)snprintf(name, sizeof(name), "%" PRIx64 "-%" PRIu64, (uint64_t)st.st_dev,
+		       (uint64_t)st.st_ino);
+	identity(&st, id);
+	*ret_size = (uint64_t)st.st_size;
+	if (recall(cache, name, id, digest))
+		return 0;
+	int rc = hash_settled(fd, &st, digest, ret_size);
+	if (rc == 0)
+		remember(cache, name, &st, id, digest);
+	return rc;
+}
+
+static struct hashed *add(struct tree *t, const char *path)
+{
+	if (t->n == t->cap) {
+		size_t cap = t->cap ? 2 * t->cap : 64;
+		struct hashed *grown = reallocarray(t->files, cap, sizeof(*grown));
+		if (!grown) {
+			t->is_out_of_memory = true;
+			return NULL;
+		}
+		t->files = grown;
+		t->cap = cap;
+	}
+	char *copy = strdup(path);
+	if (!copy) {
+		t->is_out_of_memory = true;
+		return NULL;
+	}
+	t->files[t->n] = (struct hashed){ .path = copy };
+	return &t->files[t->n++];
+}
+
+/* A link is what it says; where it leads is another input's business. */
+static void add_link(struct tree *t, int dir, const char *name, const char *path)
+{
+	char target[PATH_MAX];
+	struct forge_sha256 h;
+	ssize_t len = readlinkat(dir, name, target, sizeof(target));
+	struct hashed *f = len < 0 ? NULL : add(t, path);
+
+	if (!f)
+		return;
+	forge_sha256_init(&h);
+	forge_sha256_add(&h, "link:", 5);
+	forge_sha256_add(&h, target, (size_t)len);
+	forge_sha256_done(&h, f->digest);
+}
+
+static void list(struct tree *t, int fd, const char *prefix, unsigned depth)
+{
+	forge_auto_dir DIR *d = fdopendir(fd);
+
+	if (!d) {
+		close(fd);
+		return;
+	}
+	for (struct dirent *e; !t->is_out_of_memory && (e = readdir(d));) {
+		char path[PATH_MAX];
+		struct stat st;
+		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 ||
+		    fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+			continue;
+		if (snprintf(path, sizeof(path), "%s%s%s", prefix, *prefix ? "/" : "",
+			     e->d_name) >= (int)sizeof(path))
+			continue;
+		if (S_ISLNK(st.st_mode)) {
+			add_link(t, dirfd(d), e->d_name, path);
+		} else if (S_ISREG(st.st_mode)) {
+			(void)add(t, path); /* out of memory is noted in t */
+		} else if (S_ISDIR(st.st_mode) && depth < DEPTH_MAX) {
+			int sub = openat(dirfd(d), e->d_name,
+					 O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+			if (sub >= 0)
+				list(t, sub, path, depth + 1);
+		}
+	}
+}
+
+static void *hash_some(void *arg)
+{
+	struct tree *t = arg;
+
+	for (;;) {
+		size_t i = __atomic_fetch_add(&t->next, 1, __ATOMIC_RELAXED);
+		if (i >= t->n)
+			return NULL;
+		struct hashed *f = &t->files[i];
+		if (f->digest[0])
+			continue; /* a link */
+		forge_auto_close int fd = openat(t->root, f->path,
+						 O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+		f->error = fd < 0 ? -errno : hash_file(t->home, fd, f->digest, &f->size);
+	}
+}
+
+static void hash_all(struct tree *t)
+{
+	pthread_t threads[THREADS_MAX];
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	size_t n = 0;
+
+	while (n < THREADS_MAX && (long)n + 1 < cpus && 4 * (n + 1) < t->n &&
+	       pthread_create(&threads[n], NULL, hash_some, t) == 0)
+		n++;
+	(void)hash_some(t);
+	while (n > 0)
+		(void)pthread_join(threads[--n], NULL);
+}
+
+static int by_path(const void *a, const void *b)
+{
+	return strcmp(((const struct hashed *)a)->path, ((const struct hashed *)b)->path);
+}
+
+static int hash_dir(const struct forge_home *home, int fd, json_t *o)
+{
+	struct tree t = { .home = home, .root = fd };
+	struct forge_sha256 h;
+	char digest[FORGE_DIGEST_MAX];
+	uint64_t bytes = 0;
+	const struct hashed *bad = NULL;
+	int top = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (top < 0)
+		return -errno;
+	list(&t, top, "", 0);
+	hash_all(&t);
+	if (t.n)
+		qsort(t.files, t.n, sizeof(*t.files), by_path);
+	forge_sha256_init(&h);
+	for (size_t i = 0; i < t.n; i++) {
+		const struct hashed *f = &t.files[i];
+		bad = f->error && !bad ? f : bad;
+		bytes += f->size;
+		forge_sha256_add(&h, f->digest, strlen(f->digest));
+		forge_sha256_add(&h, "  ", 2);
+		forge_sha256_add(&h, f->path, strlen(f->path) + 1);
+	}
+	json_object_set_new(o, "files", json_integer((json_int_t)t.n));
+	json_object_set_new(o, "size", json_integer((json_int_t)bytes));
+	if (bad) {
+		char why[PATH_MAX + 64];
+		(void)snprintf(why, sizeof(why), "%s: %s", bad->path, strerror(-bad->error));
+		json_object_set_new(o, "error", forge_json_text(why));
+	} else {
+		json_object_set_new(o, "sha256", json_string(forge_sha256_done(&h, digest)));
+	}
+	for (size_t i = 0; i < t.n; i++)
+		free(t.files[i].path);
+	free(t.files);
+	return t.is_out_of_memory ? -ENOMEM : 0;
+}
+
+static int hash_input(const struct forge_home *home, const char *path, json_t *o)
+{
+	char digest[FORGE_DIGEST_MAX];
+	uint64_t size = 0;
+	struct stat st;
+	forge_auto_close int fd = forge_open_nolink(path, O_RDONLY | O_NONBLOCK);
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return fd < 0 ? fd : -errno;
+	if (S_ISDIR(st.st_mode))
+		return hash_dir(home, fd, o);
+	int rc = hash_file(home, fd, digest, &size);
+	if (rc < 0)
+		return rc;
+	json_object_set_new(o, "size", json_integer((json_int_t)size));
+	json_object_set_new(o, "sha256", json_string(digest));
+	return 0;
+}
+
+static json_t *hash_inputs(const struct forge_home *home, const struct forge_strv *inputs)
+{
+	json_t *a = json_array();
+
+	forge_strv_foreach (path, inputs) {
+		json_t *o = json_pack("{s:o}", "path", forge_json_text(path));
+		int rc = o ? hash_input(home, path, o) : -ENOMEM;
+		if (rc < 0)
+			json_object_set_new(o, "error", json_string(strerror(-rc)));
+		json_array_append_new(a, o);
+	}
+	return a;
+}
+
+/* The child. Its result is one text; whatever else the supervisor has open is not for it. */
+static void be_hasher(int fd, const struct forge_home *home, const struct forge_strv *inputs)
+{
+	struct forge_home own = *home;
+
+	/* Its own copies of the two descriptors it needs, then nothing else. */
+	own.fd = dup3(home->fd, 100, O_CLOEXEC);
+	int out = dup3(fd, 101, O_CLOEXEC);
+	(void)close_range(3, 99, 0);
+	(void)close_range(102, ~0u, 0);
+	(void)!nice(10); /* the run comes first */
+	json_t *a = hash_inputs(&own, inputs);
+	char *text = a ? json_dumps(a, JSON_COMPACT) : NULL;
+	if (text)
+		(void)!forge_write_all(out, text, strlen(text)); /* a torn text is no JSON */
+	_exit(0);
+}
+
+void forge_hasher_start(struct forge_hasher *h, const struct forge_home *home,
+			const struct forge_strv *inputs)
+{
+	int fds[2];
+
+	if (inputs->n == 0 || pipe2(fds, O_CLOEXEC) < 0)
+		return;
+	pid_t pid = fork();
+	if (pid == 0) {
+		for (int i = 0; i < 3; i++)
+			close(i);
+		be_hasher(fds[1], home, inputs);
+	}
+	close(fds[1]);
+	if (pid < 0) {
+		close(fds[0]);
+		return;
+	}
+	h->pid = pid;
+	h->fd = fds[0];
+}
+
+static uint64_t bytes_read_by(pid_t pid)
+{
+	char path[32], text[512];
+
+	(void)snprintf(path, sizeof(path), "/proc/%d/io", (int)pid);
+	return forge_read_at(AT_FDCWD, path, text, sizeof(text)) < 0 ?
+		       0 :
+		       forge_key_u64(text, "rchar:", 0);
+}
+
+/* Reads to the end. NULL, or why not. */
+static const char *read_result(const struct forge_hasher *h, int signal_fd, char **text,
+			       size_t *len)
+{
+	uint64_t progress = 0;
+	int quiet = 0;
+
+	for (;;) {
+		struct pollfd p[] = { { .fd = h->fd, .events = POLLIN },
+				      { .fd = signal_fd, .events = POLLIN } };
+		int n = poll(p, 2, 1000);
+		if (n < 0 && errno != EINTR)
+			return strerror(errno);
+		if (n > 0 && p[1].revents)
+			return "cancelled";
+		if (n == 0) {
+			uint64_t now = bytes_read_by(h->pid);
+			quiet = now == progress ? quiet + 1 : 0;
+			progress = now;
+			if (quiet >= STALLED_SECONDS)
+				return "its file system does not answer";
+		}
+		if (n <= 0)
+			continue;
+		char *grown = realloc(*text, *len + 65536);
+		if (!grown)
+			return "out of memory";
+		*text = grown;
+		ssize_t got = read(h->fd, *text + *len, 65536);
+		if (got <= 0)
+			return NULL;
+		*len += (size_t)got;
+	}
+}
+
+json_t *forge_hasher_finish(struct forge_hasher *h, const struct forge_strv *inputs,
+			    int signal_fd)
+{
+	forge_auto_free char *text = NULL;
+	size_t len = 0;
+	const char *why = h->pid ? read_result(h, signal_fd, &text, &len) : "no process for it";
+	json_t *a = text ? json_loadb(text, len, 0, NULL) : NULL;
+
+	if (h->pid) {
+		close(h->fd);
+		(void)kill(h->pid, SIGKILL); /* done, or stuck */
+		while (waitpid(h->pid, NULL, 0) < 0 && errno == EINTR)
+			;
+	}
+	*h = FORGE_HASHER_INIT;
+	if (json_is_array(a))
+		return a;
+	json_decref(a);
+	a = json_array();
+	forge_strv_foreach (path, inputs)
+		json_array_append_new(a, json_pack("{s:o, s:s}", "path", forge_json_text(path),
+						   "error", why ? why : "hashing failed"));
+	return a;
+}

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The object directory. */
+#include "run/objects.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+
+int forge_objects_open(const struct forge_home *home, struct forge_objects *ret,
+		       struct forge_error *err)
+{
+	struct forge_objects o = FORGE_OBJECTS_INIT;
+	struct stat st;
+
+	o.fd = forge_home_subdir(home, "objects", err);
+	if (o.fd < 0)
+		return o.fd;
+	o.lock_fd = openat(home->fd, "objects.lock", O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
+			   0600);
+	int rc = o.lock_fd < 0 || fstat(o.fd, &st) < 0 ? -errno : 0;
+	while (rc == 0 && flock(o.lock_fd, LOCK_SH) < 0)
+		if (errno != EINTR)
+			rc = -errno;
+	if (rc < 0) {
+		forge_objects_close(&o);
+		return forge_fail_errno(err, -rc, "open %s/objects", home->path);
+	}
+	o.dev = st.st_dev;
+	*ret = o;
+	return 0;
+}
+
+void forge_objects_close(struct forge_objects *o)
+{
+	if (o->fd >= 0)
+		close(o->fd);
+	if (o->lock_fd >= 0)
+		close(o->lock_fd);
+	*o = FORGE_OBJECTS_INIT;
+}
+
+const char *forge_objects_path(char buf[FORGE_STORED_MAX], const char *digest)
+{
+	const char *hex = strchr(digest, ':') + 1;
+
+	(void)snprintf(buf, FORGE_STORED_MAX, "objects/%.2s/%s", hex, hex + 2);
+	return buf;
+}
+
+static void touch(struct forge_objects *o, const char *name)
+{
+	unsigned n = 0;
+
+	(void)sscanf(name, "%2x", &n); /* two hex digits, by construction */
+	__atomic_or_fetch(&o->touched[n / 8], (uint8_t)(1u << n % 8), __ATOMIC_RELAXED);
+}
+
+/* Gives the inode of fd its name; one that is there already is the same content. */
+static int publish(struct forge_objects *o, int fd, const struct forge_object *obj)
+{
+	char path[FORGE_STORED_MAX], self[32];
+	const char *name = forge_objects_path(path, obj->digest) + strlen("objects/");
+	char dir[3] = { name[0], name[1], '\0' };
+	struct stat st;
+
+	touch(o, dir);
+	(void)snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
+	for (int tries = 0; tries < 2; tries++) {
+		if (linkat(AT_FDCWD, self, o->fd, name, AT_SYMLINK_FOLLOW) == 0)
+			return 0;
+		if (errno != ENOENT)
+			break;
+		if (mkdirat(o->fd, dir, 0700) < 0 && errno != EEXIST)
+			return -errno;
+	}
+	if (errno != EEXIST)
+		return -errno;
+	if (fstatat(o->fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return -errno;
+	/* Torn by a power cut, or damaged: put the good one in its place. */
+	if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size != obj->size) {
+		(void)unlinkat(o->fd, name, 0);
+		return linkat(AT_FDCWD, self, o->fd, name, AT_SYMLINK_FOLLOW) < 0 ? -errno : 0;
+	}
+	return 0;
+}
+
+/* Its owner becomes us, so that no later run with the same uid could write it. */
+static int put_itself(struct forge_objects *o, int fd, bool sync, struct forge_object *ret)
+{
+	int rc = fchown(fd, geteuid(), getegid()) < 0 || fchmod(fd, 0444) < 0 ? -errno : 0;
+
+	if (rc == 0)
+		rc = forge_sha256_fd(fd, -1, ret->digest, &ret->size);
+	if (rc == 0 && sync && fdatasync(fd) < 0)
+		rc = -errno;
+	return rc < 0 ? rc : publish(o, fd, ret);
+}
+
+/* A nameless file: a crash leaves nothing. */
+static int put_copy(struct forge_objects *o, int fd, bool sync, struct forge_object *ret)
+{
+	forge_auto_close int copy = openat(o->fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0444);
+
+	if (copy < 0)
+		return -errno;
+	bool is_cloned = ioctl(copy, FICLONE, fd) == 0;
+	int rc = forge_sha256_fd(fd, is_cloned ? -1 : copy, ret->digest, &ret->size);
+	if (rc == 0 && sync && fdatasync(copy) < 0)
+		rc = -errno;
+	return rc < 0 ? rc : publish(o, copy, ret);
+}
+
+int forge_objects_put(struct forge_objects *o, int fd, bool may_link, bool sync,
+		      struct forge_object *ret)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (may_link && st.st_dev == o->dev) {
+		int rc = put_itself(o, fd, sync, ret);
+		/* Too many links, another quota project, an immutable file: copy it. */
+		if (rc != -EMLINK && rc != -EXDEV && rc != -EPERM)
+			return rc;
+	}
+	return put_copy(o, fd, sync, ret);
+}
+
+int forge_objects_sync(struct forge_objects *o, bool all)
+{
+	bool has_any = false;
+
+	if (all && syncfs(o->fd) < 0)
+		return -errno;
+	for (unsigned n = 0; n < 256 && !all; n++) {
+		char name[3];
+		if (!(o->touched[n / 8] & (1u << n % 8)))
+			continue;
+		has_any = true;
+		(void)snprintf(name, sizeof(name), "%02x", n);
+		forge_auto_close int dir =
+			openat(o->fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+		if (dir < 0 || fsync(dir) < 0)
+			return -errno;
+	}
+	return has_any && fsync(o->fd) < 0 ? -errno : 0;
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Collected files by content: $FORGE_HOME/objects/ab/cdef..., each there once. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/error.h"
+#include "base/sha256.h"
+#include "run/home.h"
+
+struct forge_objects {
+	int fd;		   /* objects/ */
+	int lock_fd;	   /* shared: nothing is swept while it is held */
+	dev_t dev;	   /* of its file system */
+	uint8_t touched[32]; /* directories that got a name, a bit each */
+};
+#define FORGE_OBJECTS_INIT ((struct forge_objects){ .fd = -1, .lock_fd = -1 })
+
+FORGE_MUST_CHECK int forge_objects_open(const struct forge_home *home,
+					struct forge_objects *ret, struct forge_error *err);
+void forge_objects_close(struct forge_objects *o);
+
+struct forge_object {
+	char digest[FORGE_DIGEST_MAX];
+	uint64_t size;
+};
+
+/*
+ * Publishes the file that fd (read-only, regular, nobody writes it) is: hashed, on disk, then
+ * named by its digest. With may_link the file itself becomes the object where that is possible
+ * (it is then ours and read-only); otherwise, and across file systems, it is copied. Threads may
+ * call this at once. sync: wait for the disk for this one file.
+ */
+FORGE_MUST_CHECK int forge_objects_put(struct forge_objects *o, int fd, bool may_link,
+				       bool sync, struct forge_object *ret);
+/* Waits until all names made so far are on disk; all: the files' content as well. */
+FORGE_MUST_CHECK int forge_objects_sync(struct forge_objects *o, bool all);
+/* "objects/ab/cdef..." of "sha256:abcdef...": the path below FORGE_HOME. Returns buf. */
+#define FORGE_STORED_MAX 96
+const char *forge_objects_path(char buf[FORGE_STORED_MAX], const char *digest);

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Stages the outputs, runs the command through the one door, checks what it printed. */
+#include "run/postprocess.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/fs.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/json.h"
+#include "base/rmtree.h"
+#include "base/sha256.h"
+#include "run/objects.h"
+#include "run/run.h"
+
+#define ROWS_MAX 100000
+#define TEXT_MAX (64u << 20)
+
+int forge_post_parse(const char *text, size_t len, json_t **ret_rows, struct forge_error *err)
+{
+	json_t *rows = json_array();
+	size_t line = 0;
+
+	for (size_t at = 0; at < len;) {
+		const char *end = memchr(text + at, '\n', len - at);
+		size_t n = end ? (size_t)(end - text) - at : len - at;
+		json_error_t why;
+		json_t *row;
+
+		line++;
+		size_t blank = 0;
+		while (blank < n && strchr(" \t\r", text[at + blank]) && text[at + blank])
+			blank++;
+		if (blank == n) {
+			at += n + 1;
+			continue;
+		}
+		row = json_loadb(text + at, n, JSON_REJECT_DUPLICATES, &why);
+		if (!json_is_object(row) || json_array_size(rows) == ROWS_MAX) {
+			bool is_full = json_is_object(row);
+			json_decref(row);
+			json_decref(rows);
+			return is_full ? forge_fail(err, E2BIG, "more than %d records", ROWS_MAX) :
+			       forge_fail(err, EINVAL, "line %zu of its output is no JSON object%s%s",
+					  line, row ? "" : ": ", row ? "" : why.text);
+		}
+		json_array_append_new(rows, row);
+		at += n + 1;
+	}
+	*ret_rows = rows;
+	return 0;
+}
+
+/* mkdir -p for the directories of path, below dir; none of them can be a link: all are new. */
+static int make_parents(int dir, const char *path)
+{
+	char buf[PATH_MAX];
+
+	if (strlen(path) >= sizeof(buf))
+		return -ENAMETOOLONG;
+	for (size_t i = 0; path[i]; i++) {
+		buf[i] = path[i];
+		if (path[i + 1] != '/')
+			continue;
+		buf[i + 1] = '\0';
+		if (mkdirat(dir, buf, 0755) < 0 && errno != EEXIST)
+			return -errno;
+	}
+	return 0;
+}
+
+/* One output under its own name: the object itself, which is shown read-only, or a copy. */
+static int stage_one(const struct forge_home *home, int dir, const json_t *output)
+{
+	const char *path = json_string_value(json_object_get(output, "path"));
+	const char *stored = json_string_value(json_object_get(output, "stored_as"));
+	char digest[FORGE_DIGEST_MAX];
+	uint64_t size;
+
+	if (!path || !stored || path[0] == '/' || strstr(path, "../"))
+		return -EINVAL;
+	int rc = make_parents(dir, path);
+	if (rc < 0)
+		return rc;
+	if (linkat(home->fd, stored, dir, path, 0) == 0)
+		return 0;
+	forge_auto_close int from = openat(home->fd, stored, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	forge_auto_close int to = from < 0 ? -1 :
+					     openat(dir, path,
+						    O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC |
+							    O_NOFOLLOW,
+						    0444);
+	if (to < 0)
+		return -errno;
+	if (ioctl(to, FICLONE, from) == 0)
+		return 0;
+	return forge_sha256_fd(from, to, digest, &size);
+}
+
+struct stage {
+	char path[PATH_MAX];
+	dev_t dev;
+	ino_t ino;
+	bool is_made;
+};
+
+static int stage_outputs(const struct forge_post_spec *spec, struct stage *ret,
+			 struct forge_error *err)
+{
+	const char *run_id = json_string_value(json_object_get(spec->record, "run_id"));
+	struct stat st;
+	size_t i;
+	const json_t *output;
+
+	(void)snprintf(ret->path, sizeof(ret->path), "%s/staging/%s.%ld", spec->home->path,
+		       run_id, (long)getpid());
+	forge_auto_close int staging = forge_home_subdir(spec->home, "staging", err);
+	if (staging < 0)
+		return staging;
+	const char *name = strrchr(ret->path, '/') + 1;
+	if (mkdirat(staging, name, 0755) < 0)
+		return forge_fail_errno(err, errno, "make %s", ret->path);
+	forge_auto_close int dir =
+		openat(staging, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (dir < 0 || fstat(dir, &st) < 0)
+		return forge_fail_errno(err, errno, "open %s", ret->path);
+	ret->dev = st.st_dev;
+	ret->ino = st.st_ino;
+	ret->is_made = true;
+	json_array_foreach (json_object_get(spec->record, "outputs"), i, output) {
+		int rc = stage_one(spec->home, dir, output);
+		if (rc < 0)
+			return forge_fail_errno(err, -rc, "stage output %s",
+						json_string_value(json_object_get(output, "path")));
+	}
+	return 0;
+}
+
+/* Its standard output, which is all that it may say. */
+static char *read_stdout(const json_t *record, size_t *ret_len)
+{
+	const char *path = json_string_value(
+		json_object_get(json_object_get(record, "logs"), "stdout"));
+	struct stat st;
+	forge_auto_close int fd = path ? open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW) : -1;
+
+	if (fd < 0 || fstat(fd, &st) < 0 || st.st_size > TEXT_MAX)
+		return NULL;
+	char *text = malloc((size_t)st.st_size + 1);
+	ssize_t n = text ? pread(fd, text, (size_t)st.st_size, 0) : -1;
+	if (n < 0) {
+		free(text);
+		return NULL;
+	}
+	*ret_len = (size_t)n;
+	return text;
+}
+
+static json_t *new_result(const struct forge_post_spec *spec)
+{
+	return json_pack("{s:s, s:n, s:o, s:i, s:s}", "status", "failed", "run_id", "command",
+			 forge_json_texts(spec->argv), "records", 0, "completion_notes", "");
+}
+
+static void set_notes(json_t *result, const char *notes)
+{
+	json_object_set_new(result, "completion_notes", forge_json_text(notes));
+}
+
+static void judge(const json_t *record, json_t *result, json_t **rows)
+{
+	struct forge_error err = FORGE_ERROR_INIT;
+	const char *status = json_string_value(json_object_get(record, "status"));
+	const char *notes = json_string_value(json_object_get(record, "completion_notes"));
+	size_t len = 0;
+
+	json_object_set(result, "run_id", json_object_get(record, "run_id"));
+	if (!status || strcmp(status, "succeeded") != 0) {
+		json_object_set_new(result, "status", json_string(status ? status : "failed"));
+		set_notes(result, notes ? notes : "it did not end");
+		return;
+	}
+	forge_auto_free char *text = read_stdout(record, &len);
+	json_t *parsed = NULL;
+	if (!text) {
+		set_notes(result, "Failed: its output cannot be read or is too long.");
+	} else if (forge_post_parse(text, len, &parsed, &err) < 0) {
+		char sentence[600];
+		(void)snprintf(sentence, sizeof(sentence), "Failed: %s.", err.msg);
+		set_notes(result, sentence);
+	} else {
+		json_decref(*rows);
+		*rows = parsed;
+		json_object_set_new(result, "status", json_string("succeeded"));
+		json_object_set_new(result, "records",
+				    json_integer((json_int_t)json_array_size(parsed)));
+		set_notes(result, notes);
+	}
+}
+
+/* It sees what the run saw, by the same names: a script that summarises is an input too. */
+static int add_inputs(const json_t *record, struct forge_run_request *req)
+{
+	size_t i;
+	const json_t *input;
+	int rc = 0;
+
+	json_array_foreach (json_object_get(record, "inputs"), i, input) {
+		const char *path = json_string_value(json_object_get(input, "path"));
+		const char *as = json_string_value(json_object_get(input, "as"));
+		if (rc < 0 || !path || access(path, R_OK) < 0)
+			continue;
+		rc = forge_strv_add(&req->inputs, path);
+		if (rc == 0 && as)
+			rc = forge_strv_add(&req->links, as);
+		if (rc == 0 && as)
+			rc = forge_strv_add(&req->links, path);
+	}
+	return rc;
+}
+
+static int run_it(const struct forge_post_spec *spec, const char *staged, json_t *result,
+		  json_t **rows, struct forge_error *err)
+{
+	struct forge_run_request req = {
+		.profile = "post_process",
+		.store = spec->store,
+		.stdout_fd = -1,
+		.stderr_fd = -1,
+		.argv = spec->argv->v,
+		.parent_run = json_string_value(json_object_get(spec->record, "run_id")),
+		.parent_outputs = staged,
+	};
+	struct forge_run_result done = { 0 };
+	int rc = add_inputs(spec->record, &req) < 0 ?
+			 forge_fail(err, ENOMEM, "out of memory") :
+			 forge_run(spec->cfg, &req, &done, err);
+
+	forge_strv_done(&req.inputs);
+	forge_strv_done(&req.links);
+	if (rc == 0)
+		judge(done.record, result, rows);
+	json_decref(done.record);
+	return rc;
+}
+
+int forge_post_process(const struct forge_post_spec *spec, json_t **ret_result,
+		       json_t **ret_rows, struct forge_error *err)
+{
+	struct forge_error why = FORGE_ERROR_INIT;
+	struct stage stage = { .is_made = false };
+	json_t *result = new_result(spec), *rows = json_array();
+
+	if (!result || !rows) {
+		json_decref(result);
+		json_decref(rows);
+		return forge_fail(err, ENOMEM, "out of memory");
+	}
+	int rc = stage_outputs(spec, &stage, &why);
+	if (rc == 0)
+		rc = run_it(spec, stage.path, result, &rows, &why);
+	if (rc < 0) {
+		char sentence[600];
+		(void)snprintf(sentence, sizeof(sentence), "Not started: %s.", why.msg);
+		set_notes(result, sentence);
+	}
+	if (stage.is_made)
+		(void)!forge_rmtree(stage.path, stage.dev, stage.ino, NULL, NULL); /* gc does */
+	*ret_result = result;
+	*ret_rows = rows;
+	return 0;
+}

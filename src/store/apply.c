@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Writing: one run brought up to date in one transaction. */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "store/backend.h"
+#include "store/state.h"
+
+/* Where a run stands in the store, and where the batch takes it. */
+struct position {
+	enum forge_status status;
+	int64_t last_seq; /* -1: no event yet */
+};
+
+static const char *text_of(const json_t *o, const char *key)
+{
+	return json_string_value(json_object_get(o, key));
+}
+
+static struct forge_sql_value text_value(const json_t *o, const char *key)
+{
+	return SQL_TEXT(text_of(o, key));
+}
+
+static struct forge_sql_value int_value(const json_t *o, const char *key)
+{
+	const json_t *j = json_object_get(o, key);
+
+	return json_is_integer(j) ? SQL_INT(json_integer_value(j)) : SQL_TEXT(NULL);
+}
+
+static struct forge_sql_value usec_value(const json_t *o, const char *key)
+{
+	const json_t *j = json_object_get(o, key);
+
+	return json_is_number(j) ? SQL_INT(llround(json_number_value(j) * 1e6)) :
+				   SQL_TEXT(NULL);
+}
+
+static int take_position(const char *const *columns, void *arg)
+{
+	struct position *p = arg;
+
+	p->status = forge_status_of(columns[0]);
+	p->last_seq = columns[1] ? strtoll(columns[1], NULL, 10) : -1;
+	return 0;
+}
+
+static int read_position(struct forge_store *st, const char *run_id, struct position *ret,
+			 struct forge_error *err)
+{
+	*ret = (struct position){ .last_seq = -1 };
+	int rc = forge_sql(st, err, take_position, ret,
+			   "SELECT status, (SELECT max(seq) FROM run_events e WHERE "
+			   "e.run_id = r.run_id) FROM runs r WHERE run_id = $1",
+			   SQL_TEXT(run_id));
+	return rc < 0 ? rc : 0;
+}
+
+static int insert_event(struct forge_store *st, const char *run_id, const json_t *e,
+			struct forge_error *err)
+{
+	int rc = forge_sql(st, err, NULL, NULL,
+			   "INSERT INTO run_events (run_id, seq, time, actor, event, status, "
+			   "detail) VALUES ($1, $2, $3, $4, $5, $6, $7)",
+			   SQL_TEXT(run_id), int_value(e, "seq"), text_value(e, "time"),
+			   text_value(e, "actor"), text_value(e, "event"),
+			   text_value(e, "status"), text_value(e, "detail"));
+	return rc < 0 ? rc : 0;
+}
+
+static int refuse(const char *run_id, enum forge_status from, enum forge_status to,
+		  struct forge_error *err)
+{
+	return forge_fail(err, forge_status_is_terminal(from) ? EALREADY : EPROTO,
+			  "run %s is %s and cannot become %s", run_id,
+			  from ? forge_status_name(from) : "not known", forge_status_name(to));
+}
+
+/* An event that the batch has not, for a state that must have been passed. */
+static int assume(struct forge_store *st, const char *run_id, struct position *at,
+		  enum forge_status to, struct forge_error *err)
+{
+	char now[FORGE_TIME_MAX];
+	json_t *e = json_pack("{s:I, s:s, s:s, s:s, s:s}", "seq",
+			      (json_int_t)(at->last_seq + 1), "time", forge_format_now(now),
+			      "actor", "repair", "event", "assumed", "status",
+			      forge_status_name(to));
+	int rc = e ? insert_event(st, run_id, e, err) : forge_fail(err, ENOMEM, "out of memory");
+
+	json_decref(e);
+	at->last_seq++;
+	at->status = to;
+	return rc;
+}
+
+/*
+ * The last events of a run may have been lost with the power while its verdict was not.
+ * The states between are then the only way it can have gone.
+ */
+static int walk_to(struct forge_store *st, const char *run_id, struct position *at,
+		   enum forge_status to, struct forge_error *err)
+{
+	int rc = 0;
+
+	if (forge_status_is_terminal(at->status) && at->status != to)
+		return refuse(run_id, at->status, to, err);
+	while (rc == 0 && at->status != to) {
+		enum forge_status via = to;
+		if (!forge_status_may_follow(at->status, to))
+			via = at->status < FORGE_STATUS_PREPARING ? FORGE_STATUS_PREPARING :
+								    at->status + 1;
+		if (via > FORGE_STATUS_COLLECTING && via != to)
+			return refuse(run_id, at->status, to, err);
+		rc = assume(st, run_id, at, via, err);
+	}
+	return rc;
+}
+
+static int apply_event(struct forge_store *st, const char *run_id, const json_t *e,
+		       struct position *at, struct forge_error *err)
+{
+	enum forge_status to = forge_status_of(text_of(e, "status"));
+
+	if (to != FORGE_STATUS_NONE) {
+		if (!forge_status_may_follow(at->status, to))
+			return refuse(run_id, at->status, to, err);
+		at->status = to;
+	}
+	at->last_seq = json_integer_value(json_object_get(e, "seq"));
+	return insert_event(st, run_id, e, err);
+}
+
+/* Events refer to the run's row, so there must be one first; its state comes last. */
+static int insert_run(struct forge_store *st, const json_t *record, struct forge_error *err)
+{
+	int rc = forge_sql(st, err, NULL, NULL,
+			   "INSERT INTO analyses VALUES ($1, $2) ON CONFLICT DO NOTHING",
+			   text_value(record, "analysis_id"), text_value(record, "created_at"));
+
+	if (rc < 0)
+		return rc;
+	const json_t *supervisor = json_object_get(record, "supervisor");
+	rc = forge_sql(st, err, NULL, NULL,
+		       "INSERT INTO runs (run_id, analysis_id, status, runtime, executor, host, "
+		       "username, created_at, pid, pid_start, boot_id, idempotency_key, record) "
+		       "VALUES ($1, $2, '', $3, $4, $5, $6, $7, $8, $9, $10, $11, '{}')",
+		       text_value(record, "run_id"), text_value(record, "analysis_id"),
+		       text_value(json_object_get(record, "runtime"), "name"),
+		       text_value(record, "executor"), text_value(record, "host"),
+		       text_value(record, "user"), text_value(record, "created_at"),
+		       int_value(supervisor, "pid"), int_value(supervisor, "start_time"),
+		       text_value(supervisor, "boot_id"),
+		       text_value(record, "idempotency_key"));
+	return rc < 0 ? rc : 0;
+}
+
+/* was: what read_position() saw; another writer in between makes this change no row. */
+static int update_run(struct forge_store *st, const json_t *record, const char *was,
+		      enum forge_status status, struct forge_error *err)
+{
+	const json_t *usage = json_object_get(record, "usage");
+	forge_auto_free char *text =
+		json_dumps(record, JSON_COMPACT | JSON_REAL_PRECISION(9));
+
+	if (!text)
+		return forge_fail(err, ENOMEM, "out of memory");
+	int rc = forge_sql(st, err, NULL, NULL,
+			   "UPDATE runs SET status = $1, reason = $2, notes = $3, started_at = $4, "
+			   "ended_at = $5, exit_code = $6, wall_usec = $7, memory_peak = $8, "
+			   "record = $9 WHERE run_id = $10 AND status = $11",
+			   SQL_TEXT(forge_status_name(status)), text_value(record, "reason"),
+			   text_value(record, "completion_notes"),
+			   text_value(record, "started_at"), text_value(record, "ended_at"),
+			   int_value(record, "exit_code"), usec_value(usage, "wall_seconds"),
+			   int_value(usage, "memory_peak_bytes"), SQL_TEXT(text),
+			   text_value(record, "run_id"), SQL_TEXT(was));
+	if (rc < 0)
+		return rc;
+	return rc == 1 ? 0 : forge_fail(err, EBUSY, "run %s was changed at the same time",
+					text_of(record, "run_id"));
+}
+
+static int insert_files(struct forge_store *st, const json_t *record, struct forge_error *err)
+{
+	size_t i;
+	const json_t *f;
+	int rc = 0;
+
+	json_array_foreach (json_object_get(record, "inputs"), i, f) {
+		if (rc >= 0)
+			rc = forge_sql(st, err, NULL, NULL,
+				       "INSERT INTO inputs VALUES ($1, $2, $3, $4) ON CONFLICT "
+				       "DO NOTHING",
+				       text_value(record, "run_id"), text_value(f, "path"),
+				       int_value(f, "size"), text_value(f, "sha256"));
+	}
+	json_array_foreach (json_object_get(record, "outputs"), i, f) {
+		if (rc >= 0)
+			rc = forge_sql(st, err, NULL, NULL,
+				       "INSERT INTO outputs VALUES ($1, $2, $3, $4, $5) ON "
+				       "CONFLICT DO NOTHING",
+				       text_value(record, "run_id"), text_value(f, "path"),
+				       int_value(f, "size"), text_value(f, "sha256"),
+				       text_value(f, "stored_as"));
+	}
+	return rc < 0 ? rc : 0;
+}
+
+static int insert_post(struct forge_store *st, const char *run_id, const json_t *rows,
+		       struct forge_error *err)
+{
+	size_t i;
+	const json_t *row;
+	int rc = 0;
+
+	json_array_foreach (rows, i, row) {
+		forge_auto_free char *text = json_dumps(row, JSON_COMPACT);
+		if (rc >= 0 && !text)
+			rc = forge_fail(err, ENOMEM, "out of memory");
+		if (rc >= 0)
+			rc = forge_sql(st, err, NULL, NULL,
+				       "INSERT INTO post_process_records VALUES ($1, $2, $3) "
+				       "ON CONFLICT DO NOTHING",
+				       SQL_TEXT(run_id), SQL_INT(i), SQL_TEXT(text));
+	}
+	return rc < 0 ? rc : 0;
+}
+
+/* Inside the transaction. */
+static int apply(struct forge_store *st, const json_t *batch, struct forge_error *err)
+{
+	const json_t *record = json_object_get(batch, "record"), *e;
+	const char *run_id = text_of(record, "run_id");
+	enum forge_status to = forge_status_of(text_of(record, "status"));
+	struct position was, at;
+	size_t i;
+
+	if (!run_id || to == FORGE_STATUS_NONE)
+		return forge_fail(err, EINVAL, "a record without run_id or status");
+	int rc = read_position(st, run_id, &was, err);
+	at = was;
+	if (rc == 0 && was.status == FORGE_STATUS_NONE)
+		rc = insert_run(st, record, err);
+	json_array_foreach (json_object_get(batch, "events"), i, e)
+		if (rc == 0 && json_integer_value(json_object_get(e, "seq")) > at.last_seq)
+			rc = apply_event(st, run_id, e, &at, err);
+	if (rc == 0)
+		rc = walk_to(st, run_id, &at, to, err);
+	if (rc == 0)
+		rc = update_run(st, record, forge_status_name(was.status), at.status, err);
+	if (rc == 0 && forge_status_is_terminal(at.status) &&
+	    !forge_status_is_terminal(was.status))
+		rc = insert_files(st, record, err);
+	if (rc == 0)
+		rc = insert_post(st, run_id, json_object_get(batch, "post_process"), err);
+	return rc;
+}
+
+static int transact(struct forge_store *st, bool durable,
+		    int (*work)(struct forge_store *st, const void *arg,
+				struct forge_error *err),
+		    const void *arg, struct forge_error *err)
+{
+	struct forge_error e = FORGE_ERROR_INIT;
+	int rc = -EBUSY;
+
+	for (int tries = 0; tries < 5 && rc == -EBUSY; tries++) {
+		rc = st->ops->begin(st, durable, &e);
+		if (rc < 0)
+			break; /* it has waited already */
+		rc = work(st, arg, &e);
+		if (rc == 0)
+			rc = st->ops->commit(st, &e);
+		else
+			st->ops->rollback(st);
+	}
+	if (rc < 0 && err)
+		*err = e;
+	return rc;
+}
+
+static int apply_work(struct forge_store *st, const void *arg, struct forge_error *err)
+{
+	return apply(st, arg, err);
+}
+
+int forge_store_apply(struct forge_store *st, const json_t *batch, bool durable,
+		      struct forge_error *err)
+{
+	return transact(st, durable, apply_work, batch, err);
+}
+
+struct post_work {
+	const char *run_id;
+	const json_t *result, *rows, *event;
+};
+
+/* The verdict stands; only what the post-process made is replaced. */
+static int post_work(struct forge_store *st, const void *arg, struct forge_error *err)
+{
+	const struct post_work *w = arg;
+	struct position at;
+	json_t *record = NULL;
+	int rc = read_position(st, w->run_id, &at, err);
+
+	if (rc == 0 && !forge_status_is_terminal(at.status))
+		rc = refuse(w->run_id, at.status, FORGE_STATUS_SUCCEEDED, err);
+	if (rc == 0)
+		rc = forge_store_get(st, w->run_id, &record, err);
+	if (rc == 0)
+		rc = forge_sql(st, err, NULL, NULL,
+			       "DELETE FROM post_process_records WHERE run_id = $1",
+			       SQL_TEXT(w->run_id));
+	if (rc >= 0)
+		rc = insert_post(st, w->run_id, w->rows, err);
+	if (rc == 0) {
+		json_object_set(record, "post_process", (json_t *)w->result);
+		rc = update_run(st, record, forge_status_name(at.status), at.status, err);
+	}
+	if (rc == 0) {
+		json_t *e = json_copy((json_t *)w->event);
+		json_object_set_new(e, "seq", json_integer(at.last_seq + 1));
+		rc = insert_event(st, w->run_id, e, err);
+		json_decref(e);
+	}
+	json_decref(record);
+	return rc;
+}
+
+int forge_store_put_post_process(struct forge_store *st, const char *run_id,
+				 const json_t *result, const json_t *rows,
+				 const json_t *event, struct forge_error *err)
+{
+	struct post_work w = { run_id, result, rows, event };
+
+	return transact(st, true, post_work, &w, err);
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The contract of a store backend. Both speak SQL of which only what both understand is used
+ * (parameters are $1, $2 ...), so a backend is a connection: it runs statements. Only files in
+ * src/store/ call through this table.
+ *
+ *  - ops never log and never exit: they fill err and return -errno;
+ *  - -ENOTCONN: the server cannot be reached or the connection broke;
+ *    -ENOENT from exec: a table does not exist; -EEXIST: a unique key is taken;
+ *    -EBUSY: others kept the store locked for too long;
+ *  - close() accepts a half-opened store.
+ */
+#pragma once
+
+#include "store/store.h"
+
+struct forge_sql_value {
+	const char *text; /* NULL and !is_int: NULL */
+	int64_t n;
+	bool is_int;
+};
+#define SQL_TEXT(s) ((struct forge_sql_value){ .text = (s) })
+#define SQL_INT(i)  ((struct forge_sql_value){ .n = (int64_t)(i), .is_int = true })
+
+/* Columns as text, NULL for NULL; borrowed. Non-zero stops. */
+typedef int forge_sql_visitor(const char *const *columns, void *arg);
+
+struct forge_store_ops {
+	const char *name;
+	const char *const *schemes; /* URL beginnings, NULL-terminated */
+	size_t size;		    /* of the backend's struct, which starts with forge_store */
+
+	/* required */
+	int (*open)(struct forge_store *st, const char *url, struct forge_error *err);
+	void (*close)(struct forge_store *st);
+	/*
+	 * Runs one statement. Returns visit's first non-zero, else the number of rows it
+	 * returned or, for a change, of rows changed. visit may be NULL.
+	 */
+	int (*exec)(struct forge_store *st, const char *sql,
+		    const struct forge_sql_value *v, size_t n, forge_sql_visitor *visit,
+		    void *arg, struct forge_error *err);
+	/* A transaction that will write; durable: commit waits for the disk. */
+	int (*begin)(struct forge_store *st, bool durable, struct forge_error *err);
+	int (*commit)(struct forge_store *st, struct forge_error *err);
+	void (*rollback)(struct forge_store *st);
+
+	/* optional: keeps other migrations out until commit; NULL: begin does so already */
+	int (*lock_schema)(struct forge_store *st, struct forge_error *err);
+};
+
+/* First member of every backend's own struct. */
+struct forge_store {
+	const struct forge_store_ops *ops;
+};
+
+extern const struct forge_store_ops forge_store_sqlite, forge_store_postgres;
+
+/* One statement through the table; the number of values is counted. */
+#define forge_sql(st, err, visit, arg, sql, ...)                                          \
+	(st)->ops->exec((st), (sql), (const struct forge_sql_value[]){ __VA_ARGS__ },     \
+			sizeof((const struct forge_sql_value[]){ __VA_ARGS__ }) /         \
+				sizeof(struct forge_sql_value),                           \
+			(visit), (arg), (err))
+
+/* schema.c: from whatever version to up_to (0: the newest this program knows). */
+FORGE_MUST_CHECK int forge_store_migrate(struct forge_store *st, unsigned up_to,
+					 struct forge_error *err);
+unsigned forge_store_schema_version(void);

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A team's PostgreSQL. libpq is opened at run time, only here: it brings a dozen libraries with
+ * it, which a run on SQLite should not pay for.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <libpq-fe.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/strv.h"
+#include "store/backend.h"
+
+/* Every function of libpq in use: name, result, parameters. */
+#define PQ_FUNCTIONS(X)                                                                  \
+	X(PQconnectdbParams, PGconn *,                                                   \
+	  (const char *const *keywords, const char *const *values, int expand))         \
+	X(PQstatus, ConnStatusType, (const PGconn *conn))                                \
+	X(PQerrorMessage, char *, (const PGconn *conn))                                  \
+	X(PQfinish, void, (PGconn * conn))                                               \
+	X(PQexec, PGresult *, (PGconn * conn, const char *sql))                          \
+	X(PQexecParams, PGresult *,                                                      \
+	  (PGconn * conn, const char *sql, int n, const Oid *types,                      \
+	   const char *const *values, const int *lengths, const int *formats, int binary)) \
+	X(PQresultStatus, ExecStatusType, (const PGresult *res))                         \
+	X(PQresultErrorMessage, char *, (const PGresult *res))                           \
+	X(PQresultErrorField, char *, (const PGresult *res, int field))                  \
+	X(PQclear, void, (PGresult * res))                                               \
+	X(PQntuples, int, (const PGresult *res))                                         \
+	X(PQnfields, int, (const PGresult *res))                                         \
+	X(PQgetvalue, char *, (const PGresult *res, int row, int column))                \
+	X(PQgetisnull, int, (const PGresult *res, int row, int column))                  \
+	X(PQcmdTuples, char *, (PGresult * res))                                         \
+	X(PQsetNoticeProcessor, PQnoticeProcessor,                                       \
+	  (PGconn * conn, PQnoticeProcessor proc, void *arg))
+
+#define DECLARE(name, result, params) static result(*p##name) params;
+PQ_FUNCTIONS(DECLARE)
+
+static int load_library(struct forge_error *err)
+{
+	static void *lib; /* never closed: it may have threads and at-exit work */
+
+	if (lib)
+		return 0;
+	void *handle = dlopen("libpq.so.5", RTLD_NOW | RTLD_LOCAL);
+	if (!handle)
+		return forge_hint(err, forge_fail(err, EOPNOTSUPP, "%s", dlerror()),
+				  "Install PostgreSQL's client library (Debian: libpq5)");
+#define LOAD(name, result, params)                                                       \
+	if (!(*(void **)&p##name = dlsym(handle, #name)))                                \
+		return forge_fail(err, EOPNOTSUPP, "libpq has no %s", #name);
+	PQ_FUNCTIONS(LOAD)
+	lib = handle;
+	return 0;
+}
+
+struct postgres_store {
+	struct forge_store base;
+	PGconn *conn;
+};
+_Static_assert(offsetof(struct postgres_store, base) == 0, "base must come first");
+
+static struct postgres_store *self(struct forge_store *st)
+{
+	return (struct postgres_store *)st;
+}
+
+/* libpq's messages end in newlines and have them inside. */
+static void one_line(char *text)
+{
+	size_t len = strlen(text);
+
+	while (len > 0 && text[len - 1] == '\n')
+		text[--len] = '\0';
+	for (char *p = text; *p; p++)
+		if (*p == '\n' || *p == '\t')
+			*p = ' ';
+}
+
+static int errno_of(const char *sqlstate)
+{
+	static const struct {
+		const char *state;
+		int code;
+	} known[] = {
+		{ "42P01", ENOENT },   { "23505", EEXIST },    { "53100", ENOSPC },
+		{ "25006", EROFS },    { "55P03", EBUSY },     { "40001", EBUSY },
+		{ "40P01", EBUSY },    { "57014", ETIMEDOUT }, { "42501", EACCES },
+		{ "57P", ENOTCONN },   { "08", ENOTCONN },     { "53", EBUSY },
+	};
+
+	for (size_t i = 0; sqlstate && i < FORGE_ARRAY_SIZE(known); i++)
+		if (strncmp(sqlstate, known[i].state, strlen(known[i].state)) == 0)
+			return known[i].code;
+	return EINVAL;
+}
+
+static int fail(struct postgres_store *s, PGresult *res, struct forge_error *err)
+{
+	char text[300];
+	int code = pPQstatus(s->conn) != CONNECTION_OK ?
+			   ENOTCONN :
+			   errno_of(pPQresultErrorField(res, PG_DIAG_SQLSTATE));
+	const char *said = res ? pPQresultErrorMessage(res) : pPQerrorMessage(s->conn);
+
+	(void)snprintf(text, sizeof(text), "%s", said && *said ? said : "connection lost");
+	one_line(text);
+	return forge_fail(err, code, "postgres: %s", text);
+}
+
+static void no_notice(void *arg, const char *message)
+{
+	(void)arg;
+	(void)message; /* "relation exists, skipping": nothing a user can act on */
+}
+
+static int run(struct postgres_store *s, const char *sql, struct forge_error *err)
+{
+	PGresult *res = pPQexec(s->conn, sql);
+	ExecStatusType state = pPQresultStatus(res);
+	int rc = state == PGRES_COMMAND_OK || state == PGRES_TUPLES_OK ? 0 :
+									 fail(s, res, err);
+
+	pPQclear(res);
+	return rc;
+}
+
+/*
+ * Never waits for ever: five seconds to connect; a server that vanished is noticed by the
+ * kernel after ten; a statement may take thirty. The user's URL can say otherwise.
+ */
+static int postgres_open(struct forge_store *st, const char *url, struct forge_error *err)
+{
+	static const char *const keys[] = {
+		"connect_timeout",     "application_name", "keepalives_idle",
+		"keepalives_interval", "keepalives_count", "tcp_user_timeout",
+		"options",	       "dbname",	   NULL,
+	};
+	const char *values[] = {
+		"5", "forge", "5", "2", "2", "10000",
+		"-c statement_timeout=30000 -c lock_timeout=20000 -c client_min_messages=warning",
+		url, NULL,
+	};
+	struct postgres_store *s = self(st);
+	int rc = load_library(err);
+
+	if (rc < 0)
+		return rc;
+	s->conn = pPQconnectdbParams(keys, values, 1);
+	if (!s->conn)
+		return forge_fail(err, ENOMEM, "out of memory");
+	if (pPQstatus(s->conn) != CONNECTION_OK)
+		return fail(s, NULL, err);
+	(void)pPQsetNoticeProcessor(s->conn, no_notice, NULL);
+	return 0;
+}
+
+static void postgres_close(struct forge_store *st)
+{
+	if (self(st)->conn)
+		pPQfinish(self(st)->conn);
+}
+
+static int each_row(PGresult *res, forge_sql_visitor *visit, void *arg)
+{
+	const char *columns[32];
+	int rows = pPQntuples(res), n = pPQnfields(res);
+
+	for (int row = 0; visit && row < rows; row++) {
+		for (int i = 0; i < n && i < 32; i++)
+			columns[i] = pPQgetisnull(res, row, i) ? NULL :
+								 pPQgetvalue(res, row, i);
+		int rc = visit(columns, arg);
+		if (rc)
+			return rc;
+	}
+	return rows;
+}
+
+#define VALUES_MAX 32
+static int postgres_exec(struct forge_store *st, const char *sql,
+			 const struct forge_sql_value *v, size_t n,
+			 forge_sql_visitor *visit, void *arg, struct forge_error *err)
+{
+	struct postgres_store *s = self(st);
+	const char *texts[VALUES_MAX];
+	char numbers[VALUES_MAX][24];
+
+	for (size_t i = 0; i < n; i++) {
+		texts[i] = v[i].text;
+		if (v[i].is_int) {
+			(void)snprintf(numbers[i], sizeof(numbers[i]), "%lld",
+				       (long long)v[i].n);
+			texts[i] = numbers[i];
+		}
+	}
+	PGresult *res = pPQexecParams(s->conn, sql, (int)n, NULL, texts, NULL, NULL, 0);
+	ExecStatusType state = pPQresultStatus(res);
+	int rc = state == PGRES_TUPLES_OK  ? each_row(res, visit, arg) :
+		 state == PGRES_COMMAND_OK ? (int)strtol(pPQcmdTuples(res), NULL, 10) :
+					     fail(s, res, err);
+	pPQclear(res);
+	return rc;
+}
+
+static int postgres_begin(struct forge_store *st, bool durable, struct forge_error *err)
+{
+	return run(self(st),
+		   durable ? "BEGIN; SET LOCAL synchronous_commit = on" :
+			     "BEGIN; SET LOCAL synchronous_commit = off",
+		   err);
+}
+
+static void postgres_rollback(struct forge_store *st)
+{
+	(void)run(self(st), "ROLLBACK", NULL); /* a lost connection has rolled back by itself */
+}
+
+static int postgres_commit(struct forge_store *st, struct forge_error *err)
+{
+	return run(self(st), "COMMIT", err);
+}
+
+/* Any number will do, as long as it is always the same. */
+static int postgres_lock_schema(struct forge_store *st, struct forge_error *err)
+{
+	return run(self(st), "SELECT pg_advisory_xact_lock(7020656)", err);
+}
+
+static const char *const schemes[] = { "postgresql:", "postgres:", NULL };
+
+const struct forge_store_ops forge_store_postgres = {
+	.name = "postgres",
+	.schemes = schemes,
+	.size = sizeof(struct postgres_store),
+	.open = postgres_open,
+	.close = postgres_close,
+	.exec = postgres_exec,
+	.begin = postgres_begin,
+	.commit = postgres_commit,
+	.rollback = postgres_rollback,
+	.lock_schema = postgres_lock_schema,
+};

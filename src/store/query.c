@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reading: single runs, listings, references. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/strv.h"
+#include "store/backend.h"
+#include "store/state.h"
+
+struct found {
+	char *text;
+	unsigned n;
+};
+
+static int keep_first(const char *const *columns, void *arg)
+{
+	struct found *f = arg;
+
+	if (f->n++ == 0 && !(f->text = strdup(columns[0] ? columns[0] : "")))
+		return -ENOMEM;
+	return 0;
+}
+
+int forge_store_find_key(struct forge_store *st, const char *key, char **ret_run_id,
+			 struct forge_error *err)
+{
+	struct found f = { 0 };
+	int rc = forge_sql(st, err, keep_first, &f,
+			   "SELECT run_id FROM runs WHERE idempotency_key = $1", SQL_TEXT(key));
+
+	if (rc == 0)
+		return forge_fail(err, ENOENT, "no run has the key '%s'", key);
+	if (rc > 0)
+		*ret_run_id = f.text;
+	return rc < 0 ? rc : 0;
+}
+
+/* What begins with id, as a range that every collation orders alike. */
+int forge_store_find(struct forge_store *st, const char *id, char **ret_run_id,
+		     struct forge_error *err)
+{
+	struct found f = { 0 };
+	forge_auto_free char *end = forge_asprintf("%szzzzzzzzzzzzzzzzzzzzzzzzzz", id);
+
+	if (!end)
+		return forge_fail(err, ENOMEM, "out of memory");
+	int rc = forge_sql(st, err, keep_first, &f,
+			   "SELECT run_id FROM runs WHERE run_id >= $1 AND run_id <= $2 "
+			   "ORDER BY run_id LIMIT 2",
+			   SQL_TEXT(id), SQL_TEXT(end));
+	if (rc == 1 || (rc > 1 && strcmp(f.text, id) == 0)) {
+		*ret_run_id = f.text;
+		return 0;
+	}
+	free(f.text);
+	if (rc < 0)
+		return rc;
+	return rc == 0 ? forge_fail(err, ENOENT, "no run '%s'", id) :
+			 forge_fail(err, ENOTUNIQ, "several runs begin with '%s'", id);
+}
+
+int forge_store_get(struct forge_store *st, const char *run_id, json_t **ret,
+		    struct forge_error *err)
+{
+	struct found f = { 0 };
+	int rc = forge_sql(st, err, keep_first, &f, "SELECT record FROM runs WHERE run_id = $1",
+			   SQL_TEXT(run_id));
+
+	if (rc == 0)
+		return forge_fail(err, ENOENT, "no run '%s'", run_id);
+	if (rc < 0)
+		return rc;
+	json_t *j = json_loads(f.text, 0, NULL);
+	free(f.text);
+	if (!j)
+		return forge_fail(err, EUCLEAN, "the record of %s is damaged", run_id);
+	*ret = j;
+	return 0;
+}
+
+static int add_event(const char *const *c, void *arg)
+{
+	static const char *const keys[] = { "time", "actor", "event", "status", "detail" };
+	json_t *e = json_pack("{s:I}", "seq", (json_int_t)strtoll(c[0], NULL, 10));
+
+	for (size_t i = 0; e && i < FORGE_ARRAY_SIZE(keys); i++)
+		if (c[i + 1])
+			json_object_set_new(e, keys[i], json_string(c[i + 1]));
+	return json_array_append_new(arg, e) < 0 ? -ENOMEM : 0;
+}
+
+static int add_post(const char *const *c, void *arg)
+{
+	json_t *row = json_loads(c[0], 0, NULL);
+
+	return json_array_append_new(arg, row) < 0 ? -EUCLEAN : 0;
+}
+
+static int collect(struct forge_store *st, const char *sql, const char *run_id,
+		   forge_sql_visitor *visit, json_t **ret, struct forge_error *err)
+{
+	json_t *a = json_array();
+	int rc = a ? forge_sql(st, err, visit, a, sql, SQL_TEXT(run_id)) :
+		     forge_fail(err, ENOMEM, "out of memory");
+
+	if (rc < 0) {
+		json_decref(a);
+		return rc;
+	}
+	*ret = a;
+	return 0;
+}
+
+int forge_store_events(struct forge_store *st, const char *run_id, json_t **ret,
+		       struct forge_error *err)
+{
+	return collect(st,
+		       "SELECT seq, time, actor, event, status, detail FROM run_events WHERE "
+		       "run_id = $1 ORDER BY seq",
+		       run_id, add_event, ret, err);
+}
+
+int forge_store_post_records(struct forge_store *st, const char *run_id, json_t **ret,
+			     struct forge_error *err)
+{
+	return collect(st, "SELECT data FROM post_process_records WHERE run_id = $1 ORDER BY seq",
+		       run_id, add_post, ret, err);
+}
+
+struct listing {
+	forge_run_visitor *visit;
+	void *arg;
+};
+
+static int64_t number(const char *s)
+{
+	return s ? strtoll(s, NULL, 10) : -1;
+}
+
+static int visit_row(const char *const *c, void *arg)
+{
+	const struct listing *l = arg;
+	struct forge_run_row row = {
+		.run_id = c[0],	     .analysis_id = c[1], .status = c[2],	.reason = c[3],
+		.runtime = c[4],     .executor = c[5],	  .host = c[6],		.user = c[7],
+		.created_at = c[8],  .started_at = c[9],  .ended_at = c[10],	.notes = c[11],
+		.wall_usec = number(c[12]), .memory_peak = number(c[13]),
+		.pid = number(c[14]), .pid_start = number(c[15]), .boot_id = c[16],
+	};
+
+	return l->visit(&row, l->arg);
+}
+
+/* A statement that grows; the conditions are joined by AND. */
+struct builder {
+	char sql[1024];
+	size_t len;
+	struct forge_sql_value v[16];
+	size_t n;
+	bool has_where;
+};
+
+FORGE_PRINTF(2, 3)
+static void add(struct builder *b, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	int n = vsnprintf(b->sql + b->len, sizeof(b->sql) - b->len, fmt, ap);
+	va_end(ap);
+	b->len += n > 0 ? (size_t)n : 0;
+}
+
+/* "column op $n", or nothing when value is NULL. */
+static void where(struct builder *b, const char *column, const char *op, const char *value)
+{
+	if (!value)
+		return;
+	b->v[b->n++] = SQL_TEXT(value);
+	add(b, " %s %s %s $%zu", b->has_where ? "AND" : "WHERE", column, op, b->n);
+	b->has_where = true;
+}
+
+static const char *sort_column(const char *sort)
+{
+	if (!sort || strcmp(sort, "created") == 0)
+		return "run_id"; /* sorts by time, and has the widest index */
+	if (strcmp(sort, "ended") == 0)
+		return "ended_at";
+	return strcmp(sort, "wall") == 0 ? "wall_usec" : "memory_peak";
+}
+
+static void build_list(struct builder *b, const struct forge_run_filter *f)
+{
+	const char *order = sort_column(f->sort);
+
+	add(b, "SELECT run_id, analysis_id, status, reason, runtime, executor, host, username, "
+	       "created_at, started_at, ended_at, notes, wall_usec, memory_peak, pid, pid_start, "
+	       "boot_id FROM runs");
+	where(b, "status", "=", f->status);
+	where(b, "reason", "=", f->reason);
+	where(b, "runtime", "=", f->runtime);
+	where(b, "analysis_id", "=", f->analysis);
+	where(b, "host", "=", f->host);
+	where(b, "username", "=", f->user);
+	where(b, "created_at", ">=", f->since);
+	where(b, "created_at", "<", f->until);
+	where(b, "run_id", f->oldest_first ? ">" : "<", f->after);
+	if (f->open_only)
+		add(b, " %s status IN ('queued', 'preparing', 'running', 'collecting')",
+		    b->has_where ? "AND" : "WHERE");
+	else if (strcmp(order, "run_id") != 0)
+		add(b, " %s %s IS NOT NULL", b->has_where ? "AND" : "WHERE", order);
+	add(b, " ORDER BY %s %s", order, f->oldest_first ? "ASC" : "DESC");
+	if (f->limit) {
+		b->v[b->n++] = SQL_INT(f->limit);
+		add(b, " LIMIT $%zu", b->n);
+	}
+}
+
+int forge_store_list(struct forge_store *st, const struct forge_run_filter *filter,
+		     forge_run_visitor *visit, void *arg, struct forge_error *err)
+{
+	struct builder b = { .len = 0 };
+	struct listing l = { visit, arg };
+
+	build_list(&b, filter);
+	return st->ops->exec(st, b.sql, b.v, b.n, visit_row, &l, err);
+}
+
+struct objects {
+	int (*visit)(const char *digest, void *arg);
+	void *arg;
+};
+
+static int visit_object(const char *const *columns, void *arg)
+{
+	const struct objects *o = arg;
+
+	return columns[0] ? o->visit(columns[0], o->arg) : 0;
+}
+
+int forge_store_each_object(struct forge_store *st,
+			    int (*visit)(const char *digest, void *arg), void *arg,
+			    struct forge_error *err)
+{
+	struct objects o = { visit, arg };
+	int rc = st->ops->exec(st, "SELECT DISTINCT sha256 FROM outputs", NULL, 0,
+			       visit_object, &o, err);
+
+	return rc < 0 ? rc : 0;
+}

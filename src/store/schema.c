@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The tables, as forward-only migrations. A released one is never edited: a change is a new
+ * entry at the end. Times are UTC text, which sorts; JSON is text, which both stores have.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "store/backend.h"
+
+static const char *const v1[] = {
+	"CREATE TABLE analyses (analysis_id TEXT PRIMARY KEY, created_at TEXT NOT NULL)",
+	/* record last: a listing never has to read past it */
+	"CREATE TABLE runs (run_id TEXT PRIMARY KEY,"
+	" analysis_id TEXT NOT NULL REFERENCES analyses (analysis_id),"
+	" status TEXT NOT NULL, reason TEXT, notes TEXT, runtime TEXT, executor TEXT,"
+	" host TEXT, username TEXT, created_at TEXT NOT NULL, started_at TEXT,"
+	" ended_at TEXT, exit_code BIGINT, wall_usec BIGINT, memory_peak BIGINT,"
+	" pid BIGINT, pid_start BIGINT, boot_id TEXT, idempotency_key TEXT UNIQUE,"
+	" record TEXT NOT NULL)",
+	"CREATE INDEX runs_status ON runs (status, run_id)",
+	"CREATE INDEX runs_analysis ON runs (analysis_id, run_id)",
+	"CREATE INDEX runs_runtime ON runs (runtime, run_id)",
+	"CREATE INDEX runs_created ON runs (created_at)",
+	"CREATE TABLE run_events (run_id TEXT NOT NULL REFERENCES runs (run_id),"
+	" seq BIGINT NOT NULL, time TEXT NOT NULL, actor TEXT NOT NULL,"
+	" event TEXT NOT NULL, status TEXT, detail TEXT, PRIMARY KEY (run_id, seq))",
+	"CREATE TABLE inputs (run_id TEXT NOT NULL REFERENCES runs (run_id),"
+	" path TEXT NOT NULL, size BIGINT, sha256 TEXT, PRIMARY KEY (run_id, path))",
+	"CREATE TABLE outputs (run_id TEXT NOT NULL REFERENCES runs (run_id),"
+	" path TEXT NOT NULL, size BIGINT, sha256 TEXT, stored_as TEXT,"
+	" PRIMARY KEY (run_id, path))",
+	NULL,
+};
+
+static const char *const v2[] = {
+	"CREATE TABLE runtimes (digest TEXT PRIMARY KEY, name TEXT NOT NULL,"
+	" kind TEXT NOT NULL, first_seen TEXT NOT NULL, details TEXT)",
+	"CREATE INDEX runtimes_name ON runtimes (name, first_seen)",
+	"CREATE TABLE health_checks (run_id TEXT NOT NULL, phase TEXT NOT NULL,"
+	" time TEXT NOT NULL, name TEXT NOT NULL, verdict TEXT NOT NULL, details TEXT,"
+	" PRIMARY KEY (run_id, phase, name))",
+	"CREATE TABLE post_process_records (run_id TEXT NOT NULL REFERENCES runs (run_id),"
+	" seq BIGINT NOT NULL, data TEXT NOT NULL, PRIMARY KEY (run_id, seq))",
+	NULL,
+};
+
+static const char *const v3[] = {
+	"CREATE INDEX outputs_sha256 ON outputs (sha256)",
+	"CREATE INDEX runs_ended ON runs (ended_at)",
+	"CREATE INDEX runs_wall ON runs (wall_usec)",
+	"CREATE INDEX runs_memory ON runs (memory_peak)",
+	NULL,
+};
+
+static const char *const *const migrations[] = { v1, v2, v3 };
+
+unsigned forge_store_schema_version(void)
+{
+	return FORGE_ARRAY_SIZE(migrations);
+}
+
+static int take_number(const char *const *columns, void *arg)
+{
+	*(unsigned *)arg = columns[0] ? (unsigned)strtoul(columns[0], NULL, 10) : 0;
+	return 0;
+}
+
+static int read_version(struct forge_store *st, unsigned *ret, struct forge_error *err)
+{
+	struct forge_error e = FORGE_ERROR_INIT;
+
+	*ret = 0;
+	int rc = st->ops->exec(st, "SELECT version FROM forge_schema", NULL, 0, take_number,
+			       ret, &e);
+	if (rc >= 0 || rc == -ENOENT)
+		return 0;
+	if (err)
+		*err = e;
+	return rc;
+}
+
+static int refuse_newer(unsigned version, struct forge_error *err)
+{
+	int rc = forge_fail(err, EPROTO,
+			    "its tables are of version %u, this forge knows %u", version,
+			    forge_store_schema_version());
+
+	return forge_hint(err, rc, "Use the newer forge that made them");
+}
+
+static int step(struct forge_store *st, unsigned version, struct forge_error *err)
+{
+	int rc = 0;
+
+	if (version == 1) {
+		rc = st->ops->exec(st, "CREATE TABLE forge_schema (version BIGINT NOT NULL)",
+				   NULL, 0, NULL, NULL, err);
+		if (rc >= 0)
+			rc = st->ops->exec(st, "INSERT INTO forge_schema VALUES (0)", NULL,
+					   0, NULL, NULL, err);
+	}
+	for (const char *const *sql = migrations[version - 1]; *sql && rc >= 0; sql++)
+		rc = st->ops->exec(st, *sql, NULL, 0, NULL, NULL, err);
+	if (rc >= 0)
+		rc = forge_sql(st, err, NULL, NULL, "UPDATE forge_schema SET version = $1",
+			       SQL_INT(version));
+	return rc < 0 ? forge_wrap(err, rc, "migrate to version %u", version) : 0;
+}
+
+/*
+ * One transaction each. After the first statement of a fresh database another process may
+ * have been faster, so the version is read again under the lock.
+ */
+static int migrate_one(struct forge_store *st, unsigned *version, struct forge_error *err)
+{
+	int rc = st->ops->begin(st, true, err);
+
+	if (rc == 0 && st->ops->lock_schema)
+		rc = st->ops->lock_schema(st, err);
+	unsigned now = 0;
+	if (rc >= 0 && *version > 0)
+		rc = read_version(st, &now, err);
+	bool has_moved = *version > 0 && now != *version;
+	if (rc >= 0 && !has_moved)
+		rc = step(st, *version + 1, err);
+	if (rc < 0 || has_moved) {
+		st->ops->rollback(st);
+		*version = has_moved ? now : *version;
+		return rc < 0 ? rc : 0;
+	}
+	rc = st->ops->commit(st, err);
+	*version += rc == 0;
+	return rc;
+}
+
+int forge_store_migrate(struct forge_store *st, unsigned up_to, struct forge_error *err)
+{
+	unsigned version, wanted = up_to ? up_to : forge_store_schema_version();
+	int rc = read_version(st, &version, err);
+
+	while (rc == 0 && version < wanted) {
+		struct forge_error e = FORGE_ERROR_INIT;
+		unsigned before = version;
+		rc = migrate_one(st, &version, &e);
+		/* The very first: whoever lost the race finds the tables made. */
+		if (rc < 0 && before == 0 && read_version(st, &version, NULL) == 0 &&
+		    version > 0)
+			rc = 0;
+		if (rc < 0 && err)
+			*err = e;
+	}
+	if (rc == 0 && version > forge_store_schema_version())
+		return refuse_newer(version, err);
+	return rc;
+}

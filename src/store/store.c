@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The front: picks the backend by URL, opens it, names it in errors. */
+#include "store/store.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config-build.h"
+#include "store/backend.h"
+
+static const struct forge_store_ops *const backends[] = {
+	&forge_store_sqlite,
+#if HAVE_POSTGRES
+	&forge_store_postgres,
+#endif
+};
+
+static const struct forge_store_ops *find(const char *url)
+{
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(backends); i++)
+		for (const char *const *s = backends[i]->schemes; *s; s++)
+			if (strncmp(url, *s, strlen(*s)) == 0)
+				return backends[i];
+	return NULL;
+}
+
+int forge_store_check_url(const char *url, struct forge_error *err)
+{
+	if (find(url))
+		return 0;
+	return forge_fail(err, EINVAL,
+			  "unknown store '%.64s' (have: sqlite:/path/to/file, "
+			  "postgresql://user@host/database)",
+			  url);
+}
+
+char *forge_store_display(const char *url)
+{
+	char *s = strdup(url);
+	char *at = s ? strrchr(s, '@') : NULL;
+	char *user = at ? strstr(s, "://") : NULL;
+	char *colon = user ? strchr(user + 3, ':') : NULL;
+
+	if (colon && colon < at)
+		memmove(colon, at, strlen(at) + 1);
+	char *password = s ? strstr(s, "password=") : NULL;
+	if (password) {
+		size_t len = strcspn(password, "&");
+		memmove(password, password + len, strlen(password + len) + 1);
+	}
+	return s;
+}
+
+int forge_store_open(const char *url, struct forge_store **ret, struct forge_error *err)
+{
+	const struct forge_store_ops *ops = find(url);
+
+	if (!ops)
+		return forge_store_check_url(url, err);
+	struct forge_store *st = calloc(1, ops->size);
+	if (!st)
+		return forge_fail(err, ENOMEM, "out of memory");
+	st->ops = ops;
+	int rc = ops->open(st, url, err);
+	if (rc == 0)
+		rc = forge_store_migrate(st, 0, err);
+	if (rc < 0) {
+		forge_store_close(st);
+		return forge_wrap(err, rc, "open the store");
+	}
+	*ret = st;
+	return 0;
+}
+
+void forge_store_close(struct forge_store *st)
+{
+	if (!st)
+		return;
+	st->ops->close(st);
+	free(st);
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The store: every run, its events, inputs, outputs and post-process records, in SQLite (one
+ * file, the default) or PostgreSQL (a team's server). Same tables, same statements.
+ *
+ * A run's directory in FORGE_HOME is written first; the store is told from it and can
+ * therefore always be told again: forge_store_apply() is idempotent.
+ */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/cleanup.h"
+#include "base/error.h"
+
+struct forge_store;
+
+/*
+ * Opens "sqlite:/path/to/file", "postgresql://..." or "postgres://..." and brings its tables
+ * to this program's version. -EPROTO: they are of a newer forge; -ENOTCONN: no server there.
+ */
+FORGE_MUST_CHECK int forge_store_open(const char *url, struct forge_store **ret,
+				      struct forge_error *err);
+void forge_store_close(struct forge_store *st);
+FORGE_DEFINE_AUTO(store, struct forge_store *, forge_store_close)
+#define forge_auto_store FORGE_CLEANUP(forge_auto_store_)
+
+/* -EINVAL with the legal forms, when url is none that a store answers to. */
+FORGE_MUST_CHECK int forge_store_check_url(const char *url, struct forge_error *err);
+/* url without the password that may stand in it. NULL: out of memory. */
+char *forge_store_display(const char *url);
+
+/*
+ * Brings one run up to date, in one transaction. batch is
+ *   { "record": {...}, "events": [{seq, time, actor, event, status?, detail?}, ...],
+ *     "post_process": [{...}, ...] }          the last two may be missing
+ * Events whose seq the store has are skipped. Those with a status are transitions; one that
+ * state.h forbids fails the whole batch with -EALREADY when the run has another verdict
+ * already, -EPROTO otherwise. A batch of nothing but known events changes nothing. durable: on
+ * disk when this returns. -EEXIST: another run has the record's idempotency_key.
+ */
+FORGE_MUST_CHECK int forge_store_apply(struct forge_store *st, const json_t *batch,
+				       bool durable, struct forge_error *err);
+/* Replaces the post-process result of a finished run: record's "post_process", and rows. */
+FORGE_MUST_CHECK int forge_store_put_post_process(struct forge_store *st,
+						  const char *run_id, const json_t *result,
+						  const json_t *rows, const json_t *event,
+						  struct forge_error *err);
+
+/* The run with this idempotency key: -ENOENT when there is none. */
+FORGE_MUST_CHECK int forge_store_find_key(struct forge_store *st, const char *key,
+					  char **ret_run_id, struct forge_error *err);
+/* The full id of the run that id names or begins. -ENOENT none, -ENOTUNIQ several. */
+FORGE_MUST_CHECK int forge_store_find(struct forge_store *st, const char *id,
+				      char **ret_run_id, struct forge_error *err);
+/* The record of a run by its full id. */
+FORGE_MUST_CHECK int forge_store_get(struct forge_store *st, const char *run_id,
+				     json_t **ret, struct forge_error *err);
+/* Arrays; empty when there is nothing. */
+FORGE_MUST_CHECK int forge_store_events(struct forge_store *st, const char *run_id,
+					json_t **ret, struct forge_error *err);
+FORGE_MUST_CHECK int forge_store_post_records(struct forge_store *st, const char *run_id,
+					      json_t **ret, struct forge_error *err);
+
+/* What to list; NULL, 0 and false mean "do not care". */
+struct forge_run_filter {
+	const char *status, *reason, *runtime, *analysis, *host, *user;
+	const char *since, *until; /* created_at, as text of forge_format_now() */
+	const char *after;	   /* the last run id of the page before */
+	bool open_only;		   /* not yet ended */
+	bool oldest_first;
+	const char *sort; /* "created" (also NULL), "ended", "wall", "memory" */
+	unsigned limit;	  /* 0: all */
+};
+
+/* One line of a listing. Strings are borrowed for the call, NULL where unknown. */
+struct forge_run_row {
+	const char *run_id, *analysis_id, *status, *reason, *runtime, *executor, *host,
+		*user, *created_at, *started_at, *ended_at, *notes;
+	int64_t wall_usec, memory_peak; /* -1: unknown */
+	int64_t pid, pid_start;		/* of the supervisor */
+	const char *boot_id;
+};
+typedef int forge_run_visitor(const struct forge_run_row *row, void *arg);
+
+/* Stops at, and returns, visit's first non-zero. Otherwise the number of rows. */
+FORGE_MUST_CHECK int forge_store_list(struct forge_store *st,
+				      const struct forge_run_filter *filter,
+				      forge_run_visitor *visit, void *arg,
+				      struct forge_error *err);
+/* Every "sha256:..." that a record points to. */
+FORGE_MUST_CHECK int forge_store_each_object(struct forge_store *st,
+					     int (*visit)(const char *digest, void *arg),
+					     void *arg, struct forge_error *err);
