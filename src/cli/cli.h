@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "base/cleanup.h"
 #include "base/error.h"
 #include "cli/opt.h"
 
@@ -39,12 +40,23 @@ struct forge_cmd {
 
 extern const struct forge_cmd *const forge_cmds[]; /* main.c; ends with NULL */
 extern const struct forge_cmd forge_cmd_run, forge_cmd_doctor, forge_cmd_gc,
-	forge_cmd_config, forge_cmd_completion, forge_cmd_help, forge_cmd_man_options,
+	forge_cmd_submit, forge_cmd_ps, forge_cmd_show, forge_cmd_logs, forge_cmd_wait,
+	forge_cmd_kill, forge_cmd_outputs, forge_cmd_post_process, forge_cmd_config,
+	forge_cmd_completion, forge_cmd_help, forge_cmd_man_options,
 	forge_cmd_man_commands, forge_cmd_man_config;
 
 /* Every command's table has this row; main.c answers it. */
 extern bool forge_help_wanted;
 #define FORGE_HELP_ROW FORGE_FLAG('h', "help", &forge_help_wanted, "Show this help")
+
+/* --store, of `forge` and of every command that reads or writes records; NULL: not given. */
+extern const char *forge_store_wanted;
+#define FORGE_STORE_ROW                                                                  \
+	FORGE_STRING(0, "store", "URL", &forge_store_wanted,                             \
+		     "Keep records there: sqlite:/path or postgresql://...")
+
+FORGE_DEFINE_AUTO(json, json_t *, json_decref)
+#define forge_auto_json FORGE_CLEANUP(forge_auto_json_)
 
 /* The options of `forge` itself. */
 const struct forge_opt *forge_main_opts(void);

@@ -12,13 +12,27 @@
 #include "config-build.h"
 
 const struct forge_cmd *const forge_cmds[] = {
-	&forge_cmd_run,		&forge_cmd_doctor,
-	&forge_cmd_gc,		&forge_cmd_config,
-	&forge_cmd_completion,	&forge_cmd_help,
-	&forge_cmd_man_options, &forge_cmd_man_commands,
-	&forge_cmd_man_config,	NULL,
+	&forge_cmd_run,
+	&forge_cmd_submit,
+	&forge_cmd_ps,
+	&forge_cmd_show,
+	&forge_cmd_logs,
+	&forge_cmd_wait,
+	&forge_cmd_kill,
+	&forge_cmd_outputs,
+	&forge_cmd_post_process,
+	&forge_cmd_doctor,
+	&forge_cmd_gc,
+	&forge_cmd_config,
+	&forge_cmd_completion,
+	&forge_cmd_help,
+	&forge_cmd_man_options,
+	&forge_cmd_man_commands,
+	&forge_cmd_man_config,
+	NULL,
 };
 
+const char *forge_store_wanted;
 bool forge_help_wanted;
 static bool version_wanted;
 
@@ -26,6 +40,7 @@ const struct forge_opt *forge_main_opts(void)
 {
 	static const struct forge_opt opts[] = {
 		FORGE_HELP_ROW,
+		FORGE_STORE_ROW,
 		FORGE_FLAG('V', "version", &version_wanted, "Show the version"),
 		FORGE_OPTS_END,
 	};

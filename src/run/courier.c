@@ -14,6 +14,7 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/sys.h"
 #include "run/deliver.h"
 #include "store/store.h"
 
@@ -147,7 +148,7 @@ static void be_courier(int fd, const char *url)
 	/* A clash is impossible: descriptors 0 to 2 are always open in forge. */
 	if (fd != 3)
 		(void)dup2(fd, 3);
-	(void)close_range(4, ~0u, 0);
+	(void)sys_close_range(4, ~0u, 0);
 	struct office o = { .url = url, .fd = 3 };
 	serve(&o);
 	_exit(0); /* without closing the store: everything in it is committed */

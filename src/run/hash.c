@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/sys.h"
 #include "base/json.h"
 #include "base/sha256.h"
 
@@ -300,8 +301,8 @@ static void be_hasher(int fd, const struct forge_home *home, const struct forge_
 	/* Its own copies of the two descriptors it needs, then nothing else. */
 	own.fd = dup3(home->fd, 100, O_CLOEXEC);
 	int out = dup3(fd, 101, O_CLOEXEC);
-	(void)close_range(3, 99, 0);
-	(void)close_range(102, ~0u, 0);
+	(void)sys_close_range(3, 99, 0);
+	(void)sys_close_range(102, ~0u, 0);
 	(void)!nice(10); /* the run comes first */
 	json_t *a = hash_inputs(&own, inputs);
 	char *text = a ? json_dumps(a, JSON_COMPACT) : NULL;

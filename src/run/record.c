@@ -275,6 +275,7 @@ void forge_record_set_outcome(struct forge_record *r, const struct forge_outcome
 	json_object_set_new(r->json, "signal",
 			    v->signal ? json_integer(v->signal) : json_null());
 	json_object_set_new(r->json, "ended_at", json_string(forge_format_now(now)));
+	json_object_set_new(r->json, "exit_status", json_integer(v->exit_status));
 	json_object_set_new(r->json, "usage", usage_json(o));
 	json_object_set_new(r->json, "isolation", isolation_json(o));
 }
@@ -319,6 +320,7 @@ void forge_record_set_lost(json_t *record)
 
 	json_object_set_new(record, "status", json_string("lost"));
 	json_object_set_new(record, "reason", json_string("host_lost"));
+	json_object_set_new(record, "exit_status", json_integer(137));
 	json_object_set_new(
 		record, "completion_notes",
 		json_string("Lost: the supervisor was killed; everything it ran was "

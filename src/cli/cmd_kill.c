@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* forge kill: ends runs and waits until everything they started is gone. */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+
+#include "cli/session.h"
+#include "run/live.h"
+
+static bool is_now, is_json;
+
+static const struct forge_opt *kill_opts(void)
+{
+	static const struct forge_opt opts[] = {
+		FORGE_FLAG(0, "now", &is_now, "Kill at once, without the grace period"),
+		FORGE_FLAG(0, "json", &is_json, "Print the records as JSON, one after the other"),
+		FORGE_STORE_ROW,
+		FORGE_CONFIG_ROW,
+		FORGE_HELP_ROW,
+		FORGE_OPTS_END,
+	};
+
+	return opts;
+}
+
+/* The first signal asks, the second insists; in between it must have been taken. */
+static int end_it(const struct forge_live *live, struct forge_error *err)
+{
+	int rc = forge_live_signal(live, SIGTERM, err);
+
+	while (rc == 0 && forge_live_wait(live, is_now ? 20 : -1) != 0)
+		rc = forge_live_signal(live, SIGTERM, err);
+	return rc;
+}
+
+static int kill_one(struct forge_session *s, const char *word, struct forge_error *err)
+{
+	struct forge_live live = FORGE_LIVE_INIT;
+	forge_auto_json json_t *record = NULL;
+	int rc = forge_session_record(s, word, &record, err);
+
+	if (rc < 0)
+		return rc;
+	const char *run_id = forge_record_text(record, "run_id");
+	bool was_over = forge_record_is_over(record);
+	if (!was_over && forge_live_find(&s->home, run_id, &live, NULL) == 0) {
+		rc = end_it(&live, err);
+		forge_live_close(&live);
+	} else if (!was_over && !forge_record_is_here(record)) {
+		rc = forge_hint(err,
+				forge_fail(err, EREMOTE, "run %s is on host %s", run_id,
+					   forge_record_text(record, "host")),
+				"Kill it there");
+	}
+	if (rc == 0)
+		rc = forge_session_reload(s, &record, err);
+	if (rc < 0)
+		return rc;
+	if (is_json)
+		forge_print_json(record);
+	else if (was_over)
+		printf("%s: already finished, %s\n", forge_record_text(record, "run_id"),
+		       forge_record_text(record, "status"));
+	else
+		printf("%s: %s\n", forge_record_text(record, "run_id"),
+		       forge_record_text(record, "status"));
+	return 0;
+}
+
+static int cmd_kill(int argc, char **argv)
+{
+	struct forge_error err = FORGE_ERROR_INIT;
+	forge_auto_session struct forge_session s = FORGE_SESSION_INIT;
+
+	if (argc == 0) {
+		(void)forge_fail(&err, EINVAL, "kill: no run given");
+		return forge_print_usage(&forge_cmd_kill, &err);
+	}
+	int rc = forge_session_open(&s, false, &err);
+	for (int i = 0; i < argc && rc == 0; i++)
+		rc = kill_one(&s, argv[i], &err);
+	return rc < 0 ? forge_session_fail(&err) : FORGE_EXIT_OK;
+}
+
+const struct forge_cmd forge_cmd_kill = {
+	.name = "kill",
+	.synopsis = "[OPTIONS] RUN...",
+	.help = "End runs",
+	.about = "Asks the command to end (SIGTERM), kills it after the grace period, and\n"
+		 "returns when everything it started is gone and the verdict is recorded. A run\n"
+		 "that is over already is no error, and so is said.",
+	.first = "RUN",
+	.bad_value = FORGE_EXIT_FAILED,
+	.run = cmd_kill,
+	.opts = kill_opts,
+};

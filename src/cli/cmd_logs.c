@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* forge logs: what a run printed, so far or as it comes. */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "cli/session.h"
+#include "run/live.h"
+
+static bool is_following, only_out, only_err, want_events;
+static unsigned lines;
+
+static const struct forge_opt *logs_opts(void)
+{
+	static const struct forge_opt opts[] = {
+		FORGE_FLAG('f', "follow", &is_following, "Go on until the run is over"),
+		FORGE_UINT('n', "lines", "N", &lines, "Begin with the last N lines"),
+		FORGE_FLAG(0, "stdout", &only_out, "Only its standard output"),
+		FORGE_FLAG(0, "stderr", &only_err, "Only its standard error"),
+		FORGE_FLAG(0, "events", &want_events, "What forge did with it, as JSON lines"),
+		FORGE_STORE_ROW,
+		FORGE_CONFIG_ROW,
+		FORGE_HELP_ROW,
+		FORGE_OPTS_END,
+	};
+
+	return opts;
+}
+
+struct stream {
+	int from, to; /* -1: not wanted */
+};
+
+static int open_log(const json_t *record, const char *key, struct stream *ret, int to,
+		    struct forge_error *err)
+{
+	const char *path = forge_record_text(json_object_get(record, "logs"), key);
+
+	ret->to = to;
+	ret->from = path ? open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW) : -1;
+	if (ret->from >= 0)
+		return 0;
+	if (!forge_record_is_here(record))
+		return forge_fail(err, EREMOTE, "the logs of run %s are on host %s",
+				  forge_record_text(record, "run_id"),
+				  forge_record_text(record, "host"));
+	if (json_is_true(json_object_get(record, "logs_removed")) || errno == ENOENT)
+		return forge_fail(err, ENOENT, "the logs of run %s were removed by forge gc",
+				  forge_record_text(record, "run_id"));
+	return forge_fail_errno(err, errno, "open %s", path);
+}
+
+/* Where the last n lines begin. */
+static off_t tail_start(int fd, unsigned n)
+{
+	char buf[65536];
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return 0;
+	off_t at = st.st_size;
+	bool is_last_byte = true;
+	while (at > 0) {
+		size_t len = at > (off_t)sizeof(buf) ? sizeof(buf) : (size_t)at;
+		if (pread(fd, buf, len, at - (off_t)len) != (ssize_t)len)
+			return 0;
+		for (size_t i = len; i-- > 0; is_last_byte = false)
+			if (buf[i] == '\n' && !is_last_byte && --n == 0)
+				return at - (off_t)len + (off_t)i + 1;
+		at -= (off_t)len;
+	}
+	return 0;
+}
+
+/* Everything that has arrived since the last time. */
+static int copy(const struct stream *s)
+{
+	char buf[65536];
+	ssize_t n;
+
+	while (s->from >= 0 && (n = read(s->from, buf, sizeof(buf))) != 0) {
+		if (n < 0 && errno == EINTR)
+			continue;
+		int rc = n < 0 ? -errno : forge_write_all(s->to, buf, (size_t)n);
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+static int copy_both(const struct stream streams[2])
+{
+	int rc = copy(&streams[0]);
+
+	return rc < 0 ? rc : copy(&streams[1]);
+}
+
+/* The watch is set before the last look, so nothing is missed between. */
+static int follow(struct forge_session *s, const json_t *record, const struct stream streams[2],
+		  struct forge_error *err)
+{
+	const char *run_id = forge_record_text(record, "run_id");
+	struct forge_live live = FORGE_LIVE_INIT;
+	forge_auto_free char *dir = forge_asprintf("%s/runs/%s", s->home.path, run_id);
+	forge_auto_close int inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+	int rc = 0;
+
+	if (!dir || inotify < 0 || inotify_add_watch(inotify, dir, IN_MODIFY) < 0)
+		return forge_fail_errno(err, errno, "watch %s", dir ? dir : run_id);
+	bool is_live = forge_live_find(&s->home, run_id, &live, NULL) == 0;
+	do {
+		char events[4096];
+		struct pollfd p[] = { { .fd = inotify, .events = POLLIN },
+				      { .fd = live.pidfd, .events = POLLIN } };
+		rc = copy_both(streams);
+		if (rc == 0 && is_live && poll(p, 2, -1) > 0)
+			is_live = !p[1].revents;
+		while (read(inotify, events, sizeof(events)) > 0)
+			;
+	} while (rc == 0 && is_live);
+	forge_live_close(&live);
+	if (rc == 0)
+		rc = copy_both(streams);
+	return rc < 0 && rc != -EPIPE ? forge_fail_errno(err, -rc, "write the log") : 0;
+}
+
+static int show_events(struct forge_session *s, const json_t *record, struct forge_error *err)
+{
+	forge_auto_json json_t *events = NULL;
+	size_t i;
+	json_t *e;
+
+	if (!s->store)
+		return forge_fail(err, ENOTCONN, "events are in the store");
+	int rc = forge_store_events(s->store, forge_record_text(record, "run_id"), &events, err);
+	json_array_foreach (events, i, e) {
+		(void)json_dumpf(e, stdout, JSON_COMPACT);
+		putchar('\n');
+	}
+	return rc;
+}
+
+static int show_logs(struct forge_session *s, const json_t *record, struct forge_error *err)
+{
+	struct stream streams[2] = { { -1, -1 }, { -1, -1 } };
+	int rc = 0;
+
+	if (!only_err)
+		rc = open_log(record, "stdout", &streams[0], STDOUT_FILENO, err);
+	if (rc == 0 && !only_out)
+		rc = open_log(record, "stderr", &streams[1], only_err ? STDOUT_FILENO :
+								       STDERR_FILENO,
+			      err);
+	for (int i = 0; i < 2 && lines; i++)
+		if (streams[i].from >= 0)
+			(void)lseek(streams[i].from, tail_start(streams[i].from, lines), SEEK_SET);
+	if (rc == 0 && is_following) {
+		rc = follow(s, record, streams, err);
+	} else if (rc == 0) {
+		rc = copy_both(streams);
+		if (rc < 0)
+			(void)forge_fail_errno(err, -rc, "write the log");
+	}
+	for (int i = 0; i < 2; i++)
+		if (streams[i].from >= 0)
+			close(streams[i].from);
+	return rc;
+}
+
+static int cmd_logs(int argc, char **argv)
+{
+	struct forge_error err = FORGE_ERROR_INIT;
+	forge_auto_session struct forge_session s = FORGE_SESSION_INIT;
+	forge_auto_json json_t *record = NULL;
+
+	if (argc != 1) {
+		(void)forge_fail(&err, EINVAL, "logs: one run is needed");
+		return forge_print_usage(&forge_cmd_logs, &err);
+	}
+	int rc = forge_session_open(&s, false, &err);
+	if (rc == 0)
+		rc = forge_session_record(&s, argv[0], &record, &err);
+	if (rc == 0)
+		rc = want_events ? show_events(&s, record, &err) : show_logs(&s, record, &err);
+	return rc < 0 ? forge_session_fail(&err) : FORGE_EXIT_OK;
+}
+
+const struct forge_cmd forge_cmd_logs = {
+	.name = "logs",
+	.synopsis = "[OPTIONS] RUN",
+	.help = "Show what a run printed",
+	.about = "Its standard output goes to ours, its standard error to ours. With -f, what is\n"
+		 "there first, then what comes, until the run is over.",
+	.first = "RUN",
+	.bad_value = FORGE_EXIT_FAILED,
+	.run = cmd_logs,
+	.opts = logs_opts,
+};

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* forge outputs: what a run left, listed or copied. */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/parse.h"
+#include "cli/session.h"
+#include "cli/table.h"
+#include "run/export.h"
+
+static bool is_json;
+static const char *copy_to;
+
+static const struct forge_opt *outputs_opts(void)
+{
+	static const struct forge_opt opts[] = {
+		FORGE_STRING('C', "copy", "PATH", &copy_to,
+			     "Copy them into this directory, checked against their digests"),
+		FORGE_FLAG(0, "json", &is_json, "Print JSON"),
+		FORGE_STORE_ROW,
+		FORGE_CONFIG_ROW,
+		FORGE_HELP_ROW,
+		FORGE_OPTS_END,
+	};
+
+	return opts;
+}
+
+static int list(const struct forge_session *s, const json_t *record, struct forge_error *err)
+{
+	enum { PATH, SIZE, DIGEST, STORED, COLUMNS };
+	const json_t *files = json_object_get(record, "outputs"), *f;
+	size_t n = json_array_size(files), i;
+	struct forge_cell *cells = calloc((n + 1) * COLUMNS, sizeof(*cells));
+	char(*text)[2][4200] = calloc(n + 1, sizeof(*text));
+
+	if (!cells || !text) {
+		free(cells);
+		free(text);
+		return forge_fail(err, ENOMEM, "out of memory");
+	}
+	static const char *const heading[] = { "OUTPUT", "SIZE", "SHA-256", "STORED" };
+	for (size_t c = 0; c < COLUMNS; c++)
+		cells[c] = (struct forge_cell){ heading[c], FORGE_BOLD };
+	json_array_foreach (files, i, f) {
+		struct forge_cell *row = &cells[(i + 1) * COLUMNS];
+		const char *digest = forge_record_text(f, "sha256");
+		row[PATH].text = forge_record_text(f, "path");
+		row[SIZE].text = forge_format_size(
+			text[i][0], (uint64_t)json_integer_value(json_object_get(f, "size")));
+		row[DIGEST].text = digest ? digest + strlen("sha256:") : NULL;
+		(void)snprintf(text[i][1], sizeof(text[i][1]), "%s/%s", s->home.path,
+			       forge_record_text(f, "stored_as"));
+		row[STORED].text = text[i][1];
+	}
+	forge_table_print(stdout, cells, COLUMNS, n + 1);
+	free(cells);
+	free(text);
+	return 0;
+}
+
+static int cmd_outputs(int argc, char **argv)
+{
+	struct forge_error err = FORGE_ERROR_INIT;
+	forge_auto_session struct forge_session s = FORGE_SESSION_INIT;
+	forge_auto_json json_t *record = NULL;
+
+	if (argc != 1) {
+		(void)forge_fail(&err, EINVAL, "outputs: one run is needed");
+		return forge_print_usage(&forge_cmd_outputs, &err);
+	}
+	int rc = forge_session_open(&s, false, &err);
+	if (rc == 0)
+		rc = forge_session_record(&s, argv[0], &record, &err);
+	if (rc == 0 && copy_to) {
+		rc = forge_export_outputs(&s.home, record, copy_to, &err);
+		if (rc >= 0 && !is_json)
+			printf("%d file%s copied to %s\n", rc, rc == 1 ? "" : "s", copy_to);
+	}
+	if (rc >= 0 && is_json)
+		forge_print_json(json_object_get(record, "outputs"));
+	else if (rc >= 0 && !copy_to)
+		rc = list(&s, record, &err);
+	return rc < 0 ? forge_session_fail(&err) : FORGE_EXIT_OK;
+}
+
+const struct forge_cmd forge_cmd_outputs = {
+	.name = "outputs",
+	.synopsis = "[OPTIONS] RUN",
+	.help = "List or copy what a run left",
+	.about = "Outputs are kept by content; equal files are there once. --copy brings them\n"
+		 "back under their own names and refuses to overwrite anything.",
+	.first = "RUN",
+	.bad_value = FORGE_EXIT_FAILED,
+	.run = cmd_outputs,
+	.opts = outputs_opts,
+};

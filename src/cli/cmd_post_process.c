@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* forge post-process: does that step again for a run that is over. */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "cli/session.h"
+#include "run/postprocess.h"
+#include "run/record.h"
+#include "run/repost.h"
+
+static bool is_json, want_records;
+static const char *command;
+
+static const struct forge_opt *post_opts(void)
+{
+	static const struct forge_opt opts[] = {
+		FORGE_STRING('c', "command", "COMMAND", &command,
+			     "Run this line instead of the one used before"),
+		FORGE_FLAG(0, "records", &want_records,
+			   "Run nothing; print the records there are, as JSON lines"),
+		FORGE_FLAG(0, "json", &is_json, "Print JSON"),
+		FORGE_STORE_ROW,
+		FORGE_CONFIG_ROW,
+		FORGE_HELP_ROW,
+		FORGE_OPTS_END,
+	};
+
+	return opts;
+}
+
+static int print_records(struct forge_session *s, const json_t *record,
+			 struct forge_error *err)
+{
+	forge_auto_json json_t *rows = NULL;
+	size_t i;
+	json_t *row;
+	int rc = forge_store_post_records(s->store, forge_record_text(record, "run_id"), &rows,
+					  err);
+
+	json_array_foreach (rows, i, row) {
+		(void)json_dumpf(row, stdout, JSON_COMPACT);
+		putchar('\n');
+	}
+	return rc;
+}
+
+/* Returns the exit status or an error. */
+static int repeat(struct forge_session *s, const json_t *record, struct forge_error *err)
+{
+	forge_auto_json json_t *result = NULL;
+	forge_store_close(forge_take_ptr(s->store)); /* what follows forks */
+	int rc = forge_repost(s->cfg, &s->home, s->url, record, command, &result, err);
+
+	if (rc < 0)
+		return rc;
+	const char *status = forge_record_text(result, "status");
+	if (is_json)
+		forge_print_json(result);
+	else
+		printf("%s: %lld records. %s\n", status,
+		       (long long)json_integer_value(json_object_get(result, "records")),
+		       forge_record_text(result, "completion_notes"));
+	return strcmp(status, "succeeded") == 0 ? FORGE_EXIT_OK : FORGE_EXIT_FAILED;
+}
+
+static int cmd_post_process(int argc, char **argv)
+{
+	struct forge_error err = FORGE_ERROR_INIT;
+	forge_auto_session struct forge_session s = FORGE_SESSION_INIT;
+	forge_auto_json json_t *record = NULL;
+
+	if (argc != 1) {
+		(void)forge_fail(&err, EINVAL, "post-process: one run is needed");
+		return forge_print_usage(&forge_cmd_post_process, &err);
+	}
+	int rc = forge_session_open(&s, true, &err);
+	if (rc == 0)
+		rc = forge_session_record(&s, argv[0], &record, &err);
+	if (rc == 0)
+		rc = want_records ? print_records(&s, record, &err) : repeat(&s, record, &err);
+	return rc < 0 ? forge_session_fail(&err) : rc;
+}
+
+const struct forge_cmd forge_cmd_post_process = {
+	.name = "post-process",
+	.synopsis = "[OPTIONS] RUN",
+	.help = "Repeat the post-processing of a run",
+	.about = "Runs the command in a sandbox of its own, with the run's collected outputs\n"
+		 "and inputs, read-only, under the names they had. Each line it prints must be a\n"
+		 "JSON object. They replace the run's earlier records, all or none.",
+	.first = "RUN",
+	.bad_value = FORGE_EXIT_FAILED,
+	.run = cmd_post_process,
+	.opts = post_opts,
+};

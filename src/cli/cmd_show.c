@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* forge show: one run for people; the verdict first. */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <langinfo.h>
+#include <locale.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/parse.h"
+#include "cli/session.h"
+#include "cli/table.h"
+
+static bool is_json;
+
+static const struct forge_opt *show_opts(void)
+{
+	static const struct forge_opt opts[] = {
+		FORGE_FLAG(0, "json", &is_json, "Print the record as JSON"),
+		FORGE_STORE_ROW,
+		FORGE_CONFIG_ROW,
+		FORGE_HELP_ROW,
+		FORGE_OPTS_END,
+	};
+
+	return opts;
+}
+
+static void print_line(const char *label, const char *text)
+{
+	if (!text || !*text)
+		return;
+	printf("%-10s", label);
+	forge_print_clean(stdout, text, strlen(text));
+	putchar('\n');
+}
+
+/* ---- used against allowed ---- */
+
+enum unit { BYTES, SECONDS, COUNT };
+
+static const struct {
+	const char *name, *used, *allowed;
+	enum unit unit;
+} rows[] = {
+	{ "memory", "memory_peak_bytes", "memory_bytes", BYTES },
+	{ "wall time", "wall_seconds", "wall_seconds", SECONDS },
+	{ "CPU time", "cpu_seconds", "cpu_seconds", SECONDS },
+	{ "processes", "pids_peak", "pids", COUNT },
+	{ "disk", "disk_peak_bytes", "disk_bytes", BYTES },
+	{ "files", "inodes_peak", "inodes", COUNT },
+	{ "stdout", "stdout_bytes", "output_bytes", BYTES },
+	{ "stderr", "stderr_bytes", "output_bytes", BYTES },
+};
+
+#define BAR 20
+
+static const char *format(char buf[FORGE_FORMAT_MAX], const json_t *j, enum unit unit)
+{
+	if (!json_is_number(j))
+		return NULL;
+	double n = json_number_value(j);
+	if (unit == SECONDS)
+		return forge_format_duration(buf, (uint64_t)(n * 1e6));
+	if (unit == BYTES)
+		return forge_format_size(buf, (uint64_t)n);
+	(void)snprintf(buf, FORGE_FORMAT_MAX, "%.0f", n);
+	return buf;
+}
+
+/* Something used is at least one mark. */
+static void draw_bar(char *buf, size_t size, double share, bool is_utf8)
+{
+	int full = share >= 1 ? BAR : (int)(share * BAR);
+	size_t len = 0;
+
+	full = full == 0 && share > 0.001 ? 1 : full;
+	for (int i = 0; i < BAR && len + 4 < size; i++)
+		len += (size_t)snprintf(buf + len, size - len, "%s",
+					i < full ? (is_utf8 ? "█" : "#") : (is_utf8 ? "░" : "."));
+	(void)snprintf(buf + len, size - len, " %3.0f %%", share * 100);
+}
+
+static void print_budget(const json_t *record)
+{
+	enum { NAME, USED, ALLOWED, SHARE, COLUMNS };
+	const json_t *usage = json_object_get(record, "usage"),
+		     *limits = json_object_get(record, "limits");
+	struct forge_cell cells[(1 + FORGE_ARRAY_SIZE(rows)) * COLUMNS] = {
+		{ "BUDGET", FORGE_BOLD }, { "USED", FORGE_BOLD }, { "ALLOWED", FORGE_BOLD },
+		{ " ", FORGE_PLAIN }
+	};
+	char text[FORGE_ARRAY_SIZE(rows)][2][FORGE_FORMAT_MAX], bars[FORGE_ARRAY_SIZE(rows)][128];
+	bool is_utf8 = setlocale(LC_CTYPE, "") && strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
+	size_t n = 1;
+
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(rows); i++) {
+		const json_t *used = json_object_get(usage, rows[i].used);
+		const json_t *allowed = json_object_get(limits, rows[i].allowed);
+		struct forge_cell *row = &cells[n * COLUMNS];
+		if (!json_is_number(used))
+			continue;
+		row[NAME].text = rows[i].name;
+		row[USED].text = format(text[i][0], used, rows[i].unit);
+		row[ALLOWED].text = format(text[i][1], allowed, rows[i].unit);
+		if (!row[ALLOWED].text)
+			row[ALLOWED].text = "unlimited";
+		row[SHARE].text = " ";
+		if (json_is_number(allowed) && json_number_value(allowed) > 0) {
+			double share = json_number_value(used) / json_number_value(allowed);
+			draw_bar(bars[i], sizeof(bars[i]), share, is_utf8);
+			row[SHARE] = (struct forge_cell){ bars[i], share > 0.9 ? FORGE_RED :
+								   share > 0.7 ? FORGE_YELLOW :
+										 FORGE_GREEN };
+		}
+		n++;
+	}
+	if (n > 1) {
+		putchar('\n');
+		forge_table_print(stdout, cells, COLUMNS, n);
+	}
+}
+
+/* ---- files ---- */
+
+#define FILES_SHOWN 20
+
+static void print_files(const json_t *record, const char *key, const char *heading)
+{
+	enum { PATH, SIZE, DIGEST, COLUMNS };
+	const json_t *files = json_object_get(record, key), *f;
+	struct forge_cell cells[(1 + FILES_SHOWN) * COLUMNS] = { { heading, FORGE_BOLD },
+								 { "SIZE", FORGE_BOLD },
+								 { "SHA-256", FORGE_BOLD } };
+	char sizes[FILES_SHOWN][FORGE_FORMAT_MAX];
+	size_t i, n = json_array_size(files);
+
+	if (n == 0)
+		return;
+	json_array_foreach (files, i, f) {
+		if (i == FILES_SHOWN)
+			break;
+		const char *digest = forge_record_text(f, "sha256");
+		struct forge_cell *row = &cells[(i + 1) * COLUMNS];
+		row[PATH].text = forge_record_text(f, "path");
+		row[SIZE].text = format(sizes[i], json_object_get(f, "size"), BYTES);
+		row[DIGEST].text = digest ? digest + strlen("sha256:") :
+					    forge_record_text(f, "error");
+		row[DIGEST].colour = FORGE_DIM;
+	}
+	putchar('\n');
+	forge_table_print(stdout, cells, COLUMNS, 1 + (n < FILES_SHOWN ? n : FILES_SHOWN));
+	if (n > FILES_SHOWN)
+		printf("... and %zu more\n", n - FILES_SHOWN);
+}
+
+static void print_command(const json_t *record)
+{
+	size_t i;
+	const json_t *word;
+
+	printf("%-10s", "command");
+	json_array_foreach (json_object_get(record, "command"), i, word) {
+		const char *s = json_string_value(word);
+		bool is_plain = *s && !s[strcspn(s, " \t\n\"'\\$&;|<>()*?[]#~`")];
+		if (i > 0)
+			putchar(' ');
+		if (!is_plain)
+			putchar('\'');
+		forge_print_clean(stdout, s, strlen(s));
+		if (!is_plain)
+			putchar('\'');
+	}
+	putchar('\n');
+}
+
+static void print_isolation(const json_t *record)
+{
+	const json_t *isolation = json_object_get(record, "isolation"),
+		     *missing = json_object_get(isolation, "missing"), *m;
+	const char *level = forge_record_text(isolation, "level");
+	size_t i;
+
+	if (!level)
+		return;
+	printf("%-10s%s", "isolation", level);
+	json_array_foreach (missing, i, m)
+		printf("%s%s", i ? ", " : ", without ", json_string_value(m));
+	putchar('\n');
+}
+
+static void print_post_process(const json_t *record)
+{
+	const json_t *post = json_object_get(record, "post_process");
+
+	if (!json_is_object(post))
+		return;
+	printf("%-10s%s, %lld records: ", "post", forge_record_text(post, "status"),
+	       (long long)json_integer_value(json_object_get(post, "records")));
+	const char *notes = forge_record_text(post, "completion_notes");
+	forge_print_clean(stdout, notes ? notes : "", notes ? strlen(notes) : 0);
+	putchar('\n');
+}
+
+static void show(const json_t *record)
+{
+	const char *status = forge_record_text(record, "status");
+	const char *notes = forge_record_text(record, "completion_notes");
+	bool has_colour = forge_has_colour(stdout);
+
+	if (has_colour)
+		fputs(forge_colour_code(forge_status_colour(status)), stdout);
+	if (notes)
+		forge_print_clean(stdout, notes, strlen(notes));
+	else
+		printf("%c%s.", status[0] - 'a' + 'A', status + 1);
+	if (has_colour)
+		fputs(forge_colour_code(FORGE_PLAIN), stdout);
+	fputs("\n\n", stdout);
+	print_line("run", forge_record_text(record, "run_id"));
+	print_line("analysis", forge_record_text(record, "analysis_id"));
+	print_line("status", status);
+	print_line("reason", forge_record_text(record, "reason"));
+	print_command(record);
+	print_line("host", forge_record_text(record, "host"));
+	print_line("user", forge_record_text(record, "user"));
+	print_line("created", forge_record_text(record, "created_at"));
+	print_line("started", forge_record_text(record, "started_at"));
+	print_line("ended", forge_record_text(record, "ended_at"));
+	print_isolation(record);
+	print_post_process(record);
+	print_line("stdout", forge_record_text(json_object_get(record, "logs"), "stdout"));
+	print_line("stderr", forge_record_text(json_object_get(record, "logs"), "stderr"));
+	if (json_is_true(json_object_get(record, "workdir_kept")))
+		print_line("workdir", forge_record_text(record, "workdir"));
+	print_budget(record);
+	print_files(record, "inputs", "INPUT");
+	print_files(record, "outputs", "OUTPUT");
+	json_int_t left = json_integer_value(json_object_get(record, "undeclared_count"));
+	if (left)
+		printf("\n%lld file%s in the workdir %s no declared output (--json lists them)\n",
+		       (long long)left, left == 1 ? "" : "s", left == 1 ? "was" : "were");
+}
+
+static int cmd_show(int argc, char **argv)
+{
+	struct forge_error err = FORGE_ERROR_INIT;
+	forge_auto_session struct forge_session s = FORGE_SESSION_INIT;
+	forge_auto_json json_t *record = NULL;
+
+	if (argc != 1) {
+		(void)forge_fail(&err, EINVAL, "show: one run is needed");
+		return forge_print_usage(&forge_cmd_show, &err);
+	}
+	int rc = forge_session_open(&s, false, &err);
+	if (rc == 0)
+		rc = forge_session_record(&s, argv[0], &record, &err);
+	if (rc < 0)
+		return forge_session_fail(&err);
+	if (is_json)
+		forge_print_json(record);
+	else
+		show(record);
+	return FORGE_EXIT_OK;
+}
+
+const struct forge_cmd forge_cmd_show = {
+	.name = "show",
+	.synopsis = "[OPTIONS] RUN",
+	.help = "Show how a run ended, what it used and what it left",
+	.about = "RUN is an id or the beginning of one.",
+	.first = "RUN",
+	.bad_value = FORGE_EXIT_FAILED,
+	.run = cmd_show,
+	.opts = show_opts,
+};

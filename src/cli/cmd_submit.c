@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* forge submit: the request of `forge run`, behind a supervisor that stays. */
+#include "cli/cli.h"
+
+#include <errno.h>
+
+#include "cli/request.h"
+#include "run/submit.h"
+
+static bool is_json;
+
+static const struct forge_opt own_rows[] = {
+	FORGE_FLAG(0, "json", &is_json, "Print JSON"),
+	FORGE_HELP_ROW,
+	FORGE_OPTS_END,
+};
+
+static const struct forge_opt *submit_opts(void)
+{
+	return forge_request_opts(own_rows);
+}
+
+static int submit(const struct forge_config *cfg, struct forge_error *err)
+{
+	struct forge_submitted done;
+
+	forge_reconcile_first();
+	int rc = forge_submit(cfg, &forge_request, &done, err);
+	if (rc < 0)
+		return rc;
+	if (is_json)
+		printf("{\"run_id\": \"%s\", \"existing\": %s}\n", done.run_id,
+		       done.is_existing ? "true" : "false");
+	else
+		puts(done.run_id);
+	return FORGE_EXIT_OK;
+}
+
+static int cmd_submit(int argc, char **argv)
+{
+	struct forge_error err = FORGE_ERROR_INIT;
+	forge_auto_config struct forge_config *cfg = NULL;
+
+	if (argc == 0) {
+		(void)forge_fail(&err, EINVAL, "submit: no command given");
+		return forge_print_usage(&forge_cmd_submit, &err);
+	}
+	forge_request.argv = argv;
+	int status = forge_request_prepare(&cfg, &err);
+	if (status == 0)
+		status = submit(cfg, &err);
+	if (status < 0) {
+		forge_print_error(&err);
+		status = FORGE_EXIT_NOT_RUN;
+	}
+	forge_request_done();
+	return status;
+}
+
+const struct forge_cmd forge_cmd_submit = {
+	.name = "submit",
+	.synopsis = "[OPTIONS] [--] COMMAND [ARG...]",
+	.help = "Run one analysis in the background",
+	.about = "Like `forge run`, but prints the run's id and returns as soon as the run is\n"
+		 "recorded. It goes on when the terminal is gone; `forge ps` lists it, `forge\n"
+		 "logs -f` follows it, `forge wait` waits for it and `forge kill` ends it.\n\n"
+		 "Exits 0 when the run is recorded, 125 when it was refused.",
+	.first = "COMMAND",
+	.stops = true,
+	.bad_value = FORGE_EXIT_NOT_RUN,
+	.run = cmd_submit,
+	.opts = submit_opts,
+};

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* forge wait: until runs are over; exits as they did. */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/parse.h"
+#include "cli/request.h"
+#include "cli/session.h"
+#include "run/live.h"
+
+static bool is_json, is_quiet;
+static const char *timeout;
+
+static const struct forge_opt *wait_opts(void)
+{
+	static const struct forge_opt opts[] = {
+		FORGE_STRING(0, "timeout", "DURATION", &timeout,
+			     "Give up after this long (exit 124); the run goes on"),
+		FORGE_FLAG(0, "json", &is_json, "Print the records as JSON, one after the other"),
+		FORGE_FLAG('q', "quiet", &is_quiet, "Do not show the verdict"),
+		FORGE_STORE_ROW,
+		FORGE_CONFIG_ROW,
+		FORGE_HELP_ROW,
+		FORGE_OPTS_END,
+	};
+
+	return opts;
+}
+
+static int left_msec(uint64_t deadline, int most)
+{
+	uint64_t now = forge_now_usec();
+
+	if (deadline == FORGE_UNLIMITED)
+		return most;
+	uint64_t left = deadline > now ? (deadline - now) / 1000 + 1 : 0;
+	return most >= 0 && left > (uint64_t)most ? most : (int)left;
+}
+
+/* 0: over. 1: not before the deadline. */
+static int wait_for(struct forge_session *s, json_t **record, uint64_t deadline,
+		    struct forge_error *err)
+{
+	while (!forge_record_is_over(*record)) {
+		struct forge_live live = FORGE_LIVE_INIT;
+		if (deadline != FORGE_UNLIMITED && forge_now_usec() >= deadline)
+			return 1;
+		if (forge_live_find(&s->home, forge_record_text(*record, "run_id"), &live,
+				    NULL) == 0) {
+			(void)forge_live_wait(&live, left_msec(deadline, -1));
+			forge_live_close(&live);
+		} else if (!forge_record_is_here(*record)) {
+			/* Another host's: only the store tells, and it has to be asked. */
+			int msec = left_msec(deadline, 1000);
+			struct timespec ts = { .tv_sec = msec / 1000,
+					       .tv_nsec = (msec % 1000) * 1000000L };
+			(void)nanosleep(&ts, NULL);
+		}
+		int rc = forge_session_reload(s, record, err);
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+static int wait_one(struct forge_session *s, const char *word, uint64_t deadline,
+		    struct forge_error *err)
+{
+	forge_auto_json json_t *record = NULL;
+	int rc = forge_session_record(s, word, &record, err);
+
+	if (rc == 0)
+		rc = wait_for(s, &record, deadline, err);
+	if (rc < 0)
+		return rc;
+	if (rc == 1) {
+		if (!is_quiet)
+			fprintf(stderr, "forge: run %s is still %s\n",
+				forge_record_text(record, "run_id"),
+				forge_record_text(record, "status"));
+		return 124;
+	}
+	if (is_json)
+		forge_print_json(record);
+	else if (!is_quiet)
+		forge_print_verdict(record);
+	return forge_record_exit_status(record);
+}
+
+static int cmd_wait(int argc, char **argv)
+{
+	struct forge_error err = FORGE_ERROR_INIT;
+	forge_auto_session struct forge_session s = FORGE_SESSION_INIT;
+	uint64_t usec = FORGE_UNLIMITED, deadline;
+
+	if (argc == 0) {
+		(void)forge_fail(&err, EINVAL, "wait: no run given");
+		return forge_print_usage(&forge_cmd_wait, &err);
+	}
+	int rc = timeout ? forge_parse_duration(timeout, &usec, &err) : 0;
+	if (rc < 0)
+		(void)forge_wrap(&err, rc, "--timeout");
+	deadline = usec == FORGE_UNLIMITED ? usec : forge_now_usec() + usec;
+	if (rc == 0)
+		rc = forge_session_open(&s, false, &err);
+	int status = FORGE_EXIT_OK;
+	for (int i = 0; i < argc && rc >= 0; i++) {
+		rc = wait_one(&s, argv[i], deadline, &err);
+		status = rc > 0 ? rc : status;
+	}
+	return rc < 0 ? forge_session_fail(&err) : status;
+}
+
+const struct forge_cmd forge_cmd_wait = {
+	.name = "wait",
+	.synopsis = "[OPTIONS] RUN...",
+	.help = "Wait until runs are over",
+	.about = "Exits with the status `forge run` would have had; of several runs, with the\n"
+		 "last one that is not 0. RUN is an id or the beginning of one.",
+	.first = "RUN",
+	.bad_value = FORGE_EXIT_FAILED,
+	.run = cmd_wait,
+	.opts = wait_opts,
+};

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The options that say what to run: the same for `forge run` and `forge submit`. */
+#pragma once
+
+#include "cli/cli.h"
+#include "run/run.h"
+
+/* One set a process: a command line asks for one run. */
+extern struct forge_run_request forge_request;
+extern const char *forge_request_config;
+
+/* The limits' rows, the request's, then own (which ends with FORGE_OPTS_END). */
+const struct forge_opt *forge_request_opts(const struct forge_opt *own);
+/* Checks what was typed and reads the configuration. */
+FORGE_MUST_CHECK int forge_request_prepare(struct forge_config **ret_cfg,
+					   struct forge_error *err);
+void forge_request_done(void);
+/* "1 file", "2 files" ... one line for people when a run is over, on stderr. */
+void forge_print_verdict(const json_t *record);

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening, and finding runs. */
+#include "cli/session.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "run/deliver.h"
+#include "store/state.h"
+
+const char *forge_session_config;
+
+static int open_store(struct forge_session *s, bool need_store, struct forge_error *err)
+{
+	struct forge_error why = FORGE_ERROR_INIT;
+	int rc = forge_store_choose(forge_store_wanted, s->cfg, &s->url, err);
+
+	if (rc < 0)
+		return rc;
+	rc = forge_store_open(s->url, &s->store, &why);
+	if (rc == 0) {
+		(void)forge_deliver_pending(s->store, s->url, NULL); /* a count */
+		return 0;
+	}
+	if (need_store) {
+		*err = why;
+		return rc;
+	}
+	forge_print_warning(&why);
+	return 0;
+}
+
+int forge_session_open(struct forge_session *s, bool need_store, struct forge_error *err)
+{
+	int rc = forge_config_load(forge_session_config, &s->cfg, err);
+
+	if (rc < 0)
+		return rc;
+	forge_reconcile_first();
+	rc = forge_home_open(true, &s->home, err);
+	return rc < 0 ? rc : open_store(s, need_store, err);
+}
+
+void forge_session_close(struct forge_session *s)
+{
+	forge_store_close(s->store);
+	forge_home_close(&s->home);
+	forge_config_free(s->cfg);
+	free(s->url);
+	*s = FORGE_SESSION_INIT;
+}
+
+/* Ids are typed, and become file names. */
+static int check_word(const char *word, struct forge_error *err)
+{
+	size_t len = strspn(word, "0123456789abcdefghijklmnopqrstuvwxyz");
+
+	if (len > 0 && len < FORGE_RUN_ID_MAX && !word[len])
+		return 0;
+	return forge_hint(err, forge_fail(err, EINVAL, "'%.64s' is no run id", word),
+			  "`forge ps` lists them; the first letters are enough");
+}
+
+/* Its own directory knows best while it runs; the store has all of them. */
+static int load(struct forge_session *s, const char *run_id, json_t **ret,
+		struct forge_error *err)
+{
+	json_t *local = NULL, *stored = NULL;
+	int rc = s->store ? forge_store_get(s->store, run_id, &stored, err) :
+			    forge_fail(err, ENOENT, "no run '%s' here", run_id);
+
+	if (forge_load_record(&s->home, run_id, &local, NULL) == 0 &&
+	    (!stored || (forge_record_is_over(local) && !forge_record_is_over(stored)))) {
+		json_decref(stored);
+		*ret = local;
+		return 0;
+	}
+	json_decref(local);
+	if (stored)
+		*ret = stored;
+	return stored ? 0 : rc;
+}
+
+int forge_session_record(struct forge_session *s, const char *word, json_t **ret,
+			 struct forge_error *err)
+{
+	forge_auto_free char *run_id = NULL;
+	int rc = check_word(word, err);
+
+	if (rc < 0)
+		return rc;
+	if (s->store)
+		rc = forge_store_find(s->store, word, &run_id, err);
+	if (rc == 0 && run_id)
+		return load(s, run_id, ret, err);
+	/* Not in the store, or no store: whole ids are still found by their directory. */
+	struct forge_error local = FORGE_ERROR_INIT;
+	if (rc != -ENOTUNIQ && load(s, word, ret, &local) == 0)
+		return 0;
+	if (rc == 0)
+		*err = local;
+	return rc < 0 ? rc : -ENOENT;
+}
+
+int forge_session_reload(struct forge_session *s, json_t **record, struct forge_error *err)
+{
+	json_t *fresh;
+	forge_auto_free char *id = strdup(forge_record_text(*record, "run_id"));
+
+	forge_reconcile_first();
+	if (s->store)
+		(void)forge_deliver_pending(s->store, s->url, NULL); /* a count */
+	int rc = id ? load(s, id, &fresh, err) : forge_fail(err, ENOMEM, "out of memory");
+	if (rc < 0)
+		return rc;
+	json_decref(*record);
+	*record = fresh;
+	return 0;
+}
+
+int forge_session_fail(const struct forge_error *err)
+{
+	forge_print_error(err);
+	return FORGE_EXIT_FAILED;
+}
+
+const char *forge_record_text(const json_t *record, const char *key)
+{
+	return json_string_value(json_object_get(record, key));
+}
+
+bool forge_record_is_over(const json_t *record)
+{
+	return forge_status_is_terminal(forge_status_of(forge_record_text(record, "status")));
+}
+
+bool forge_record_is_here(const json_t *record)
+{
+	char host[256] = "";
+	const char *there = forge_record_text(record, "host");
+
+	(void)gethostname(host, sizeof(host) - 1); /* "" is nobody's */
+	return there && strcmp(host, there) == 0;
+}
+
+int forge_record_exit_status(const json_t *record)
+{
+	const json_t *status = json_object_get(record, "exit_status");
+
+	return json_is_integer(status) ? (int)json_integer_value(status) : 137;
+}
+
+enum forge_colour forge_status_colour(const char *status)
+{
+	switch (forge_status_of(status)) {
+	case FORGE_STATUS_SUCCEEDED:
+		return FORGE_GREEN;
+	case FORGE_STATUS_FAILED:
+	case FORGE_STATUS_KILLED:
+	case FORGE_STATUS_CORRUPTED:
+	case FORGE_STATUS_LOST:
+	case FORGE_STATUS_REJECTED:
+		return FORGE_RED;
+	case FORGE_STATUS_QUEUED:
+	case FORGE_STATUS_PREPARING:
+	case FORGE_STATUS_RUNNING:
+	case FORGE_STATUS_COLLECTING:
+	case FORGE_STATUS_CANCELLED:
+		return FORGE_YELLOW;
+	case FORGE_STATUS_NONE:
+	case FORGE_STATUS_COUNT:
+		break;
+	}
+	return FORGE_PLAIN;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What every command about runs begins with: configuration, repair, state directory, store. */
+#pragma once
+
+#include "cli/cli.h"
+#include "config/config.h"
+#include "run/home.h"
+#include "store/store.h"
+
+struct forge_session {
+	struct forge_config *cfg;
+	struct forge_home home;
+	char *url;
+	struct forge_store *store; /* NULL: it cannot be reached, and has_warned */
+};
+#define FORGE_SESSION_INIT ((struct forge_session){ .home = FORGE_HOME_INIT })
+
+/* --config, of all of them. */
+extern const char *forge_session_config;
+#define FORGE_CONFIG_ROW                                                                 \
+	FORGE_STRING(0, "config", "FILE", &forge_session_config, "Read this configuration")
+
+/*
+ * Opens everything. Without need_store a store that cannot be reached is a warning: what is in
+ * FORGE_HOME can still be shown.
+ */
+FORGE_MUST_CHECK int forge_session_open(struct forge_session *s, bool need_store,
+					struct forge_error *err);
+void forge_session_close(struct forge_session *s);
+#define forge_auto_session FORGE_CLEANUP(forge_session_close)
+
+/* The record of the run that word names: an id, or the beginning of one. */
+FORGE_MUST_CHECK int forge_session_record(struct forge_session *s, const char *word,
+					  json_t **ret, struct forge_error *err);
+/* Again, after something may have changed. */
+FORGE_MUST_CHECK int forge_session_reload(struct forge_session *s, json_t **record,
+					  struct forge_error *err);
+/* Prints the error. Returns FORGE_EXIT_FAILED. */
+int forge_session_fail(const struct forge_error *err);
+
+/* "succeeded" and so on, as words of a record. */
+const char *forge_record_text(const json_t *record, const char *key);
+bool forge_record_is_over(const json_t *record);
+/* What `forge run` would have exited with. */
+int forge_record_exit_status(const json_t *record);
+bool forge_record_is_here(const json_t *record);
+enum forge_colour forge_status_colour(const char *status);

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Chooses the command, runs it, replaces what it made before. */
+#include "run/repost.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fd.h"
+#include "run/record.h"
+#include "store/state.h"
+
+static int choose(const struct forge_config *cfg, const json_t *record, const char *command,
+		  struct forge_strv *ret, struct forge_error *err)
+{
+	const json_t *before =
+		json_object_get(json_object_get(record, "post_process"), "command");
+	size_t i;
+	const json_t *word;
+	int rc = 0;
+
+	if (command) {
+		const char *const words[] = { "/bin/sh", "-c", command };
+		for (i = 0; i < 3 && rc == 0; i++)
+			rc = forge_strv_add(ret, words[i]);
+	} else if (json_array_size(before)) {
+		json_array_foreach (before, i, word)
+			if (rc == 0)
+				rc = forge_strv_add(ret, json_string_value(word));
+	} else {
+		rc = forge_strv_copy(ret, &cfg->post_process);
+	}
+	if (rc < 0)
+		return forge_fail(err, ENOMEM, "out of memory");
+	return ret->n ? 0 :
+			forge_hint(err, forge_fail(err, EINVAL, "there is no post-process to repeat"),
+				   "Give one with --command");
+}
+
+/* The directory's copy follows; the store is what counts by now. */
+static void update_files(const struct forge_home *home, const json_t *record,
+			 const json_t *result, const json_t *rows)
+{
+	const char *run_id = json_string_value(json_object_get(record, "run_id"));
+	forge_auto_close int dir = openat(home->runs_fd, run_id,
+					  O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	json_t *copy = json_copy((json_t *)record);
+
+	json_object_set(copy, "post_process", (json_t *)result);
+	forge_auto_free char *text = json_dumps(copy, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+	forge_auto_free char *lines = json_dumps(rows, JSON_COMPACT);
+	json_decref(copy);
+	if (dir >= 0 && text)
+		(void)!forge_replace_file(dir, "record.json", text, strlen(text), false);
+	if (dir >= 0 && lines)
+		(void)!forge_replace_file(dir, "post_process.json", lines, strlen(lines), false);
+}
+
+int forge_repost(const struct forge_config *cfg, const struct forge_home *home,
+		 const char *url, const json_t *record, const char *command,
+		 json_t **ret_result, struct forge_error *err)
+{
+	forge_auto_strv struct forge_strv argv = { 0 };
+	const char *status = json_string_value(json_object_get(record, "status"));
+	const char *run_id = json_string_value(json_object_get(record, "run_id"));
+	json_t *result = NULL, *rows = NULL;
+
+	if (!forge_status_is_terminal(forge_status_of(status)))
+		return forge_fail(err, EBUSY, "run %s is still %s", run_id, status);
+	int rc = choose(cfg, record, command, &argv, err);
+	if (rc < 0)
+		return rc;
+	struct forge_post_spec spec = {
+		.cfg = cfg, .home = home, .store = url, .record = record, .argv = &argv
+	};
+	rc = forge_post_process(&spec, &result, &rows, err);
+	const char *how = json_string_value(json_object_get(result, "status"));
+	if (rc == 0 && strcmp(how, "succeeded") == 0) {
+		forge_auto_store struct forge_store *st = NULL;
+		json_t *event = forge_event_json(0, "user", "post_process", NULL, how);
+		rc = forge_store_open(url, &st, err);
+		if (rc == 0)
+			rc = forge_store_put_post_process(st, run_id, result, rows, event, err);
+		json_decref(event);
+		if (rc == 0)
+			update_files(home, record, result, rows);
+	}
+	json_decref(rows);
+	if (rc < 0) {
+		json_decref(result);
+		return rc;
+	}
+	*ret_result = result;
+	return 0;
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Forks the supervisor; a pipe brings back the run's id or the reason why there is none. */
+#include "run/submit.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/sys.h"
+
+struct message {
+	int rc;
+	struct forge_submitted submitted;
+	struct forge_error error;
+};
+
+struct supervisor {
+	int pipe; /* -1 once it has reported */
+	struct forge_run_request req;
+};
+
+static void report(struct supervisor *s, const struct message *m)
+{
+	if (s->pipe < 0)
+		return;
+	(void)!forge_write_all(s->pipe, m, sizeof(*m)); /* its reader may be gone */
+	close(s->pipe);
+	s->pipe = -1;
+}
+
+static void on_recorded(void *arg, const char *run_id)
+{
+	struct message m = { 0 };
+
+	(void)snprintf(m.submitted.run_id, sizeof(m.submitted.run_id), "%s", run_id);
+	report(arg, &m);
+}
+
+/* Nothing of the caller's may be kept: neither its terminal nor its pipes. */
+static void detach(struct supervisor *s)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	(void)setsid();
+	for (int fd = 0; fd < 3 && null >= 0; fd++)
+		(void)dup2(null, fd);
+	if (s->pipe != 3) {
+		(void)dup3(s->pipe, 3, O_CLOEXEC);
+		s->pipe = 3;
+	}
+	(void)sys_close_range(4, ~0u, 0);
+	/* A hang-up is the terminal's, and that is gone. */
+	(void)signal(SIGHUP, SIG_IGN);
+}
+
+static void supervise(struct supervisor *s, const struct forge_config *cfg)
+{
+	struct forge_run_result result = { 0 };
+	struct message m = { 0 };
+
+	detach(s);
+	s->req.wait_durable = true;
+	s->req.on_recorded = on_recorded;
+	s->req.on_warning = NULL;
+	s->req.stdout_fd = s->req.stderr_fd = -1;
+	s->req.arg = s;
+	m.rc = forge_run(cfg, &s->req, &result, &m.error);
+	if (m.rc == 0 && result.existing_run[0]) {
+		m.submitted.is_existing = true;
+		memcpy(m.submitted.run_id, result.existing_run, sizeof(m.submitted.run_id));
+	} else if (m.rc == 0) {
+		/* Judged before it was recorded: rejected at once. That is a run too. */
+		const char *id = json_string_value(json_object_get(result.record, "run_id"));
+		(void)snprintf(m.submitted.run_id, sizeof(m.submitted.run_id), "%s", id);
+	}
+	report(s, &m);
+	_exit(result.exit_status);
+}
+
+int forge_submit(const struct forge_config *cfg, const struct forge_run_request *req,
+		 struct forge_submitted *ret, struct forge_error *err)
+{
+	struct supervisor s = { .req = *req };
+	struct message m;
+	int fds[2];
+
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		return forge_fail_errno(err, errno, "pipe");
+	pid_t pid = fork();
+	if (pid == 0) {
+		s.pipe = fds[1];
+		supervise(&s, cfg);
+	}
+	close(fds[1]);
+	forge_auto_close int in = fds[0];
+	if (pid < 0)
+		return forge_fail_errno(err, errno, "fork");
+	size_t have = 0;
+	while (have < sizeof(m)) {
+		ssize_t n = read(in, (char *)&m + have, sizeof(m) - have);
+		if (n == 0 || (n < 0 && errno != EINTR))
+			return forge_fail(err, EPIPE, "the supervisor died before the run was recorded");
+		have += n > 0 ? (size_t)n : 0;
+	}
+	if (m.rc < 0) {
+		if (err)
+			*err = m.error;
+		return m.rc;
+	}
+	*ret = m.submitted;
+	return 0;
+}
