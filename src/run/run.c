@@ -375,6 +375,9 @@ static int clean(struct run *r, struct forge_error *err)
 		if (rc == 0 && r->record.json) {
 			forge_record_event(&r->record, "workdir_kept", w->path);
 			json_object_set_new(r->record.json, "workdir_kept", json_true());
+			json_object_set_new(r->record.json, "workdir_identity",
+					    json_pack("[I, I]", (json_int_t)w->dev,
+						      (json_int_t)w->ino));
 		}
 		return rc;
 	}
