@@ -27,10 +27,11 @@ enum forge_mechanism {
 	FORGE_MECH_CPUS,	   /* CPU bandwidth limit */
 	FORGE_MECH_PIDS,	   /* process limit */
 	FORGE_MECH_CPU_TIME,	   /* CPU time of the whole tree */
+	FORGE_MECH_IO,		   /* I/O rate, where one was asked for */
 	FORGE_MECH_COUNT,
 };
 extern const char *const forge_mechanism_names[FORGE_MECH_COUNT];
-/* All that only a cgroup can enforce. */
+/* All that only a cgroup can enforce and every run asks for. */
 #define FORGE_MECH_ALL_CGROUP                                                            \
 	(1u << FORGE_MECH_MEMORY | 1u << FORGE_MECH_SWAP | 1u << FORGE_MECH_CPUS |       \
 	 1u << FORGE_MECH_PIDS | 1u << FORGE_MECH_CPU_TIME)

@@ -31,14 +31,21 @@ const struct forge_limit_row forge_limit_rows[FORGE_LIMIT_COUNT_ROWS] = {
 	  "64M" },
 	{ "open-files", "open_files", "open_files", FORGE_LIMIT_COUNT, ROW(open_files),
 	  "N", "Open files of each process", "1024" },
+	{ "io-rate", "io_rate", "io_bytes_per_second", FORGE_LIMIT_SIZE,
+	  ROW(io_bytes_per_second), "SIZE",
+	  "Bytes a second it may read, and write, on the disk of its working directory",
+	  "unlimited" },
 	{ "grace", "grace", "grace_seconds", FORGE_LIMIT_DURATION, ROW(grace_usec),
 	  "TIME", "Time to end by itself between SIGTERM and SIGKILL", "5s" },
 };
 
-/* Wall time times CPUs bounds the CPU time already: no host needs to allow this one. */
-static bool is_bounded_anyway(const struct forge_limit_row *row)
+/*
+ * No host needs to allow that these are unlimited, as they are unless somebody asks: wall time
+ * times CPUs bounds the CPU time already, and not every disk can be limited.
+ */
+static bool is_optional(const struct forge_limit_row *row)
 {
-	return row->offset == ROW(cpu_usec);
+	return row->offset == ROW(cpu_usec) || row->offset == ROW(io_bytes_per_second);
 }
 
 static int parse(const struct forge_limit_row *row, const char *text, uint64_t *ret,
@@ -119,7 +126,7 @@ static int check_row(const struct forge_limit_row *row, uint64_t value, uint64_t
 				  "configuration.",
 				  most, row->key);
 	}
-	if (value == FORGE_UNLIMITED && !allow_unlimited && !is_bounded_anyway(row)) {
+	if (value == FORGE_UNLIMITED && !allow_unlimited && !is_optional(row)) {
 		int rc = forge_fail(err, EPERM,
 				    "%s: unlimited is not allowed on this host "
 				    "(host.allow_unlimited is false)",

@@ -22,7 +22,9 @@ struct forge_limits {
 	uint64_t inodes;       /* files and directories in the workdir */
 	uint64_t output_bytes; /* each of stdout and stderr */
 	uint64_t open_files;
-	uint64_t grace_usec; /* between SIGTERM and SIGKILL */
+	uint64_t
+		io_bytes_per_second; /* each of reads and writes, on the workdir's disk */
+	uint64_t grace_usec;	     /* between SIGTERM and SIGKILL */
 };
 
 enum forge_limit_type {
@@ -44,7 +46,7 @@ struct forge_limit_row {
 	const char *builtin; /* value in the built-in profile "default" */
 };
 
-#define FORGE_LIMIT_COUNT_ROWS 10
+#define FORGE_LIMIT_COUNT_ROWS 11
 extern const struct forge_limit_row forge_limit_rows[FORGE_LIMIT_COUNT_ROWS];
 
 static inline uint64_t *forge_limit_slot(struct forge_limits *l,

@@ -15,6 +15,7 @@ const char *const forge_mechanism_names[FORGE_MECH_COUNT] = {
 	[FORGE_MECH_CPUS] = "cpus",
 	[FORGE_MECH_PIDS] = "pids",
 	[FORGE_MECH_CPU_TIME] = "cpu_time",
+	[FORGE_MECH_IO] = "io",
 };
 
 static const char *const cgroup_names[] = {

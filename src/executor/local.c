@@ -45,9 +45,12 @@ static unsigned landlock_missing(int abi, bool own_network)
 	       (abi < 6 && !own_network ? 1u << FORGE_MECH_LANDLOCK_SCOPE : 0);
 }
 
-/* Fail closed: what is missing must be in the configuration's list, or nothing starts. */
+/*
+ * Fail closed: what is missing must be in the configuration's list, or nothing starts. An I/O
+ * rate is missing for a reason of this run's, which io_error says.
+ */
 static int check_missing(unsigned missing, unsigned allowed, bool is_chosen,
-			 struct forge_error *err)
+			 const struct forge_error *io_error, struct forge_error *err)
 {
 	char list[256] = "";
 	size_t len = 0;
@@ -55,16 +58,22 @@ static int check_missing(unsigned missing, unsigned allowed, bool is_chosen,
 	missing &= ~allowed;
 	if (!missing)
 		return 0;
+	if (missing == 1u << FORGE_MECH_IO && io_error->code) {
+		if (err)
+			*err = *io_error;
+		return -io_error->code;
+	}
 	for (unsigned i = 0; i < FORGE_MECH_COUNT; i++)
 		if (missing & (1u << i))
 			len += (size_t)snprintf(list + len, sizeof(list) - len, "%s%s",
 						len ? ", " : "",
 						forge_mechanism_names[i]);
 	return forge_hint(
-		err, forge_fail(err, EOPNOTSUPP, "%s: %s",
-				     is_chosen ? "without a cgroup nothing enforces" :
-						 "this host cannot enforce",
-				     list),
+		err,
+		forge_fail(err, EOPNOTSUPP, "%s: %s",
+			   is_chosen ? "without a cgroup nothing enforces"
+				     : "this host cannot enforce",
+			   list),
 		"`forge doctor` shows why and what to do; to run without, name them in "
 		"sandbox.allow_missing of forge.yaml");
 }
@@ -121,7 +130,10 @@ static int local_run(const struct forge_job *job, struct forge_outcome *ret,
 	if (rc < 0)
 		return rc;
 	forge_auto_cgroup struct forge_cgroup *cg = NULL;
-	rc = forge_cgroup_new(job->config->cgroup, job->run_id, job->limits, &cg, err);
+	if (plan->io_error.code)
+		ret->missing |= 1u << FORGE_MECH_IO;
+	rc = forge_cgroup_new(job->config->cgroup, job->run_id, job->limits,
+			      &plan->io_disk, &cg, err);
 	if (rc < 0) {
 		ret->missing |= FORGE_MECH_ALL_CGROUP;
 		return rc;
@@ -129,7 +141,8 @@ static int local_run(const struct forge_job *job, struct forge_outcome *ret,
 	ret->cgroup_manager = cg->ops->name;
 	ret->missing |= cg->missing;
 	rc = check_missing(ret->missing, job->config->allow_missing,
-			   job->config->cgroup == FORGE_CGROUP_NONE, err);
+			   job->config->cgroup == FORGE_CGROUP_NONE,
+			   plan->io_error.code ? &plan->io_error : &cg->io_error, err);
 	if (rc == 0)
 		rc = run_in(job, plan, cg, ret, err);
 	struct forge_error late = FORGE_ERROR_INIT;

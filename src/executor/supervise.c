@@ -160,6 +160,7 @@ static void on_control(struct loop *l)
 	if (n == (ssize_t)sizeof(msg)) {
 		l->out->has_status = true;
 		l->out->wait_status = msg.status;
+		forge_cgroup_release_io(l->cg); /* for those that end with it */
 	} else if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
 		close(l->sb->control);
 		l->sb->control = -1;

@@ -450,6 +450,59 @@ static int hostile(int argc, char **argv)
 	return held("the tree stands");
 }
 
+static char aligned[MIB] __attribute__((aligned(4096)));
+
+/* Milliseconds that n MiB take past the page cache; -1: they cannot go there. */
+static long long time_direct(int flags, long n)
+{
+	int fd = open("direct", flags | O_DIRECT | O_CREAT | O_CLOEXEC, 0600);
+	long long start = now_usec();
+
+	if (fd < 0)
+		return -1;
+	for (long i = 0; i < n; i++) {
+		ssize_t did = flags == O_RDONLY ? read(fd, aligned, MIB)
+						: write(fd, aligned, MIB);
+		if (did != MIB)
+			return -1;
+	}
+	close(fd);
+	return (now_usec() - start) / 1000;
+}
+
+/* The kernel lets a little more through at the start; three quarters of the time must pass. */
+static int io_rate(int argc, char **argv)
+{
+	long n = number_arg(argc, argv, 0, 8), rate = number_arg(argc, argv, 1, 4);
+	long long least = n * 750LL / rate;
+	long long wrote = time_direct(O_WRONLY, n), did_read = time_direct(O_RDONLY, n);
+
+	if (wrote < 0 || did_read < 0)
+		return skip("direct I/O: %s", error_name(errno));
+	if (wrote < least || did_read < least)
+		return broke("%ld MiB: write %lld ms, read %lld ms", n, wrote, did_read);
+	return held("%ld MiB: write %lld ms, read %lld ms", n, wrote, did_read);
+}
+
+/* One write that takes MIB over the rate: nobody can be killed in the middle of it. */
+static int io_stuck(int argc, char **argv)
+{
+	size_t size = (size_t)number_arg(argc, argv, 0, 64) * MIB;
+	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	int fd = open("direct", O_WRONLY | O_DIRECT | O_CREAT | O_CLOEXEC, 0600);
+
+	if (p == MAP_FAILED || fd < 0)
+		return skip("direct I/O: %s", error_name(errno));
+	/* With a second argument a child does it, and we end while it does. */
+	if (argc > 1 && fork() > 0) {
+		(void)usleep(300000);
+		return held("left while it writes");
+	}
+	ssize_t n = write(fd, p, size);
+	return broke("%zd bytes written", n);
+}
+
 const struct probe probe_disk[] = {
 	{ "fill-one", "MIB: one file", fill_one },
 	{ "fill-many", "MIB: many files", fill_many },
@@ -463,6 +516,8 @@ const struct probe probe_disk[] = {
 	{ "fill-dodge", "MIB: in a directory that moves behind the scanner", fill_dodge },
 	{ "fill-inodes", "COUNT: empty files", fill_inodes },
 	{ "sparse", "GIB: a file of holes (held: nobody minds)", sparse },
+	{ "io-rate", "MIB RATE: past the page cache, faster than RATE MiB a second", io_rate },
+	{ "io-stuck", "MIB [leave]: be waiting for the disk at the end", io_stuck },
 	{ "deep", "LEVELS: one directory in another", deep },
 	{ "hostile", "[TARGET...]: leave a tree that is hard to remove", hostile },
 	{ NULL, NULL, NULL },

@@ -98,7 +98,7 @@ int forge_cgroup_own_load(struct forge_cgroup_own *ret)
 	char text[8192];
 	ssize_t n = forge_read_at(AT_FDCWD, "/proc/self/cgroup", text, sizeof(text));
 
-	*ret = (struct forge_cgroup_own){ NULL, NULL, NULL, NULL, NULL };
+	*ret = (struct forge_cgroup_own){ 0 };
 	if (n < 0)
 		return (int)n;
 	ret->unified = own_dir(text, "");
@@ -106,6 +106,7 @@ int forge_cgroup_own_load(struct forge_cgroup_own *ret)
 	ret->pids = own_dir(text, "pids");
 	ret->cpu = own_dir(text, "cpu");
 	ret->cpuacct = own_dir(text, "cpuacct");
+	ret->blkio = own_dir(text, "blkio");
 	return 0;
 }
 
@@ -116,13 +117,15 @@ void forge_cgroup_own_done(struct forge_cgroup_own *own)
 	free(own->pids);
 	free(own->cpu);
 	free(own->cpuacct);
+	free(own->blkio);
 }
 
 int forge_cgroup_predict(const char *run_id, struct forge_strv *ret)
 {
 	forge_auto_cgroup_own struct forge_cgroup_own own = { 0 };
 	int rc = forge_cgroup_own_load(&own);
-	const char *dirs[] = { own.unified, own.memory, own.pids, own.cpu, own.cpuacct };
+	const char *dirs[] = { own.unified, own.memory,	 own.pids,
+			       own.cpu,	    own.cpuacct, own.blkio };
 
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(dirs) && rc == 0; i++)
 		if (dirs[i])
@@ -169,7 +172,8 @@ static const struct forge_cgroup_ops *const managers[] = {
 
 static struct forge_cgroup *alloc_group(const struct forge_cgroup_ops *ops,
 					const char *run_id,
-					const struct forge_limits *limits)
+					const struct forge_limits *limits,
+					const struct forge_blockdev *io_disk)
 {
 	struct forge_cgroup *cg = calloc(1, sizeof(*cg));
 
@@ -177,8 +181,9 @@ static struct forge_cgroup *alloc_group(const struct forge_cgroup_ops *ops,
 		return NULL;
 	cg->ops = ops;
 	cg->limits = *limits;
+	cg->io_disk = *io_disk;
 	cg->v2_fd = cg->memory_fd = cg->cpu_fd = cg->cpuacct_fd = cg->pids_fd =
-		cg->oom_fd = -1;
+		cg->blkio_fd = cg->oom_fd = -1;
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(cg->enter_fds); i++)
 		cg->enter_fds[i] = -1;
 	cg->name = forge_asprintf("forge-%s", run_id);
@@ -190,10 +195,12 @@ static struct forge_cgroup *alloc_group(const struct forge_cgroup_ops *ops,
 }
 
 static int try_manager(const struct forge_cgroup_ops *ops, const char *run_id,
-		       const struct forge_limits *limits, struct forge_cgroup **ret,
+		       const struct forge_limits *limits,
+		       const struct forge_blockdev *io_disk, struct forge_cgroup **ret,
 		       struct forge_error *err)
 {
-	forge_auto_cgroup struct forge_cgroup *cg = alloc_group(ops, run_id, limits);
+	forge_auto_cgroup struct forge_cgroup *cg =
+		alloc_group(ops, run_id, limits, io_disk);
 	if (!cg)
 		return forge_fail(err, ENOMEM, "out of memory");
 	int rc = ops->create(cg, err);
@@ -224,17 +231,18 @@ static const struct forge_cgroup_ops *chosen(enum forge_cgroup_choice choice)
 }
 
 int forge_cgroup_new(enum forge_cgroup_choice choice, const char *run_id,
-		     const struct forge_limits *limits, struct forge_cgroup **ret,
+		     const struct forge_limits *limits,
+		     const struct forge_blockdev *io_disk, struct forge_cgroup **ret,
 		     struct forge_error *err)
 {
 	const struct forge_cgroup_ops *ops = chosen(choice);
 
 	if (ops)
-		return try_manager(ops, run_id, limits, ret, err);
+		return try_manager(ops, run_id, limits, io_disk, ret, err);
 	struct forge_error first = FORGE_ERROR_INIT, e = FORGE_ERROR_INIT;
 	int rc = -ENOSYS;
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(managers); i++) {
-		rc = try_manager(managers[i], run_id, limits, ret, &e);
+		rc = try_manager(managers[i], run_id, limits, io_disk, ret, &e);
 		if (rc == 0)
 			return 0;
 		/* The first manager that exists here but is not ours to use explains best. */
@@ -323,7 +331,8 @@ static void let_use_all_cpus(struct forge_cgroup *cg)
 	char buf[65536];
 	cpu_set_t all;
 
-	if (cg->v2_fd < 0 || forge_read_at(cg->v2_fd, "cgroup.procs", buf, sizeof(buf)) < 256 ||
+	if (cg->v2_fd < 0 ||
+	    forge_read_at(cg->v2_fd, "cgroup.procs", buf, sizeof(buf)) < 256 ||
 	    sched_getaffinity(0, sizeof(all), &all) < 0)
 		return; /* a few dozen processes need no help */
 	for (char *p = buf; *p; p += strspn(p, "\n")) {
@@ -336,6 +345,7 @@ static void let_use_all_cpus(struct forge_cgroup *cg)
 void forge_cgroup_kill(struct forge_cgroup *cg)
 {
 	let_use_all_cpus(cg);
+	forge_cgroup_release_io(cg);
 	/* Dying costs CPU time too: a thousand processes on half a CPU would take seconds. */
 	if (cg->cpu_fd >= 0)
 		(void)!forge_write_at(cg->cpu_fd, "cpu.cfs_quota_us", "-1");
@@ -393,7 +403,9 @@ int forge_cgroup_remove_dir(const char *path, struct forge_error *err)
 		return 0;
 	forge_auto_close int dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (dir < 0)
-		return errno == ENOENT ? 0 : forge_fail_errno(err, errno, "open %s", path);
+		return errno == ENOENT ? 0
+				       : forge_fail_errno(err, errno, "open %s", path);
+	forge_cgroup_release_io_dir(dir);
 	kill_dir(dir);
 	int rc = remove_when_empty(path);
 	return rc < 0 ? forge_fail_errno(err, -rc, "remove %s", path) : 0;
@@ -403,8 +415,8 @@ void forge_cgroup_free(struct forge_cgroup *cg)
 {
 	if (!cg)
 		return;
-	int fds[] = { cg->v2_fd,      cg->memory_fd, cg->cpu_fd,
-		      cg->cpuacct_fd, cg->pids_fd,   cg->oom_fd };
+	int fds[] = { cg->v2_fd,   cg->memory_fd, cg->cpu_fd, cg->cpuacct_fd,
+		      cg->pids_fd, cg->blkio_fd,  cg->oom_fd };
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(fds); i++)
 		if (fds[i] >= 0)
 			close(fds[i]);

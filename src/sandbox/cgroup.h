@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/strv.h"
 #include "config/config.h"
+#include "sandbox/blockdev.h"
 
 /* UINT64_MAX where the kernel does not tell. */
 struct forge_cgroup_usage {
@@ -32,7 +33,7 @@ struct forge_cgroup {
 	/* Directories of this run: one on v2, one for each hierarchy on v1. */
 	struct forge_strv dirs;
 	int v2_fd; /* on the unified tree: for CLONE_INTO_CGROUP and kill, or -1 */
-	int memory_fd, cpu_fd, cpuacct_fd, pids_fd; /* v1 directories, or -1 */
+	int memory_fd, cpu_fd, cpuacct_fd, pids_fd, blkio_fd; /* v1 directories, or -1 */
 	/*
 	 * Files that init writes "0" to, first thing, to enter. A thread that moves itself
 	 * through "tasks" needs no grace period of the kernel's; moving another process does,
@@ -41,6 +42,9 @@ struct forge_cgroup {
 	int enter_fds[6];
 	int oom_fd; /* readable when memory ran out and the rest must be killed, or -1 */
 	unsigned missing; /* 1u << enum forge_mechanism: what is not enforced */
+	struct forge_blockdev io_disk; /* name "": no I/O rate was asked for */
+	bool has_io;		       /* and it is limited */
+	struct forge_error io_error;   /* why FORGE_MECH_IO is missing */
 };
 
 /*
@@ -61,9 +65,13 @@ struct forge_cgroup_ops {
 extern const struct forge_cgroup_ops forge_cgroup_v2, forge_cgroup_systemd,
 	forge_cgroup_v1, forge_cgroup_none;
 
-/* Picks the manager (auto: v2, v1, systemd, the first that works) and makes the group. */
+/*
+ * Picks the manager (auto: v2, v1, systemd, the first that works) and makes the group. The
+ * I/O rate of limits is for io_disk; with none (its name is empty) nothing is made for it.
+ */
 FORGE_MUST_CHECK int forge_cgroup_new(enum forge_cgroup_choice choice, const char *run_id,
 				      const struct forge_limits *limits,
+				      const struct forge_blockdev *io_disk,
 				      struct forge_cgroup **ret, struct forge_error *err);
 /* Every directory that a run of this id could make from here; for repair after a crash. */
 FORGE_MUST_CHECK int forge_cgroup_predict(const char *run_id, struct forge_strv *ret);
@@ -76,6 +84,11 @@ FORGE_MUST_CHECK int forge_cgroup_add_entry(struct forge_cgroup *cg, int dir,
 void forge_cgroup_usage(struct forge_cgroup *cg, struct forge_cgroup_usage *ret);
 /* CPU time so far, UINT64_MAX when unknown. */
 uint64_t forge_cgroup_cpu_usec(struct forge_cgroup *cg);
+/*
+ * Lets go what waits for its turn on the disk. A process that does cannot die before it is
+ * done, and at its rate that can take hours; so this comes with the end of every run.
+ */
+void forge_cgroup_release_io(struct forge_cgroup *cg);
 /* Kills everything in it; returns at once. */
 void forge_cgroup_kill(struct forge_cgroup *cg);
 /* Waits until it is empty and removes its directories. */
@@ -91,12 +104,17 @@ FORGE_DEFINE_AUTO(cgroup, struct forge_cgroup *, forge_cgroup_free)
 /* For the managers. */
 /* Our own directory in each hierarchy we use; NULL where it is not mounted. */
 struct forge_cgroup_own {
-	char *unified, *memory, *pids, *cpu, *cpuacct;
+	char *unified, *memory, *pids, *cpu, *cpuacct, *blkio;
 };
 FORGE_MUST_CHECK int forge_cgroup_own_load(struct forge_cgroup_own *ret);
 void forge_cgroup_own_done(struct forge_cgroup_own *own);
 #define forge_auto_cgroup_own FORGE_CLEANUP(forge_cgroup_own_done) /* initialise to {0} */
 /* Makes <parent>/<name>, notes it in dirs and opens it. Returns the fd or -errno. */
 int forge_cgroup_make_dir(struct forge_cgroup *cg, const char *parent);
+/* Writes the I/O rate into dir: io.max where it has one, else the files of v1's blkio. */
+FORGE_MUST_CHECK int forge_cgroup_limit_io(struct forge_cgroup *cg, int dir, bool is_v2,
+					   struct forge_error *err);
+/* Takes every I/O limit off that is written in dir. */
+void forge_cgroup_release_io_dir(int dir);
 /* Is any swap area in use on this host? */
 bool forge_host_has_swap(void);

@@ -105,6 +105,34 @@ static int limit_others(struct forge_cgroup *cg, struct forge_error *err)
 	return rc;
 }
 
+/* In a hierarchy that is entered only for this: each costs every start a grace period. */
+static int limit_io(struct forge_cgroup *cg, const char *own, struct forge_error *err)
+{
+	if (!own)
+		return forge_hint(
+			err,
+			forge_fail(err, ENOENT,
+				   "io_rate: no blkio hierarchy is mounted, so the disk "
+				   "%s cannot be limited",
+				   cg->io_disk.name),
+			"Run without --io-rate, or mount /sys/fs/cgroup/blkio, or name "
+			"io in sandbox.allow_missing");
+	int fd = forge_cgroup_make_dir(cg, own);
+	if (fd < 0)
+		return forge_hint(
+			err,
+			forge_fail_errno(err, -fd,
+					 "io_rate: make a cgroup below %s to limit the "
+					 "disk %s",
+					 own, cg->io_disk.name),
+			"Run without --io-rate, or have the administrator give you a "
+			"directory of the blkio hierarchy too (docs/HOSTS.md), or name "
+			"io in sandbox.allow_missing");
+	cg->blkio_fd = fd;
+	int rc = forge_cgroup_limit_io(cg, fd, false, err);
+	return rc < 0 ? rc : forge_cgroup_add_entry(cg, fd, "tasks", err);
+}
+
 static int v1_create(struct forge_cgroup *cg, struct forge_error *err)
 {
 	forge_auto_cgroup_own struct forge_cgroup_own own = { 0 };
@@ -129,6 +157,8 @@ static int v1_create(struct forge_cgroup *cg, struct forge_error *err)
 	if (rc == 0 && faccessat(cg->memory_fd, SWAP_LIMIT, F_OK, 0) < 0 &&
 	    forge_host_has_swap())
 		cg->missing |= 1u << FORGE_MECH_SWAP;
+	if (rc == 0 && *cg->io_disk.name && limit_io(cg, own.blkio, &cg->io_error) < 0)
+		cg->missing |= 1u << FORGE_MECH_IO;
 	return rc;
 }
 

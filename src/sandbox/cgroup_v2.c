@@ -102,6 +102,38 @@ static int enable_controllers(int own, const char *path, struct forge_error *err
 	return 0;
 }
 
+/*
+ * The io controller costs every request of every group below ours, so it is enabled only when
+ * a run asks for it. We are out of our own cgroup by now, or need not be.
+ */
+static int enable_io(const struct forge_cgroup *cg, int own, const char *path,
+		     struct forge_error *err)
+{
+	char have[512];
+	ssize_t n = forge_read_at(own, "cgroup.controllers", have, sizeof(have));
+
+	if (n < 0 || !has_word(have, "io"))
+		return forge_hint(
+			err,
+			forge_fail(err, ENOENT,
+				   "io_rate: the io controller, which would limit the "
+				   "disk %s, is not delegated to %s",
+				   cg->io_disk.name, path),
+			"Run without --io-rate, or have io delegated too "
+			"(docs/HOSTS.md), or name io in sandbox.allow_missing");
+	n = forge_read_at(own, "cgroup.subtree_control", have, sizeof(have));
+	if (n >= 0 && has_word(have, "io"))
+		return 0;
+	int rc = forge_write_at(own, "cgroup.subtree_control", "+io");
+	return rc < 0 ? forge_hint(err,
+				   forge_fail_errno(err, -rc,
+						    "io_rate: enable the io controller "
+						    "in %s",
+						    path),
+				   HINT_DELEGATE)
+		      : 0;
+}
+
 static int set(struct forge_cgroup *cg, const char *file, const char *value,
 	       struct forge_error *err)
 {
@@ -171,6 +203,10 @@ static int v2_create(struct forge_cgroup *cg, struct forge_error *err)
 	/* Without swap in the kernel there is no such file, and nothing to limit. */
 	if (faccessat(cg->v2_fd, "memory.swap.max", F_OK, 0) < 0 && forge_host_has_swap())
 		cg->missing |= 1u << FORGE_MECH_SWAP;
+	if (*cg->io_disk.name &&
+	    (enable_io(cg, own, path, &cg->io_error) < 0 ||
+	     forge_cgroup_limit_io(cg, cg->v2_fd, true, &cg->io_error) < 0))
+		cg->missing |= 1u << FORGE_MECH_IO;
 	return 0;
 }
 
@@ -217,6 +253,8 @@ static int none_create(struct forge_cgroup *cg, struct forge_error *err)
 {
 	(void)err; /* cannot fail */
 	cg->missing = FORGE_MECH_ALL_CGROUP;
+	if (*cg->io_disk.name)
+		cg->missing |= 1u << FORGE_MECH_IO;
 	return 0;
 }
 

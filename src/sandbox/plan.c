@@ -411,6 +411,9 @@ int forge_plan_build(const struct forge_plan_spec *spec, struct forge_plan **ret
 	if (rc < 0)
 		return forge_fail(err, ENOMEM, "out of memory");
 	choose_cpus(p);
+	/* Whether a run may do without is for others to say. */
+	if (p->limits.io_bytes_per_second != FORGE_UNLIMITED)
+		(void)!forge_blockdev_find(p->workdir, &p->io_disk, &p->io_error);
 	struct forge_error inner = FORGE_ERROR_INIT;
 	rc = build_view(p, spec, &inner);
 	if (rc < 0) {

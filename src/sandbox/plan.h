@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/strv.h"
 #include "config/limits.h"
+#include "sandbox/blockdev.h"
 
 enum forge_mount_type {
 	FORGE_MOUNT_DIR,     /* an empty directory on the root tmpfs */
@@ -66,6 +67,8 @@ struct forge_plan {
 	struct forge_limits limits;
 	cpu_set_t cpus; /* affinity */
 	unsigned n_cpus;
+	struct forge_blockdev io_disk; /* that limits.io_bytes_per_second is about */
+	struct forge_error io_error; /* code != 0: why there is none, though asked for */
 };
 
 #define FORGE_INSIDE_UID  1000

@@ -2,6 +2,8 @@
 /* Prints a plan for `forge run --dry-run`. */
 #include "sandbox/plan.h"
 
+#include <stdio.h>
+
 #include "base/json.h"
 #include "sandbox/child.h"
 
@@ -29,9 +31,26 @@ static json_t *mount_json(const struct forge_mount *m)
 	return o;
 }
 
-/* By the names of v2; a v1 manager writes the same values under its own. */
-static json_t *cgroup_json(const struct forge_limits *l)
+static json_t *io_json(const struct forge_plan *p)
 {
+	json_int_t rate = (json_int_t)p->limits.io_bytes_per_second;
+	char numbers[32];
+
+	if (p->limits.io_bytes_per_second == FORGE_UNLIMITED)
+		return json_null();
+	if (p->io_error.code)
+		return json_pack("{s:n, s:o}", "device", "error",
+				 forge_json_text(p->io_error.msg));
+	(void)snprintf(numbers, sizeof(numbers), "%u:%u", p->io_disk.major,
+		       p->io_disk.minor);
+	return json_pack("{s:s, s:s, s:I, s:I}", "device", numbers, "disk",
+			 p->io_disk.name, "rbps", rate, "wbps", rate);
+}
+
+/* By the names of v2; a v1 manager writes the same values under its own. */
+static json_t *cgroup_json(const struct forge_plan *p)
+{
+	const struct forge_limits *l = &p->limits;
 	json_t *o = json_object();
 
 	json_object_set_new(o, "memory_max", forge_json_number(l->memory_bytes));
@@ -44,6 +63,7 @@ static json_t *cgroup_json(const struct forge_limits *l)
 			    forge_json_number(l->cpus_milli == FORGE_UNLIMITED
 						      ? l->cpus_milli
 						      : l->cpus_milli * 100));
+	json_object_set_new(o, "io_max", io_json(p));
 	return o;
 }
 
@@ -87,7 +107,7 @@ json_t *forge_plan_json(const struct forge_plan *p)
 						? "user mount pid ipc uts cgroup network"
 						: "user mount pid ipc uts cgroup"));
 	json_object_set_new(o, "network", json_string(p->own_network ? "none" : "host"));
-	json_object_set_new(o, "cgroup", cgroup_json(&p->limits));
+	json_object_set_new(o, "cgroup", cgroup_json(p));
 	json_object_set_new(o, "supervisor", supervisor_json(&p->limits));
 	json_object_set_new(o, "cpus", cpus);
 	json_object_set_new(o, "landlock_abi", json_integer(p->landlock_abi));

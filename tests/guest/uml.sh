@@ -8,7 +8,7 @@ if ! command -v linux.uml >/dev/null; then
     echo 1..1
     exit 0
 fi
-disk=$(mktemp) # to swap to
+disk=$(mktemp) # to swap to, and to limit
 trap 'rm -f "$disk"' EXIT
 truncate -s 64M "$disk"
 UML_DISK=$disk "$here/run-uml.sh" "$here/../.." "sh '$here/v2-test.sh' '$forge' '$probe'"

@@ -13,13 +13,14 @@ chmod 755 /tmp/forge /tmp/forge-probe
 export FORGE=/tmp/forge
 
 # A group that gives its children all controllers, as a service manager would keep one.
-mkdir "$cg/tests"
+parent=$cg/tests
+mkdir "$parent"
 echo '+cpu +memory +pids +io' >"$cg/cgroup.subtree_control"
-echo '+cpu +memory +pids +io' >"$cg/tests/cgroup.subtree_control"
+echo '+cpu +memory +pids +io' >"$parent/cgroup.subtree_control"
 
 # in_group COMMAND...: runs it alone in a new group of its own, as $who.
 in_group() {
-    group=$cg/tests/$who-$(cat /proc/sys/kernel/random/uuid)
+    group=$parent/$who-$(cat /proc/sys/kernel/random/uuid)
     mkdir "$group"
     if [ "$who" = user ]; then
         chown 1000:1000 "$group" "$group/cgroup.procs" "$group/cgroup.threads" \
@@ -93,6 +94,49 @@ limits_swap() {
     swapoff /dev/ubda
 }
 
+# ext4 on the guest's disk, and a limit on that.
+limits_io() {
+    if ! mkfs.ext4 -q -F /dev/ubda 2>/dev/null || ! mkdir -p /tmp/disk || ! mount -t ext4 /dev/ubda /tmp/disk; then
+        skip "$who: the I/O rate holds" "the guest has no disk with ext4"
+        return
+    fi
+    chmod 1777 /tmp/disk
+    record "$@" -- --io-rate 4M -- true
+    verdict_is "on a tmpfs an I/O rate is refused" "125 rejected sandbox"
+    ok "$who: ... by name" grep -q 'is on tmpfs' "$home/record"
+    cp forge.yaml later.yaml
+    echo 'workdir: /tmp/disk/{id}' >>forge.yaml
+    record "$@" -- -- /tmp/forge-probe io-rate 8 4
+    ok "$who: without a limit the disk is faster" grep -q '^broke' "$(field .logs.stdout)"
+    is "$who: ... and the io controller stays off" "$(grep -cw io "$group/cgroup.subtree_control")" 0
+    record "$@" -- --io-rate 4M -- /tmp/forge-probe io-rate 8 4
+    ok "$who: the I/O rate holds" grep '^held' "$(field .logs.stdout)"
+    note "$(cat "$(field .logs.stdout)") $(field .completion_notes)"
+    is "$who: ... by the io controller" "$(grep -cw io "$group/cgroup.subtree_control")" 1
+    # On v2 what the kernel writes back by itself is the run's too.
+    record "$@" -- --io-rate 4M -- sh -c 'head -c 8M /dev/zero >file && sync file'
+    is "$who: ... for buffered writes as well" "$(field '.usage.wall_seconds | . > 1.5 and . < 20')" true ||
+        note "$(field .usage.wall_seconds)"
+    record "$@" -- --io-rate 1M --timeout 1s --grace 100ms --memory 256M -- /tmp/forge-probe io-stuck 32
+    verdict_is "a run that waits for its disk ends on time" "124 killed wall_time"
+    is "$who: ... not when the disk has done it" "$(field '.usage.wall_seconds < 8')" true ||
+        note "$(field .usage.wall_seconds)"
+    without_io "$@"
+    mv later.yaml forge.yaml
+    umount /tmp/disk
+}
+
+# A group whose parent does not give the io controller, as a user's manager does not.
+without_io() {
+    parent=$cg/narrow
+    mkdir -p "$parent"
+    echo '+cpu +memory +pids' >"$parent/cgroup.subtree_control"
+    record "$@" -- --io-rate 4M -- true
+    parent=$cg/tests
+    verdict_is "without the io controller an I/O rate is refused" "125 rejected sandbox"
+    ok "$who: ... by name" grep -q 'the io controller, .* ubda, is not delegated to' "$home/record"
+}
+
 for who in root user; do
     home=/tmp/$who
     mkdir -p "$home/state"
@@ -122,6 +166,7 @@ for who in root user; do
     kills_the_frozen
     survives_clock_steps
     limits_swap in_group
+    limits_io in_group
     is "$who: no group of a run is left" "$(groups_left)" ""
     is "$who: no workdir is left" "$(find /tmp -maxdepth 1 -name 'scidex-*')" ""
     # Landlock is not there, so full it is not; nothing else may be wrong.

@@ -51,7 +51,7 @@ own_cgroups() {
     while IFS=: read -r id list path; do
         case $id:$list in
         0:) mount=/sys/fs/cgroup/unified ;;
-        *:memory | *:pids | *:cpu | *:cpuacct | *:cpu,cpuacct) mount=/sys/fs/cgroup/$list ;;
+        *:memory | *:pids | *:cpu | *:cpuacct | *:cpu,cpuacct | *:blkio) mount=/sys/fs/cgroup/$list ;;
         *) continue ;;
         esac
         [ -d "$mount" ] || mount=/sys/fs/cgroup

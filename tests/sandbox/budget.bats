@@ -241,6 +241,86 @@ has_flood() { [ "$(stat -c %s "$FORGE_HOME"/runs/*/stdout 2>/dev/null || echo 0)
     holds deep 200
 }
 
+# Of the file system that workdirs are on.
+has_disk() { [ "$(stat -c %Hd "$work")" -ne 0 ]; }
+
+@test "[39] the I/O rate holds past the page cache, reading and writing" {
+    skip_unless "workdirs are on no disk that can be limited" has_disk
+    OPTS+=(--io-rate 4M)
+    holds io-rate 8 4
+    [ "$(field .limits.io_bytes_per_second)" -eq 4194304 ]
+    [ "$(field .isolation.level)" = full ]
+    # 8 MiB twice, at 4 MiB a second; and it is the limit that takes the time.
+    between 3 "$(field .usage.wall_seconds)" 6
+    OPTS=(--timeout 10s)
+    probe io-rate 8 4
+    [[ "$answer" == broke* ]]
+    between 0 "$(field .usage.wall_seconds)" 1.5
+}
+
+@test "[39] a run that waits for its disk ends on time all the same" {
+    skip_unless "workdirs are on no disk that can be limited" has_disk
+    OPTS=(--io-rate 1M --timeout 1s --grace 100ms --memory 256M)
+    probe io-stuck 64
+    verdict killed wall_time 124
+    between 1.0 "$(field .usage.wall_seconds)" 3
+    holds io-stuck 64 leave
+    between 0.2 "$(field .usage.wall_seconds)" 2
+}
+
+@test "[39] an I/O rate that cannot be enforced is refused, with file system and advice" {
+    skip_unless "there is no tmpfs on /dev/shm" test "$(stat -fc %T /dev/shm)" = tmpfs
+    work=/dev/shm
+    configure
+    OPTS=(--io-rate 4M)
+    forge_run -- true
+    [ "$status" -eq 125 ]
+    [ "$(field .status)" = rejected ]
+    [[ "$(field .completion_notes)" == *"/dev/shm/"*" is on tmpfs"*"without --io-rate"*allow_missing* ]]
+    [ "$(field '.isolation.missing[0]')" = io ]
+    run -0 "$FORGE" run --dry-run "${OPTS[@]}" true
+    [[ "$output" == *"is on tmpfs"* ]]
+}
+
+@test "[39] what may be missing is, and the record says so" {
+    skip_unless "there is no tmpfs on /dev/shm" test "$(stat -fc %T /dev/shm)" = tmpfs
+    work=/dev/shm
+    configure "sandbox: {allow_missing: [io]}"
+    OPTS=(--io-rate 4M)
+    forge_run -- true
+    [ "$status" -eq 0 ]
+    [ "$(field '.isolation.missing[0]')" = io ]
+    [ "$(field .isolation.level)" = partial ]
+}
+
+# with_partition COMMAND...: in a mount namespace with ext4 on a partition of a loop device
+# ($loop) at $T/disk. The kernel is told of the partition: it need not know any table.
+with_partition() {
+    local rc=0
+    truncate -s 64M "$T/image"
+    mkdir "$T/disk"
+    loop=$(losetup -f -P --show "$T/image")
+    addpart "$loop" 1 2048 129024 && mkfs.ext4 -q "${loop}p1" &&
+        unshare -m sh -c 'mount "$1" "$2" && shift 2 && "$@"' sh "${loop}p1" "$T/disk" "$@" || rc=$?
+    losetup -d "$loop"
+    return "$rc"
+}
+
+@test "[39] the I/O rate is kept by the whole disk of a partition, here a loop device" {
+    skip_unless "only root can do this" is_root
+    for tool in losetup addpart mkfs.ext4; do
+        skip_unless "$tool is not installed" command -v "$tool"
+    done
+    configure "workdir: $T/disk/{id}"
+    with_partition sh -c '"$FORGE" run --json --io-rate 4M "$1" io-rate 8 4 >"$2"
+        "$FORGE" run --dry-run --io-rate 4M true >"$3"' sh "$PROBE" "$record" "$T/plan"
+    answer=$(cat "$(field .logs.stdout)")
+    echo "$answer $(field .completion_notes)"
+    [[ "$answer" == held* ]]
+    [ "$(field .cgroup.io_max.disk "$T/plan")" = "$(basename "$loop")" ]
+    [ "$(field .cgroup.io_max.device "$T/plan")" = "$(cat "/sys/block/$(basename "$loop")/dev")" ]
+}
+
 @test "[40] limits of one run are not those of the next" {
     OPTS=(--memory 32M --pids 5)
     holds fork-bomb 100

@@ -19,7 +19,7 @@ own_dirs() {
     while IFS=: read -r id list path; do
         case $id:$list in
         0:) mount=/sys/fs/cgroup/unified ;;
-        *:memory | *:pids | *:cpu | *:cpuacct | *:cpu,cpuacct) mount=/sys/fs/cgroup/$list ;;
+        *:memory | *:pids | *:cpu | *:cpuacct | *:cpu,cpuacct | *:blkio) mount=/sys/fs/cgroup/$list ;;
         *) continue ;;
         esac
         [ -d "$mount" ] && echo "$mount${path%/}"

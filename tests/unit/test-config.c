@@ -87,12 +87,12 @@ static const char every_key[] =
 	"  default: {memory: 4G, cpus: 2.5}\n"
 	"  notebook: {timeout: 1h}\n"
 	"  big: {memory: 7G, cpu_time: 3h, output_limit: 1M, open_files: 99, grace: 1s,\n"
-	"        disk: 1T, inodes: 5, pids: 6}\n"
+	"        disk: 1T, inodes: 5, pids: 6, io_rate: 20M}\n"
 	"host:\n"
 	"  max: {memory: 8G, cpus: 4, pids: unlimited}\n"
 	"  allow_unlimited: true\n"
 	"sandbox:\n"
-	"  allow_missing: [landlock_scope, cpu_time, cpu_time]\n"
+	"  allow_missing: [landlock_scope, cpu_time, cpu_time, io]\n"
 	"  cgroup: systemd\n"
 	"  tmp_size: 256M\n"
 	"  shm_size: 1G\n"
@@ -116,7 +116,8 @@ static void every_key_is_stored(void **state)
 	assert_true(c->caps.pids == 0);
 	assert_true(c->allow_unlimited);
 	assert_int_equal(c->allow_missing,
-			 1u << FORGE_MECH_LANDLOCK_SCOPE | 1u << FORGE_MECH_CPU_TIME);
+			 1u << FORGE_MECH_LANDLOCK_SCOPE | 1u << FORGE_MECH_CPU_TIME |
+				 1u << FORGE_MECH_IO);
 	assert_int_equal(c->cgroup, FORGE_CGROUP_SYSTEMD);
 	assert_true(c->tmp_bytes == GIB / 4 && c->shm_bytes == GIB);
 	assert_int_equal(c->uid_base, 200000);
@@ -143,6 +144,8 @@ static void profiles_inherit_from_the_file_s_default(void **state)
 	assert_true(limits(c, "big")->cpus_milli == 2500);
 	assert_true(limits(c, "big")->wall_usec == 30 * MIN);
 	assert_true(limits(c, "big")->open_files == 99);
+	assert_true(limits(c, "big")->io_bytes_per_second == 20 << 20);
+	assert_true(limits(c, "tool")->io_bytes_per_second == FORGE_UNLIMITED);
 }
 
 static void unknown_profiles_name_the_known(void **state)
@@ -226,7 +229,7 @@ static void wrong_values_are_refused(void **state)
 		"you mean 'v2'?");
 	refused("sandbox: {allow_missing: [swap, seccomp]}\n", 1, 33,
 		"sandbox.allow_missing: unknown value 'seccomp' (have: landlock, "
-		"landlock_scope, memory, swap, cpus, pids, cpu_time)");
+		"landlock_scope, memory, swap, cpus, pids, cpu_time, io)");
 	refused("sandbox: {shm_size: unlimited}\n", 1, 21,
 		"'unlimited' is never allowed here");
 	refused("sandbox: {tmp_size: -1}\n", 1, 21,
@@ -370,13 +373,13 @@ static void every_key_is_listed_once(void **state)
 
 	(void)state;
 	forge_config_each_key(see_key, &seen);
-	assert_int_equal(seen.n, 3 + 10 + 10 + 1 + 6 + 2);
+	assert_int_equal(seen.n, 3 + 11 + 11 + 1 + 6 + 2);
 	/* Callers may keep the paths. */
 	assert_string_equal(seen.paths[0], "version");
 	assert_string_equal(seen.paths[3], "profiles.NAME.memory");
-	assert_string_equal(seen.paths[13], "host.max.memory");
-	assert_string_equal(seen.paths[22], "host.max.grace");
-	assert_string_equal(seen.paths[31], "env.set");
+	assert_string_equal(seen.paths[14], "host.max.memory");
+	assert_string_equal(seen.paths[24], "host.max.grace");
+	assert_string_equal(seen.paths[33], "env.set");
 }
 
 /* A listed default, written down, must be legal and change nothing. */

@@ -51,7 +51,10 @@ static void built_in_values_are_the_documented_ones(void **state)
 	assert_true(l.inodes == 1000000);
 	assert_true(l.output_bytes == UINT64_C(64) << 20);
 	assert_true(l.open_files == 1024);
+	assert_true(l.io_bytes_per_second == FORGE_UNLIMITED);
 	assert_true(l.grace_usec == 5000000);
+	/* ... and a host that allows nothing else allows them */
+	assert_int_equal(forge_limits_check(&l, &(struct forge_limits){ 0 }, false, NULL), 0);
 }
 
 static void values_go_by_type(void **state)
