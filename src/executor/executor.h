@@ -63,6 +63,9 @@ struct forge_outcome {
 	uint64_t stream_bytes[2]; /* produced, as far as they were read */
 	bool is_truncated[2];
 	uint64_t oom_kills, pids_refused;
+	/* Who had most of the memory just before it ran out; bytes 0: nobody knows. */
+	char largest_name[16];
+	uint64_t largest_bytes;
 	bool oom_elsewhere; /* the host or an outer group ran out, not this run's limit */
 	bool is_too_deep;   /* the workdir's tree was beyond measuring */
 	bool has_quota;	    /* the kernel enforced the disk limit */

@@ -36,6 +36,7 @@ struct loop {
 	uint64_t start;
 	/* deadlines, monotonic microseconds */
 	uint64_t wall_at, grace_at, cpu_at, disk_at;
+	uint64_t look_at; /* not before this: the next look at who has the memory */
 	bool is_killed;
 };
 
@@ -135,6 +136,7 @@ static struct timespec until_next(const struct loop *l)
 	at = l->grace_at < at ? l->grace_at : at;
 	at = l->cpu_at < at ? l->cpu_at : at;
 	at = l->disk_at < at && !l->is_killed ? l->disk_at : at;
+	at = l->look_at < at && l->look_at > now ? l->look_at : at;
 	if (at == NEVER)
 		return (struct timespec){ .tv_sec = 3600 };
 	uint64_t left = at > now ? at - now : 0;
@@ -195,12 +197,30 @@ static void on_oom(struct loop *l)
 	stop(l, FORGE_STOP_MEMORY, "memory_limit", false);
 }
 
+/*
+ * At its limit a run may live for long, by dropping cached files; then this comes all the
+ * time. A look is worth a twentieth of a CPU at most.
+ */
+static void on_scarce(struct loop *l)
+{
+	struct forge_largest found;
+	uint64_t start = forge_now_usec();
+
+	if (forge_cgroup_look(l->cg, l->sb->pid, &found)) {
+		memcpy(l->out->largest_name, found.name, sizeof(found.name));
+		l->out->largest_bytes = found.bytes;
+	}
+	uint64_t pause = (forge_now_usec() - start) * 20;
+	l->look_at = start + (pause < 50000 ? 50000 : pause);
+}
+
 enum {
 	P_SIGNALS,
 	P_PIDFD,
 	P_CONTROL,
 	P_REPORT,
 	P_OOM,
+	P_SCARCE,
 	P_OUT,
 	P_ERR,
 	P_LIVE_OUT,
@@ -220,6 +240,9 @@ static void fill(struct loop *l, struct pollfd *p)
 	p[P_CONTROL].fd = l->sb->control;
 	p[P_REPORT].fd = l->sb->report;
 	p[P_OOM].fd = l->is_killed ? -1 : l->cg->oom_fd;
+	p[P_SCARCE].fd =
+		l->is_killed || forge_now_usec() < l->look_at ? -1 : l->cg->scarce_fd;
+	p[P_SCARCE].events = l->cg->scarce_poll;
 	for (int i = 0; i < 2; i++) {
 		if (forge_pump_wants_src(&l->pumps[i]))
 			p[P_OUT + i].fd = l->pumps[i].src;
@@ -251,6 +274,8 @@ static void handle(struct loop *l, const struct pollfd *p)
 		on_report(l);
 	if (p[P_OOM].revents)
 		on_oom(l);
+	if (p[P_SCARCE].revents && !l->is_killed)
+		on_scarce(l);
 	for (int i = 0; i < 2; i++) {
 		if (p[P_LIVE_OUT + i].revents)
 			forge_pump_flush(&l->pumps[i]);

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/inotify.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/shm.h>
 #include <sys/stat.h>
@@ -123,6 +124,13 @@ static long touch(long mib)
 
 static int mem_one(int argc, char **argv)
 {
+	return broke("%ld MiB in one process", touch(number_arg(argc, argv, 0, 256)));
+}
+
+/* The name of a process is its own business; what is made of it outside is not. */
+static int mem_named(int argc, char **argv)
+{
+	(void)prctl(PR_SET_NAME, argc > 1 ? argv[1] : "\033[31m\"\\\xff\n). `x", 0, 0, 0);
 	return broke("%ld MiB in one process", touch(number_arg(argc, argv, 0, 256)));
 }
 
@@ -546,6 +554,7 @@ const struct probe probe_budget[] = {
 	{ "vfork-bomb", "MAX: by vfork", bomb_vfork },
 	{ "thread-bomb", "MAX: threads", bomb_threads },
 	{ "mem-one", "MIB: one process", mem_one },
+	{ "mem-named", "MIB [NAME]: one process that calls itself so", mem_named },
 	{ "mem-many", "MIB [EACH]: many small processes", mem_many },
 	{ "mem-tmpfs", "MIB [DIR]: a file in memory", mem_tmpfs },
 	{ "mem-memfd", "MIB: a nameless file in memory", mem_memfd },

@@ -34,13 +34,16 @@ static void judge_memory(const struct forge_outcome *o, const struct forge_limit
 			 struct forge_verdict *v)
 {
 	char peak[FORGE_FORMAT_MAX], lim[FORGE_FORMAT_MAX], t[FORGE_FORMAT_MAX],
-		m[FORGE_FORMAT_MAX];
+		m[FORGE_FORMAT_MAX], largest[64] = "";
 
 	set(v, "killed", "memory", 137);
 	uint64_t used = o->memory_peak_bytes == UINT64_MAX ? l->memory_bytes
 							   : o->memory_peak_bytes;
 	forge_format_size(peak, used);
 	forge_format_size(lim, l->memory_bytes);
+	if (o->largest_bytes)
+		(void)snprintf(largest, sizeof(largest), " (largest: %s %s)",
+			       o->largest_name, forge_format_size(m, o->largest_bytes));
 	if (o->oom_elsewhere)
 		(void)snprintf(v->notes, sizeof(v->notes),
 			       "Killed: the host ran out of memory after %s while this "
@@ -50,8 +53,9 @@ static void judge_memory(const struct forge_outcome *o, const struct forge_limit
 	else
 		(void)snprintf(
 			v->notes, sizeof(v->notes),
-			"Killed: memory %s of %s after %s. Retry with --memory %s.", peak,
-			lim, wall(t, o), more(m, l->memory_bytes, o->memory_peak_bytes));
+			"Killed: memory %s of %s after %s%s. Retry with --memory %s.",
+			peak, lim, wall(t, o), largest,
+			more(m, l->memory_bytes, o->memory_peak_bytes));
 }
 
 static void judge_time(const struct forge_outcome *o, const struct forge_limits *l,
@@ -156,10 +160,12 @@ static void judge_failure(const struct forge_outcome *o, const struct forge_limi
 	if (soft && strcmp(soft, "pids") == 0) {
 		v->reason = soft;
 		(void)snprintf(v->notes, sizeof(v->notes),
-			       "Failed: %s after %s; %" PRIu64 " new process%s refused at the limit "
+			       "Failed: %s after %s; %" PRIu64
+			       " new process%s refused at the limit "
 			       "of %" PRIu64 ". Retry with --pids %" PRIu64 ".",
 			       how, wall(t, o), o->pids_refused,
-			       o->pids_refused == 1 ? " was" : "es were", l->pids, l->pids * 2);
+			       o->pids_refused == 1 ? " was" : "es were", l->pids,
+			       l->pids * 2);
 	} else if (soft) {
 		v->reason = soft;
 		(void)snprintf(v->notes, sizeof(v->notes),
@@ -206,9 +212,10 @@ static void judge_status(const struct forge_outcome *o, const struct forge_limit
 	/* It may have coped, or not noticed; whoever reads this should know. */
 	const char *met = soft_limit(o, l);
 	if (met) {
-		(void)snprintf(v->notes, sizeof(v->notes),
-			       "Succeeded in %s, but met its limit on %s: look at the log.", wall(t, o),
-			       strcmp(met, "pids") == 0 ? "processes" : "disk");
+		(void)snprintf(
+			v->notes, sizeof(v->notes),
+			"Succeeded in %s, but met its limit on %s: look at the log.",
+			wall(t, o), strcmp(met, "pids") == 0 ? "processes" : "disk");
 		return;
 	}
 	if (o->memory_peak_bytes == UINT64_MAX)

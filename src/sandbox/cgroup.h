@@ -26,6 +26,12 @@ struct forge_cgroup_usage {
 	uint64_t io_read_bytes, io_write_bytes;
 };
 
+/* A process of the group, for people. */
+struct forge_largest {
+	char name[16];	/* what it calls itself, made harmless; "": unknown */
+	uint64_t bytes; /* resident */
+};
+
 struct forge_cgroup {
 	const struct forge_cgroup_ops *ops;
 	struct forge_limits limits;
@@ -41,6 +47,12 @@ struct forge_cgroup {
 	 */
 	int enter_fds[6];
 	int oom_fd; /* readable when memory ran out and the rest must be killed, or -1 */
+	/*
+	 * Tells that memory is scarce, before anybody is killed for it: an eventfd (POLLIN) on
+	 * v1, memory.events (POLLPRI) on v2. -1: nobody tells, or nothing is limited.
+	 */
+	int scarce_fd;
+	short scarce_poll;
 	unsigned missing; /* 1u << enum forge_mechanism: what is not enforced */
 	struct forge_blockdev io_disk; /* name "": no I/O rate was asked for */
 	bool has_io;		       /* and it is limited */
@@ -89,6 +101,13 @@ uint64_t forge_cgroup_cpu_usec(struct forge_cgroup *cg);
  * done, and at its rate that can take hours; so this comes with the end of every run.
  */
 void forge_cgroup_release_io(struct forge_cgroup *cg);
+/* Processes that were killed for memory, 0 when unknown. */
+uint64_t forge_cgroup_oom_kills(struct forge_cgroup *cg);
+/*
+ * Takes the event of scarce_fd and finds the largest process but init. False, with *ret as it
+ * was, when there is none to be sure of: the dying look small.
+ */
+bool forge_cgroup_look(struct forge_cgroup *cg, pid_t init, struct forge_largest *ret);
 /* Kills everything in it; returns at once. */
 void forge_cgroup_kill(struct forge_cgroup *cg);
 /* Waits until it is empty and removes its directories. */

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -164,6 +165,19 @@ static int set_memory(struct forge_cgroup *cg, struct forge_error *err)
 	return rc;
 }
 
+/* Its counter "max" rises with every charge that does not fit, long before or just before. */
+static void watch_scarcity(struct forge_cgroup *cg)
+{
+	char buf[512];
+
+	if (cg->limits.memory_bytes == FORGE_UNLIMITED)
+		return;
+	cg->scarce_fd = openat(cg->v2_fd, "memory.events", O_RDONLY | O_CLOEXEC);
+	cg->scarce_poll = POLLPRI;
+	if (cg->scarce_fd >= 0)
+		(void)!pread(cg->scarce_fd, buf, sizeof(buf), 0); /* arms the event */
+}
+
 static int v2_configure(struct forge_cgroup *cg, struct forge_error *err)
 {
 	const struct forge_limits *l = &cg->limits;
@@ -180,7 +194,9 @@ static int v2_configure(struct forge_cgroup *cg, struct forge_error *err)
 				l->pids == FORGE_UNLIMITED ? l->pids : l->pids + 1, err);
 	if (rc == 0)
 		rc = set(cg, "cpu.max", cpu, err);
-	/* No need to watch: with oom.group the kernel kills all of it, init too. */
+	/* No need to kill: with oom.group the kernel does, all of it, init too. */
+	if (rc == 0)
+		watch_scarcity(cg);
 	return rc;
 }
 

@@ -50,6 +50,31 @@ between() { awk -v l="$1" -v v="$2" -v h="$3" 'BEGIN { exit !(l <= v && v <= h) 
     between 60000000 "$(field .usage.memory_peak_bytes)" 67108864
 }
 
+# named_as PATTERN COMMAND...: runs it until the verdict names somebody, who must be that one.
+# Best effort by design: the kernel does not wait for whoever wants to know.
+named_as() {
+    local pattern=$1 notes
+    shift
+    for _ in 1 2 3 4 5; do
+        forge_run -i "$PROBE" -- "$@"
+        verdict killed memory 137
+        notes=$(field .completion_notes)
+        if [[ "$notes" == *largest* ]]; then
+            LC_ALL=C grep -qE "\(largest: $pattern [3-6][0-9]\.[0-9]{2} MiB\)\. Retry with --memory 128M\.$" <<<"$notes"
+            return
+        fi
+    done
+    return 1
+}
+
+@test "[31] the verdict names the largest process" {
+    named_as analysis sh -c 'sleep 9 & "$1" mem-named 20 small & "$1" mem-named 256 analysis; wait' sh "$PROBE"
+}
+
+@test "[31] a name that a process gives itself cannot say anything else" {
+    named_as '\?\?31m\?\?\?\?\?\.\?\?x' "$PROBE" mem-named 256
+}
+
 @test "[31] many small processes over the limit together: all killed" {
     OPTS+=(--pids 100)
     probe mem-many 256 4

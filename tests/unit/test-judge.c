@@ -87,6 +87,25 @@ static void an_oom_kill_counts_without_a_stop(void **state)
 	expect(&o, "killed", "memory", 137, "the host ran out of memory");
 }
 
+static void the_memory_verdict_names_the_largest(void **state)
+{
+	(void)state;
+	struct forge_outcome o = ended(0);
+
+	o.oom_kills = 1;
+	o.memory_peak_bytes = 64 << 20;
+	expect(&o, "killed", "memory", 137,
+	       "Killed: memory 64.00 MiB of 64.00 MiB after 1.5 s. Retry with --memory 128M.");
+	o.largest_bytes = 60 << 20;
+	memcpy(o.largest_name, "python3.11", 11);
+	expect(&o, "killed", "memory", 137,
+	       "Killed: memory 64.00 MiB of 64.00 MiB after 1.5 s (largest: python3.11 60.00 MiB). "
+	       "Retry with --memory 128M.");
+	/* only where it explains something */
+	o.oom_kills = 0;
+	expect(&o, "succeeded", "exit", 0, "Succeeded in 1.5 s (memory");
+}
+
 static void a_process_limit_is_a_reason_only_of_failure(void **state)
 {
 	(void)state;
@@ -146,6 +165,7 @@ int main(void)
 		cmocka_unit_test(signals_are_128_plus_n),
 		cmocka_unit_test(each_limit_has_its_reason),
 		cmocka_unit_test(an_oom_kill_counts_without_a_stop),
+		cmocka_unit_test(the_memory_verdict_names_the_largest),
 		cmocka_unit_test(a_process_limit_is_a_reason_only_of_failure),
 		cmocka_unit_test(a_full_disk_explains_a_failure),
 		cmocka_unit_test(exec_failures_are_126_and_127),
