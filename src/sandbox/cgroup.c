@@ -124,8 +124,9 @@ int forge_cgroup_predict(const char *run_id, struct forge_strv *ret)
 {
 	forge_auto_cgroup_own struct forge_cgroup_own own = { 0 };
 	int rc = forge_cgroup_own_load(&own);
-	const char *dirs[] = { own.unified, own.memory,	 own.pids,
-			       own.cpu,	    own.cpuacct, own.blkio };
+	/* blkio comes first: who waits for the disk leaves no group before that is lifted. */
+	const char *dirs[] = { own.blkio, own.unified, own.memory,
+			       own.pids,  own.cpu,     own.cpuacct };
 
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(dirs) && rc == 0; i++)
 		if (dirs[i])

@@ -293,6 +293,21 @@ has_disk() { [ "$(stat -c %Hd "$work")" -ne 0 ]; }
     between 0.2 "$(field .usage.wall_seconds)" 2
 }
 
+# The supervisor of the run in the background has started its command.
+has_started() { grep -q '"started"' "$FORGE_HOME"/runs/*/events.jsonl 2>/dev/null; }
+
+@test "[39] gc ends a run that waits for its disk and has no supervisor" {
+    skip_unless "workdirs are on no disk that can be limited" has_disk
+    background "$FORGE" run -q --io-rate 1M --memory 256M "$PROBE" io-stuck 64
+    wait_for has_started
+    sleep 0.3
+    kill -KILL "$pid"
+    wait "$pid" || true
+    start=$(now_ms)
+    run -0 "$FORGE" gc
+    [ $(($(now_ms) - start)) -lt 3000 ]
+}
+
 @test "[39] an I/O rate that cannot be enforced is refused, with file system and advice" {
     skip_unless "there is no tmpfs on /dev/shm" test "$(stat -fc %T /dev/shm)" = tmpfs
     work=/dev/shm
