@@ -42,6 +42,19 @@ no_scope_left() {
     return 1
 }
 
+# The system manager gives io away, a user's manager has none to give.
+limits_io() {
+    record start -- --io-rate 4M -- dd if=/dev/zero of=file bs=1M count=8 oflag=direct
+    if [ "$who" = user ]; then
+        verdict_is "an I/O rate is refused" "125 rejected sandbox"
+        ok "$who: ... by name" grep -q 'the io controller, .* is not delegated to' "$home/record"
+        return
+    fi
+    verdict_is "a run with an I/O rate succeeds" "0 succeeded exit"
+    is "$who: ... in its time" "$(field '.usage.wall_seconds | . > 1.5 and . < 20')" true ||
+        note "$(field .usage.wall_seconds)"
+}
+
 for who in root user; do
     home=/var/tmp/$who
     mkdir -p "$home/state"
@@ -61,6 +74,7 @@ for who in root user; do
     limits_pids start
     limits_cpus start
     limits_wall_time start
+    limits_io
     start_in_background start
     # The scope is around the supervisor: what it may use is its run's group below.
     is "$who: the scope is delegated" \
