@@ -113,8 +113,8 @@ limits_io() {
     ok "$who: the I/O rate holds" grep '^held' "$(field .logs.stdout)"
     note "$(cat "$(field .logs.stdout)") $(field .completion_notes)"
     is "$who: ... by the io controller" "$(grep -cw io "$group/cgroup.subtree_control")" 1
-    # On v2 what the kernel writes back by itself is the run's too.
-    record "$@" -- --io-rate 4M -- sh -c 'head -c 8M /dev/zero >file && sync file'
+    # syncfs has the kernel's own threads write back, which on v2 is charged to the run.
+    record "$@" -- --io-rate 4M -- sh -c 'head -c 8M /dev/zero >file && sync -f .'
     is "$who: ... for buffered writes as well" "$(field '.usage.wall_seconds | . > 1.5 and . < 20')" true ||
         note "$(field .usage.wall_seconds)"
     record "$@" -- --io-rate 1M --timeout 1s --grace 100ms --memory 256M -- /tmp/forge-probe io-stuck 32
