@@ -117,6 +117,12 @@ static void add_lost_event(const struct repair *r, int dir)
 	json_t *events = forge_load_events(r->home, r->run_id);
 	json_t *last = json_array_get(events, json_array_size(events) - 1);
 	json_int_t seq = last ? json_integer_value(json_object_get(last, "seq")) + 1 : 0;
+	const char *status = json_string_value(json_object_get(last, "status"));
+	/* An earlier repair that was killed may have come this far. */
+	if (status && strcmp(status, "lost") == 0) {
+		json_decref(events);
+		return;
+	}
 	json_t *e = forge_event_json(seq, "repair", "lost", "lost", "its supervisor is gone");
 	char *line = json_dumps(e, JSON_COMPACT);
 	forge_auto_close int fd =

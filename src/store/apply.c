@@ -125,7 +125,8 @@ static int apply_event(struct forge_store *st, const char *run_id, const json_t 
 {
 	enum forge_status to = forge_status_of(text_of(e, "status"));
 
-	if (to != FORGE_STATUS_NONE) {
+	/* Said twice, by a repair that was itself cut short, it is one change. */
+	if (to != FORGE_STATUS_NONE && to != at->status) {
 		if (!forge_status_may_follow(at->status, to))
 			return refuse(run_id, at->status, to, err);
 		at->status = to;
