@@ -32,6 +32,8 @@
 
 /* How long the end of a run waits for the store before the record is kept for later. */
 #define STORE_USEC (10 * 1000000ull)
+/* Entries of a workdir that are removed in no time. */
+#define SMALL_TREE 1000
 
 /* Everything a run holds between the door and the record. */
 struct run {
@@ -99,7 +101,7 @@ static void tell_store(struct run *r, bool durable, bool is_last)
 {
 	json_t *batch = forge_record_take_batch(&r->record);
 
-	if (r->post_rows && is_last)
+	if (r->post_rows)
 		json_object_set(batch, "post_process", r->post_rows);
 	forge_courier_send(&r->courier, batch, durable, is_last, STORE_USEC);
 	json_decref(batch);
@@ -473,41 +475,49 @@ static void post_process(struct run *r)
 	free(text);
 }
 
+static void clean_or_leave(struct run *r)
+{
+	struct forge_error late = FORGE_ERROR_INIT;
+
+	if (clean(r, &late) == 0)
+		return;
+	r->needs_repair = true;
+	forge_record_event(&r->record, "cleanup_failed", late.msg);
+	json_object_set_new(r->record.json, "cleanup_error", json_string(late.msg));
+}
+
 /*
  * The verdict is in record.json before the store hears of it, so that whoever finds this process
- * dead knows it; both are on disk before the workdir's end is waited for.
+ * dead knows it. A tree that takes long to remove does not keep the verdict waiting; a small one
+ * is removed first, and the run is told in one transaction.
  */
 static int finish(struct run *r, const struct forge_outcome *o,
 		  const struct forge_verdict *v, struct forge_error *err)
 {
-	struct forge_error late = FORGE_ERROR_INIT, why = FORGE_ERROR_INIT;
+	struct forge_error why = FORGE_ERROR_INIT;
+	bool is_small = o->inodes_peak <= SMALL_TREE;
 
 	forge_record_set_outcome(&r->record, o, v);
 	set_status(r, v->status, v->reason);
 	int rc = make_record_files(r, err);
-	if (rc == 0)
-		rc = forge_record_write(&r->record, err);
 	if (rc < 0)
 		return rc;
-	json_t *verdict = forge_record_take_batch(&r->record);
-	if (r->post_rows)
-		json_object_set(verdict, "post_process", r->post_rows);
-	forge_courier_send(&r->courier, verdict, true, false, STORE_USEC);
-	json_decref(verdict);
+	if (is_small)
+		clean_or_leave(r);
+	rc = forge_record_write(&r->record, err);
+	if (rc < 0)
+		return rc;
+	tell_store(r, true, is_small);
 	rc = forge_record_sync(&r->record, err);
-	if (clean(r, &late) < 0) {
-		r->needs_repair = true;
-		forge_record_event(&r->record, "cleanup_failed", late.msg);
-		json_object_set_new(r->record.json, "cleanup_error",
-				    json_string(late.msg));
+	if (!is_small) {
+		clean_or_leave(r);
+		if (r->needs_repair || r->req->keep)
+			(void)!forge_record_write(&r->record, NULL); /* the verdict is there */
+		tell_store(r, false, true);
 	}
-	tell_store(r, false, true);
 	uint64_t more = 2000ull * json_array_size(json_object_get(r->record.json, "outputs"));
 	if (forge_courier_wait(&r->courier, STORE_USEC + more, &why) < 0)
 		keep_for_later(r, &why);
-	/* Twice only when there is something new to say. */
-	if (rc == 0 && (r->needs_repair || r->req->keep))
-		rc = forge_record_write(&r->record, err);
 	return rc;
 }
 

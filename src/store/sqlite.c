@@ -15,15 +15,18 @@
 #define BUSY_MAX_USEC (30 * 1000000ull)
 /*
  * Pages in the log before they are moved into the file. Every first opener reads the log, so it
- * is kept short; each move costs two waits for the disk.
+ * is kept short; each move costs two waits for the disk, so it is done when nobody waits. Should
+ * nobody ever tidy, it is done by a commit.
  */
-#define CHECKPOINT_PAGES 256
+#define TIDY_PAGES	 64
+#define CHECKPOINT_PAGES 1024
 #define CACHED_MAX	 32
 
 struct sqlite_store {
 	struct forge_store base;
 	sqlite3 *db;
 	uint64_t busy_since;
+	int log_pages;	 /* after the last commit */
 	bool is_durable; /* what PRAGMA synchronous says at the moment */
 	/* Statements already compiled, by the address of their text. */
 	struct {
@@ -113,6 +116,24 @@ static int set_durable(struct sqlite_store *s, bool durable, struct forge_error 
 		   err);
 }
 
+/* In place of SQLite's own hook, which would not tell the length. */
+static int on_commit(void *arg, sqlite3 *db, const char *name, int pages)
+{
+	struct sqlite_store *s = arg;
+
+	s->log_pages = pages;
+	if (pages >= CHECKPOINT_PAGES)
+		(void)sqlite3_wal_checkpoint_v2(db, name, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+	return SQLITE_OK;
+}
+
+static void sqlite_tidy(struct forge_store *st)
+{
+	if (self(st)->log_pages >= TIDY_PAGES)
+		(void)sqlite3_wal_checkpoint_v2(self(st)->db, NULL, SQLITE_CHECKPOINT_PASSIVE,
+						NULL, NULL); /* busy: the next one does */
+}
+
 static int open_file(struct sqlite_store *s, const char *path, struct forge_error *err)
 {
 	/* Rows name commands and paths: they are the owner's alone. */
@@ -144,7 +165,7 @@ static int sqlite_store_open(struct forge_store *st, const char *url,
 	(void)sqlite3_busy_handler(s->db, on_busy, s);
 	/* The last to close would otherwise move the log into the file and wait for the disk. */
 	(void)sqlite3_db_config(s->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
-	(void)sqlite3_wal_autocheckpoint(s->db, CHECKPOINT_PAGES);
+	(void)sqlite3_wal_hook(s->db, on_commit, s);
 	s->is_durable = true; /* as compiled in; so that the next line is a change */
 	rc = run(s, "PRAGMA cache_size = -512; PRAGMA foreign_keys = ON", err);
 	if (rc == 0)
@@ -273,6 +294,7 @@ static const char *const schemes[] = { "sqlite:", NULL };
 const struct forge_store_ops forge_store_sqlite = {
 	.name = "sqlite",
 	.schemes = schemes,
+	.keyed_table = " WITHOUT ROWID",
 	.size = sizeof(struct sqlite_store),
 	.open = sqlite_store_open,
 	.close = sqlite_store_close,
@@ -280,4 +302,5 @@ const struct forge_store_ops forge_store_sqlite = {
 	.begin = sqlite_begin,
 	.commit = sqlite_commit,
 	.rollback = sqlite_rollback,
+	.tidy = sqlite_tidy,
 };
