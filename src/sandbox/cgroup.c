@@ -208,6 +208,11 @@ static int try_manager(const struct forge_cgroup_ops *ops, const char *run_id,
 	if (rc < 0) {
 		(void)!forge_cgroup_remove(cg,
 					   NULL); /* empty directories of a failed try */
+		/* Not a matter of rights, as the manager took it to be. */
+		if (rc == -EROFS)
+			(void)forge_hint(err, rc,
+					 "/sys/fs/cgroup is read-only here: give the "
+					 "container a writable one (docs/HOSTS.md)");
 		return forge_wrap(err, rc, "cgroup manager %s", ops->name);
 	}
 	*ret = forge_take_ptr(cg);
@@ -250,6 +255,10 @@ int forge_cgroup_new(enum forge_cgroup_choice choice, const char *run_id,
 		if (!first.code || (first.code == ENOENT && e.code != ENOENT))
 			first = e;
 	}
+	if (first.code == ENOENT && !first.hint[0])
+		(void)forge_hint(&first, rc,
+				 "Mount one: mount -t cgroup2 none /sys/fs/cgroup, or give "
+				 "the container its own (docs/HOSTS.md)");
 	if (err)
 		*err = first;
 	return rc;

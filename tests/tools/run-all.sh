@@ -22,6 +22,7 @@ sandbox-user    900 ... as an ordinary user
 sandbox-nested  900 ... in a user namespace
 demo            120 what `make demo` shows
 shim            300 kernels that lack system calls
+hosts           300 hosts and containers that refuse something
 crash           300 200 SIGKILLs
 uml             300 unified cgroup v2, in a guest
 quota           300 project quotas on XFS, in a guest
@@ -128,6 +129,11 @@ stage_demo() {
 }
 
 stage_shim() { with_forge build bats --tap tests/tools/shim.bats; }
+# Not sanitized: a sanitizer cannot start where a system call is refused.
+stage_hosts() {
+    needs_root "hosts that refuse something" || return 0
+    with_copy build tests/tools/delegate.sh bats --tap tests/tools/hosts.bats
+}
 stage_crash() { with_forge build tests/tools/crash.sh build/src/cli/forge; }
 stage_uml() { tests/guest/uml.sh build/src/cli/forge build/src/probe/forge-probe; }
 stage_quota() { tests/guest/quota.sh build/src/cli/forge build/src/probe/forge-probe; }
