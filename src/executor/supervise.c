@@ -391,8 +391,11 @@ static int init_loop(struct loop *l, struct forge_error *err)
 				    l->job->live_fd[i], lim->output_bytes) < 0)
 			return forge_fail(err, ENOMEM, "out of memory");
 	forge_feed_init(&l->feed, l->sb->in >= 0 ? STDIN_FILENO : -1, &l->sb->in);
-	int procs = l->cg->v2_fd >= 0 ? l->cg->v2_fd : l->cg->pids_fd;
-	if (forge_disk_new(l->job->workdir_fd, l->quota, procs, lim->disk_bytes,
+	struct forge_disk_tasks tasks = {
+		.cgroup = l->cg->v2_fd >= 0 ? l->cg->v2_fd : l->cg->pids_fd,
+		.init = l->sb->pid,
+	};
+	if (forge_disk_new(l->job->workdir_fd, l->quota, tasks, lim->disk_bytes,
 			   lim->inodes, &l->disk) < 0)
 		return forge_fail(err, ENOMEM, "out of memory");
 	l->wall_at = after(l->start, lim->wall_usec);
