@@ -74,7 +74,7 @@ with_forge() {
     local dir=$root/$1
     shift
     FORGE=$dir/src/cli/forge FORGE_PROBE=$dir/src/probe/forge-probe NOSYS=$dir/tests/tools/nosys \
-        fatal_sanitizers "$@"
+        STEP_CLOCK=$dir/tests/tools/step-clock.so fatal_sanitizers "$@"
 }
 
 # with_copy DIR COMMAND...: in a copy that every user can reach, wherever the checkout is.
