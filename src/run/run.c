@@ -135,8 +135,10 @@ static void on_event(void *arg, const char *event, const char *detail)
 {
 	struct run *r = arg;
 
-	if (strcmp(event, "cgroup_left") == 0)
+	if (strcmp(event, "cgroup_left") == 0) {
 		r->needs_repair = true;
+		json_object_set_new(r->record.json, "cleanup_error", json_string(detail));
+	}
 	if (strcmp(event, "started") == 0) {
 		r->has_started = true;
 		set_status(r, "running", detail);
@@ -422,7 +424,8 @@ static int collect(struct run *r, const struct forge_outcome *o, struct forge_ve
 		.links = &r->spec.links,
 		.max_bytes = r->cfg->outputs_max_bytes ? r->cfg->outputs_max_bytes : disk,
 		.max_files = r->cfg->outputs_max_files,
-		.may_link = !r->req->keep,
+		/* Who could not be killed may still finish a write. */
+		.may_link = !r->req->keep && !r->needs_repair,
 		.is_partial = o->stop != FORGE_STOP_NONE,
 	};
 	struct forge_collected c;
@@ -600,8 +603,9 @@ int forge_run(const struct forge_config *cfg, const struct forge_run_request *re
 	sigset_t before;
 
 	run_init(&r, cfg, req);
-	catch_signals(&before);
+	/* Nothing is made yet, and an input may be where looking waits for ever: ^C ends us. */
 	int rc = forge_spec_resolve(cfg, req, &r.spec, err);
+	catch_signals(&before);
 	if (rc == 0)
 		rc = open_state(&r, err);
 	if (rc == 0)

@@ -367,8 +367,8 @@ void forge_cgroup_kill(struct forge_cgroup *cg)
 		kill_listed(cg->pids_fd);
 }
 
-/* Waits, by event on v2, until rmdir works; the dying leave within milliseconds. */
-static int remove_when_empty(const char *path)
+/* Waits, by event on v2, until rmdir works; the dying leave within milliseconds. 10 ms a try. */
+static int remove_when_empty(const char *path, int most)
 {
 	/* Mostly that is all, and it works without a descriptor to spare. */
 	if (rmdir(path) == 0 || errno == ENOENT)
@@ -379,7 +379,7 @@ static int remove_when_empty(const char *path)
 	if (dir < 0)
 		return errno == ENOENT ? 0 : -errno;
 	forge_auto_close int events = openat(dir, "cgroup.events", O_RDONLY | O_CLOEXEC);
-	for (int tries = 0; tries < 500; tries++) {
+	for (int tries = 0; tries < most; tries++) {
 		if (rmdir(path) == 0 || errno == ENOENT)
 			return 0;
 		if (errno != EBUSY)
@@ -400,7 +400,7 @@ int forge_cgroup_remove(struct forge_cgroup *cg, struct forge_error *err)
 	int first = 0;
 
 	forge_strv_foreach (dir, &cg->dirs) {
-		int rc = remove_when_empty(dir);
+		int rc = remove_when_empty(dir, 500);
 		if (rc < 0 && first == 0)
 			first = forge_fail_errno(err, -rc, "remove %s", dir);
 	}
@@ -417,7 +417,8 @@ int forge_cgroup_remove_dir(const char *path, struct forge_error *err)
 				       : forge_fail_errno(err, errno, "open %s", path);
 	forge_cgroup_release_io_dir(dir);
 	kill_dir(dir);
-	int rc = remove_when_empty(path);
+	/* Who does not die now waits for something; every command that repairs would wait too. */
+	int rc = remove_when_empty(path, 200);
 	return rc < 0 ? forge_fail_errno(err, -rc, "remove %s", path) : 0;
 }
 

@@ -306,6 +306,11 @@ void forge_sandbox_reap(struct forge_sandbox *sb)
 	sb->pid = 0;
 }
 
+void forge_sandbox_abandon(struct forge_sandbox *sb)
+{
+	sb->pid = 0;
+}
+
 void forge_sandbox_free(struct forge_sandbox *sb)
 {
 	if (!sb)

@@ -22,7 +22,7 @@ sandbox-user    900 ... as an ordinary user
 sandbox-nested  900 ... in a user namespace
 demo            120 what `make demo` shows
 shim            300 kernels that lack system calls
-hosts           300 hosts and containers that refuse something
+hosts           300 hosts that refuse something, or whose file servers are dead
 crash           300 200 SIGKILLs
 uml             300 unified cgroup v2, in a guest
 quota           300 project quotas on XFS, in a guest
@@ -84,12 +84,13 @@ with_copy() {
     copy=$(mktemp -d)
     trap 'rm -rf "$copy"' EXIT
     chmod 755 "$copy"
-    cp "$dir/src/cli/forge" "$dir/src/probe/forge-probe" "$dir/tests/tools/nosys" "$copy/"
+    cp "$dir/src/cli/forge" "$dir/src/probe/forge-probe" "$dir/tests/tools/nosys" \
+        "$dir/tests/tools/fuse-stuck" "$copy/"
     mkdir "$copy/r"
     cp -r tests man examples "$copy/r/"
     chmod -R a+rX "$copy"
     (cd "$copy/r" && FORGE=$copy/forge FORGE_PROBE=$copy/forge-probe NOSYS=$copy/nosys \
-        fatal_sanitizers "$@") || rc=$?
+        FUSE_STUCK=$copy/fuse-stuck fatal_sanitizers "$@") || rc=$?
     return "$rc"
 }
 
@@ -132,7 +133,7 @@ stage_shim() { with_forge build bats --tap tests/tools/shim.bats; }
 # Not sanitized: a sanitizer cannot start where a system call is refused.
 stage_hosts() {
     needs_root "hosts that refuse something" || return 0
-    with_copy build tests/tools/delegate.sh bats --tap tests/tools/hosts.bats
+    with_copy build tests/tools/delegate.sh bats --tap tests/tools/hosts.bats tests/tools/fuse.bats
 }
 stage_crash() { with_forge build tests/tools/crash.sh build/src/cli/forge; }
 stage_uml() { tests/guest/uml.sh build/src/cli/forge build/src/probe/forge-probe; }
