@@ -7,7 +7,7 @@ own_cgroups() {
     while IFS=: read -r own_id own_list own_path; do
         case $own_id:$own_list in
         0:) own_mount=/sys/fs/cgroup/unified ;;
-        *:memory | *:pids | *:cpu | *:cpuacct | *:cpu,cpuacct) own_mount=/sys/fs/cgroup/$own_list ;;
+        *:memory | *:pids | *:cpu | *:cpuacct | *:cpu,cpuacct | *:blkio) own_mount=/sys/fs/cgroup/$own_list ;;
         *) continue ;;
         esac
         # A unified host has one mount for all.
