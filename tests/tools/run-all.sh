@@ -133,7 +133,7 @@ stage_shim() { with_forge build bats --tap tests/tools/shim.bats; }
 # Not sanitized: a sanitizer cannot start where a system call is refused.
 stage_hosts() {
     needs_root "hosts that refuse something" || return 0
-    with_copy build tests/tools/delegate.sh bats --tap tests/tools/hosts.bats tests/tools/fuse.bats
+    with_copy build tests/tools/delegate.sh bats --tap tests/tools/{hosts,fuse,btrfs}.bats
 }
 stage_crash() { with_forge build tests/tools/crash.sh build/src/cli/forge; }
 stage_uml() { tests/guest/uml.sh build/src/cli/forge build/src/probe/forge-probe; }
