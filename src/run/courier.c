@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -194,6 +195,7 @@ static void be_courier(int fd, const char *url)
 {
 	static const int quiet[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGTSTP };
 
+	(void)prctl(PR_SET_NAME, "forge-courier"); /* for ps(1) */
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(quiet); i++)
 		(void)signal(quiet[i], SIG_IGN);
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -315,12 +317,29 @@ static int write_by(int fd, const void *data, size_t len, uint64_t deadline)
 	return 0;
 }
 
-/* It goes home when idle, and it may have been killed. */
-static bool is_gone(const struct forge_courier *c)
+/* Takes the answers that are there. True: it has gone home, as it does when it is idle. */
+static bool is_gone(struct forge_courier *c)
 {
 	struct pollfd p = { .fd = c->fd, .events = POLLIN };
 
-	return !c->in_flight && poll(&p, 1, 0) > 0;
+	while (poll(&p, 1, 0) > 0) {
+		if (!c->in_flight)
+			return true;
+		int rc = take_reply(c, forge_now_usec() + 1000000);
+		if (rc < 0) {
+			note_failure(c, -rc, "the store's courier");
+			return true;
+		}
+	}
+	return false;
+}
+
+static int write_batch(const struct forge_courier *c, const struct header *h,
+		       const char *text, uint64_t deadline)
+{
+	int rc = c->pid ? write_by(c->fd, h, sizeof(*h), deadline) : -EAGAIN;
+
+	return rc < 0 ? rc : write_by(c->fd, text, h->len, deadline);
 }
 
 void forge_courier_send(struct forge_courier *c, const json_t *batch, bool durable,
@@ -329,21 +348,19 @@ void forge_courier_send(struct forge_courier *c, const json_t *batch, bool durab
 	forge_auto_free char *text = json_dumps(batch, JSON_COMPACT | JSON_REAL_PRECISION(9));
 	uint64_t deadline = forge_now_usec() + timeout_usec;
 
-	if (!text || c->error.code) {
+	if (c->pid && is_gone(c))
+		forge_courier_stop(c);
+	if (!text)
 		note_failure(c, ENOMEM, "tell the store");
+	if (c->error.code)
 		return; /* after a failure the whole run is told again later */
-	}
 	struct header h = { (uint32_t)strlen(text), durable, is_last };
-	int rc = -EPIPE;
-	for (int tries = 0; tries < 2 && rc == -EPIPE; tries++) {
-		if (c->pid && is_gone(c))
-			forge_courier_stop(c);
+	forge_courier_start(c);
+	int rc = write_batch(c, &h, text, deadline);
+	if (rc == -EPIPE && !c->in_flight) {
+		forge_courier_stop(c); /* it went home just now */
 		forge_courier_start(c);
-		rc = c->pid ? write_by(c->fd, &h, sizeof(h), deadline) : -EAGAIN;
-		if (rc == 0)
-			rc = write_by(c->fd, text, h.len, deadline);
-		if (rc < 0 && c->in_flight)
-			break;
+		rc = write_batch(c, &h, text, deadline);
 	}
 	if (rc < 0)
 		note_failure(c, -rc, "tell the store");

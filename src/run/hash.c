@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -298,6 +299,7 @@ static void be_hasher(int fd, const struct forge_home *home, const struct forge_
 {
 	struct forge_home own = *home;
 
+	(void)prctl(PR_SET_NAME, "forge-hasher"); /* for ps(1) */
 	/* Its own copies of the two descriptors it needs, then nothing else. */
 	own.fd = dup3(home->fd, 100, O_CLOEXEC);
 	int out = dup3(fd, 101, O_CLOEXEC);

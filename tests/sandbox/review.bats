@@ -32,7 +32,7 @@ end_run() {
 }
 
 # payload PID: the process that init of the supervisor PID started.
-payload() { pgrep -P "$(pgrep -P "$1")" | head -n 1; }
+payload() { pgrep -P "$(pgrep -P "$1" -x forge)" | head -n 1; }
 
 @test "setuid and setgid files cannot be made" {
     holds suid
