@@ -96,6 +96,11 @@ static int run(const struct forge_config *cfg, struct forge_error *err)
 	forge_request.on_warning = on_warning;
 	forge_reconcile_first();
 	int rc = forge_run(cfg, &forge_request, &result, err);
+	if (rc < 0 && result.record) {
+		forge_print_error(err);
+		json_decref(result.record);
+		return FORGE_EXIT_NOT_TOLD;
+	}
 	if (rc < 0)
 		return rc;
 	if (result.existing_run[0])

@@ -52,6 +52,7 @@ struct run {
 	char *store;	   /* URL */
 	json_t *post_rows; /* what the post-process said */
 	bool has_started;  /* the command ran: there is something to keep */
+	bool is_behind;	   /* the store missed something of this run, and the user knows */
 	bool needs_repair; /* something could not be removed: the next repair tries again */
 };
 
@@ -113,6 +114,9 @@ static void keep_for_later(struct run *r, const struct forge_error *why)
 	struct forge_error e = *why;
 	forge_auto_free char *url = forge_store_display(r->store);
 
+	if (r->is_behind)
+		return;
+	r->is_behind = true;
 	(void)forge_wrap(&e, 0, "store %s", url ? url : "");
 	(void)forge_hint(&e, 0, "The record is kept in %s and delivered by the next forge "
 				"command that reaches the store",
@@ -122,6 +126,19 @@ static void keep_for_later(struct run *r, const struct forge_error *why)
 	struct forge_error late = FORGE_ERROR_INIT;
 	if (forge_deliver_later(&r->home, r->spec.run_id, r->store, &late) < 0)
 		warn(r, &late);
+}
+
+/* What an earlier batch brought in vain is told again, from the run's directory: all of it. */
+static void tell_all(struct run *r)
+{
+	json_t *batch = json_pack("{s:O, s:o}", "record", r->record.json, "events",
+				  forge_load_events(&r->home, r->spec.run_id));
+
+	if (r->post_rows)
+		json_object_set(batch, "post_process", r->post_rows);
+	r->courier.error = FORGE_ERROR_INIT;
+	forge_courier_send(&r->courier, batch, true, true, STORE_USEC);
+	json_decref(batch);
 }
 
 /* ---- before the command ---- */
@@ -314,31 +331,40 @@ static int wait_for_room(struct run *r, const struct forge_need *need,
 	return forge_admit_wait(&r->home, r->cfg, need, signals, &r->share, err);
 }
 
-/* 0: admitted, or told in *ret_verdict why not (status set). 1: another run has the key. */
+/* A post-process runs within the share of its run. */
+static int take_share(struct run *r, const struct forge_need *need, struct forge_error *err)
+{
+	return r->req->parent_run ? 0 :
+				    forge_admit_try(&r->home, r->cfg, need, &r->share, err);
+}
+
+/* 0: admitted, or told in *ret_verdict why not. 1: another run has the key. */
 static int admit(struct run *r, struct forge_verdict *ret_verdict, struct forge_error *err)
 {
 	struct forge_error why = FORGE_ERROR_INIT;
 	struct forge_need need = need_of(r);
-	/* A post-process runs within the share of its run. */
-	int rc = r->req->parent_run ? 0 :
-				      forge_admit_try(&r->home, r->cfg, &need, &r->share, &why);
+	int rc = 0;
 
-	if (rc >= 0) {
-		bool must_wait = rc == 1;
-		set_status(r, must_wait ? "queued" : "preparing", NULL);
+	/* One run for one key: claimed before anything is decided about it. */
+	if (r->spec.idempotency_key) {
+		set_status(r, "queued", NULL);
 		rc = claim_key(r, err);
 		if (rc != 0)
 			return rc;
-		if (must_wait) {
-			rc = wait_for_room(r, &need, &why);
-			if (rc == 0)
-				set_status(r, "preparing", NULL);
-		} else if (r->req->wait_durable) {
-			return record_durably(r, err);
-		}
 	}
-	if (rc == 0)
+	rc = take_share(r, &need, &why);
+	if (rc == 1) {
+		if (!r->spec.idempotency_key)
+			set_status(r, "queued", NULL);
+		rc = wait_for_room(r, &need, &why);
+	} else if (rc == 0 && r->req->wait_durable) {
+		set_status(r, "preparing", NULL);
+		return record_durably(r, err);
+	}
+	if (rc == 0) {
+		set_status(r, "preparing", NULL);
 		return 0;
+	}
 	if (rc != -E2BIG && rc != -ECANCELED && rc != -ETIMEDOUT) {
 		if (err)
 			*err = why;
@@ -490,6 +516,33 @@ static void clean_or_leave(struct run *r)
 }
 
 /*
+ * Waits for the store. The verdict must be safe in one of the two places; in neither, the slot
+ * stays and the caller hears that nothing is certain.
+ */
+static int confirm(struct run *r, int local, const struct forge_error *full,
+		   struct forge_error *err)
+{
+	struct forge_error why = FORGE_ERROR_INIT;
+	uint64_t more = 2000ull * json_array_size(json_object_get(r->record.json, "outputs"));
+
+	if (r->courier.error.code)
+		tell_all(r); /* by now it may be there again */
+	bool is_stored = forge_courier_wait(&r->courier, STORE_USEC + more, &why) == 0;
+	if (local == 0) {
+		if (!is_stored)
+			keep_for_later(r, &why);
+		return 0;
+	}
+	if (is_stored) {
+		warn(r, full);
+		return 0;
+	}
+	r->needs_repair = true;
+	*err = *full;
+	return forge_wrap(err, local, "the run is over, but its verdict cannot be kept");
+}
+
+/*
  * The verdict is in record.json before the store hears of it, so that whoever finds this process
  * dead knows it. A tree that takes long to remove does not keep the verdict waiting; a small one
  * is removed first, and the run is told in one transaction.
@@ -497,7 +550,7 @@ static void clean_or_leave(struct run *r)
 static int finish(struct run *r, const struct forge_outcome *o,
 		  const struct forge_verdict *v, struct forge_error *err)
 {
-	struct forge_error why = FORGE_ERROR_INIT;
+	struct forge_error full = FORGE_ERROR_INIT;
 	bool is_small = o->inodes_peak <= SMALL_TREE;
 
 	forge_record_set_outcome(&r->record, o, v);
@@ -507,21 +560,19 @@ static int finish(struct run *r, const struct forge_outcome *o,
 		return rc;
 	if (is_small)
 		clean_or_leave(r);
-	rc = forge_record_write(&r->record, err);
-	if (rc < 0)
-		return rc;
-	tell_store(r, true, is_small);
-	rc = forge_record_sync(&r->record, err);
+	int local = forge_record_write(&r->record, &full);
+	if (!r->courier.error.code)
+		tell_store(r, true, is_small);
+	if (local == 0)
+		local = forge_record_sync(&r->record, &full);
 	if (!is_small) {
 		clean_or_leave(r);
 		if (r->needs_repair || r->req->keep)
 			(void)!forge_record_write(&r->record, NULL); /* the verdict is there */
-		tell_store(r, false, true);
+		if (!r->courier.error.code)
+			tell_store(r, false, true);
 	}
-	uint64_t more = 2000ull * json_array_size(json_object_get(r->record.json, "outputs"));
-	if (forge_courier_wait(&r->courier, STORE_USEC + more, &why) < 0)
-		keep_for_later(r, &why);
-	return rc;
+	return confirm(r, local, &full, err);
 }
 
 /*
