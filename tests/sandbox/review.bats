@@ -36,7 +36,7 @@ payload() {
     local child
     for child in $(pgrep -P "$1"); do
         case $(cat "/proc/$child/comm") in
-        forge-*) ;; # the courier, the hasher
+        forge-courier | forge-hasher) ;;
         *) pgrep -P "$child" | head -n 1 ;;
         esac
     done
