@@ -22,6 +22,7 @@
 #define DEPTH_MAX      128 /* one descriptor a level */
 #define PATH_LEN_MAX   4000
 #define LISTED_MAX     1000
+#define NAMES_MAX      (16u << 20) /* bytes of all names: they end up in the record */
 #define ENTRIES_MAX    2000000
 #define THREADS_MAX    8
 #define SYNC_EACH_MAX  32 /* with more files one syncfs is cheaper */
@@ -38,7 +39,7 @@ struct walk {
 	struct forge_collected *ret;
 	struct file *files;
 	size_t n, cap;
-	uint64_t bytes, seen;
+	uint64_t bytes, seen, names;
 	uint8_t *is_matched; /* a pattern each */
 	char path[PATH_LEN_MAX + 256];
 	bool is_out_of_memory;
@@ -105,6 +106,11 @@ static void add_file(struct walk *w, const struct stat *st)
 	if (w->n == w->spec->max_files) {
 		problem(w->ret, "there are more than %llu output files (outputs.max_files)",
 			(unsigned long long)w->spec->max_files);
+		return;
+	}
+	w->names += strlen(w->path);
+	if (w->names > NAMES_MAX) {
+		problem(w->ret, "the names of its outputs are more than %u MiB", NAMES_MAX >> 20);
 		return;
 	}
 	if (w->n == w->cap) {
