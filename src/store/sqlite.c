@@ -127,11 +127,19 @@ static int on_commit(void *arg, sqlite3 *db, const char *name, int pages)
 	return SQLITE_OK;
 }
 
+/*
+ * The log must be cut, not only copied: what was copied is remembered in shared memory, which is
+ * gone when the last process closes the file, and then the log would grow for ever.
+ */
 static void sqlite_tidy(struct forge_store *st)
 {
-	if (self(st)->log_pages >= TIDY_PAGES)
-		(void)sqlite3_wal_checkpoint_v2(self(st)->db, NULL, SQLITE_CHECKPOINT_PASSIVE,
-						NULL, NULL); /* busy: the next one does */
+	struct sqlite_store *s = self(st);
+
+	if (s->log_pages < TIDY_PAGES)
+		return;
+	(void)sqlite3_busy_handler(s->db, NULL, NULL); /* in use: the next one does it */
+	(void)sqlite3_wal_checkpoint_v2(s->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
+	(void)sqlite3_busy_handler(s->db, on_busy, s);
 }
 
 static int open_file(struct sqlite_store *s, const char *path, struct forge_error *err)
