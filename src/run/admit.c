@@ -26,8 +26,12 @@
 
 void forge_budget_of(const struct forge_config *cfg, struct forge_budget *ret)
 {
-	uint64_t total = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-	uint64_t cpus = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN);
+	static uint64_t total, cpus; /* asking costs system calls */
+
+	if (!total) {
+		total = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+		cpus = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN);
+	}
 	uint64_t most = total > 2 * HOST_RESERVE ? total - HOST_RESERVE : total / 2;
 
 	*ret = (struct forge_budget){

@@ -267,7 +267,7 @@ static void publish_all(struct walk *w, struct forge_objects *objects)
 	(void)publish_some(&p);
 	while (n > 0)
 		(void)pthread_join(threads[--n], NULL);
-	int rc = w->n ? forge_objects_sync(objects, !p.sync) : 0;
+	int rc = forge_objects_sync(objects, !p.sync);
 	if (rc < 0)
 		problem(w->ret, "outputs could not be written to disk: %s", strerror(-rc));
 }
@@ -333,10 +333,11 @@ static int collect(struct walk *w, struct forge_objects *objects, struct forge_e
 	if (w->is_out_of_memory)
 		return forge_fail(err, ENOMEM, "collect outputs: out of memory");
 	if (is_within_size(w)) {
-		if (w->n)
+		if (w->n) {
 			qsort(w->files, w->n, sizeof(*w->files), by_path);
-		publish_all(w, objects);
-		list_files(w);
+			publish_all(w, objects);
+			list_files(w);
+		}
 		check_patterns(w);
 	}
 	return 0;

@@ -175,7 +175,9 @@ static bool use_the_time(struct office *o)
 
 static void serve(struct office *o)
 {
-	(void)!connect_store(o, NULL); /* ahead of need; tried again when there is one */
+	/* Ahead of need; what fails is tried again when there is one. */
+	if (connect_store(o, NULL) == 0)
+		forge_store_warm(o->store);
 	for (bool goes_on = true; goes_on;) {
 		struct pollfd p = { .fd = o->fd, .events = POLLIN };
 		int n = poll(&p, 1, patience(o));

@@ -46,6 +46,8 @@ struct forge_store_ops {
 	int (*commit)(struct forge_store *st, struct forge_error *err);
 	void (*rollback)(struct forge_store *st);
 
+	/* optional: compiles sql, a literal, for later; NULL: nothing to gain */
+	void (*prepare)(struct forge_store *st, const char *sql);
 	/* optional: forge_store_tidy(); NULL: nothing to do */
 	void (*tidy)(struct forge_store *st);
 	/* optional: keeps other migrations out until commit; NULL: begin does so already */

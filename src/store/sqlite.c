@@ -216,6 +216,15 @@ static int compile(struct sqlite_store *s, const char *sql, sqlite3_stmt **ret,
 	return 0;
 }
 
+static void sqlite_prepare(struct forge_store *st, const char *sql)
+{
+	sqlite3_stmt *stmt;
+	bool keep;
+
+	if (compile(self(st), sql, &stmt, &keep, NULL) == 0 && !keep)
+		(void)sqlite3_finalize(stmt);
+}
+
 static void bind_values(sqlite3_stmt *stmt, const struct forge_sql_value *v, size_t n)
 {
 	char name[8];
@@ -310,5 +319,6 @@ const struct forge_store_ops forge_store_sqlite = {
 	.begin = sqlite_begin,
 	.commit = sqlite_commit,
 	.rollback = sqlite_rollback,
+	.prepare = sqlite_prepare,
 	.tidy = sqlite_tidy,
 };

@@ -33,6 +33,8 @@ FORGE_MUST_CHECK int forge_store_check_url(const char *url, struct forge_error *
 /* url without the password that may stand in it. NULL: out of memory. */
 char *forge_store_display(const char *url);
 
+/* Gets ready for forge_store_apply(), when there is time for it. */
+void forge_store_warm(struct forge_store *st);
 /* Housekeeping of the backend's, when nobody waits: for SQLite, a log that has grown long. */
 void forge_store_tidy(struct forge_store *st);
 
