@@ -18,7 +18,8 @@ const char *forge_boot_id(char buf[FORGE_BOOT_ID_MAX])
 	return buf;
 }
 
-uint64_t forge_proc_start_time(pid_t pid)
+/* A field of /proc/PID/stat by its number in proc(5), from 3 on. */
+static uint64_t stat_field(pid_t pid, int wanted)
 {
 	char path[32], text[1024];
 
@@ -27,7 +28,17 @@ uint64_t forge_proc_start_time(pid_t pid)
 		return 0;
 	/* The name, in parentheses, may hold anything; after its end come plain fields. */
 	char *p = strrchr(text, ')');
-	for (int field = 2; p && field < 22; field++)
+	for (int field = 2; p && field < wanted; field++)
 		p = strchr(p + 1, ' ');
 	return p ? strtoull(p + 1, NULL, 10) : 0;
+}
+
+uint64_t forge_proc_start_time(pid_t pid)
+{
+	return stat_field(pid, 22);
+}
+
+pid_t forge_proc_parent(pid_t pid)
+{
+	return (pid_t)stat_field(pid, 4);
 }

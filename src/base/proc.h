@@ -10,3 +10,5 @@
 const char *forge_boot_id(char buf[FORGE_BOOT_ID_MAX]);
 /* Clock ticks after boot at which it was started; 0: there is no such process. */
 uint64_t forge_proc_start_time(pid_t pid);
+/* 0: there is no such process. */
+pid_t forge_proc_parent(pid_t pid);
