@@ -175,13 +175,13 @@ static void count_deleted_of(struct forge_disk *d, long tid, dev_t dev, ino_t *s
  * Looks at threads, not processes: a process whose first thread has ended shows no
  * descriptors, and a thread can have some of its own.
  */
-static void count_deleted(struct forge_disk *d)
+static void count_deleted(struct forge_disk *d, uint64_t budget_usec)
 {
 	char buf[32768];
 	ino_t seen[MAX_DELETED];
 	size_t n_seen = 0;
 	struct stat st;
-	uint64_t until = forge_now_usec() + 20000;
+	uint64_t until = forge_now_usec() + budget_usec;
 	ssize_t n = fstat(d->root, &st) < 0
 			    ? -1
 			    : forge_disk_read_tasks(d->tasks, buf, sizeof(buf));
@@ -240,7 +240,7 @@ static void scan_frozen(struct forge_disk *d)
 			advance(d);
 		while (d->depth > 0)
 			pop(d);
-		count_deleted(d);
+		count_deleted(d, 2000000);
 	}
 	(void)!forge_disk_freeze(d->tasks,
 				 false); /* cannot fail where the first did not */
@@ -251,7 +251,8 @@ static void scan_frozen(struct forge_disk *d)
  * ordinary user cannot look into directories of mode 0; and a directory can be moved to where
  * the scan has already been. But when the file system lost more than the run may use, all that
  * is looked into: a run that hides things is charged with the loss, and one that may only have
- * been quick is stopped for another look. Anybody else pays one statfs for this.
+ * been quick, or has too much to look at in passing, is stopped for another, thorough look: others
+ * write to the file system too. Anybody else pays one statfs for this.
  */
 static void charge_hidden(struct forge_disk *d)
 {
@@ -262,12 +263,14 @@ static void charge_hidden(struct forge_disk *d)
 	if (lost <= d->max_bytes || lost <= d->bytes ||
 	    fstat(d->root, &st) < 0)
 		return;
-	if (d->has_hidden || forge_disk_has_hidden(d->tasks, st.st_dev)) {
+	if (forge_disk_has_hidden(d->tasks, st.st_dev)) {
 		d->bytes = lost;
 	} else if (lost > d->looked_at + d->max_bytes / 8) {
 		/* Others may be writing: look again only when it became worse. */
 		d->looked_at = lost;
 		scan_frozen(d);
+		if (d->has_hidden)
+			d->bytes = lost; /* it could not be looked through even so */
 	}
 }
 
@@ -302,7 +305,7 @@ static bool scan_some(struct forge_disk *d, uint64_t budget_usec)
 		if (n % 64 == 0 && forge_now_usec() - start > budget_usec)
 			return false;
 	}
-	count_deleted(d);
+	count_deleted(d, 20000);
 	charge_hidden(d);
 	return true;
 }

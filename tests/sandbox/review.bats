@@ -371,6 +371,18 @@ ticks_of() { awk '{ print $14 + $15 }' "/proc/$1/stat"; }
     wait "$pid" || true
 }
 
+@test "what others write to the file system is not charged to a run that is hard to look through" {
+    start_run --disk 16M --pids 50 --open-files 1000 --timeout 20s -- "$PROBE" descriptors 20 500 10
+    head -c 100M /dev/zero >"$work/other"
+    sync "$work/other"
+    pause 3 # several looks at the disk
+    kill -0 "$pid"
+    rm "$work/other"
+    kill -TERM "$pid"
+    wait "$pid" || true
+    [ "$(field .status)" = cancelled ]
+}
+
 @test "however few descriptors forge has, nothing is left behind" {
     # A place of their own: what is refused early leaves no record to look for workdirs by.
     mkdir -m 700 "$T/few"
