@@ -46,6 +46,8 @@ static json_t *user_json(void)
 
 	if (name && *name && geteuid() == getuid())
 		return forge_json_text(name);
+	if (getuid() == 0)
+		return json_string("root");
 	(void)snprintf(buf, sizeof(buf), "%u", getuid());
 	return json_string(buf);
 }
