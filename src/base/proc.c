@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/fd.h"
 
@@ -16,6 +17,13 @@ const char *forge_boot_id(char buf[FORGE_BOOT_ID_MAX])
 		buf[0] = '\0';
 	buf[strcspn(buf, "\n")] = '\0';
 	return buf;
+}
+
+uint64_t forge_pid_namespace(void)
+{
+	struct stat st;
+
+	return stat("/proc/self/ns/pid", &st) == 0 ? st.st_ino : 0;
 }
 
 /* A field of /proc/PID/stat by its number in proc(5), from 3 on. */

@@ -109,7 +109,7 @@ static void tell_store(struct run *r, bool durable, bool is_last)
 }
 
 /* The run goes on without the store; the user should know, once. */
-static void keep_for_later(struct run *r, const struct forge_error *why)
+static void warn_of_store(struct run *r, const struct forge_error *why)
 {
 	struct forge_error e = *why;
 	forge_auto_free char *url = forge_store_display(r->store);
@@ -123,7 +123,14 @@ static void keep_for_later(struct run *r, const struct forge_error *why)
 			 r->home.path);
 	warn(r, &e);
 	forge_record_event(&r->record, "store_unreachable", why->msg);
+}
+
+/* Marked anew each time: another command may have delivered what there was by then. */
+static void keep_for_later(struct run *r, const struct forge_error *why)
+{
 	struct forge_error late = FORGE_ERROR_INIT;
+
+	warn_of_store(r, why);
 	if (forge_deliver_later(&r->home, r->spec.run_id, r->store, &late) < 0)
 		warn(r, &late);
 }
