@@ -371,5 +371,5 @@ void forge_collected_done(struct forge_collected *c)
 	json_decref(c->outputs);
 	json_decref(c->skipped);
 	json_decref(c->undeclared);
-	*c = (struct forge_collected){ NULL };
+	*c = (struct forge_collected){ .outputs = NULL };
 }
