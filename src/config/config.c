@@ -50,6 +50,8 @@ int forge_config_parse(const char *text, size_t len, const char *name,
 	if (rc < 0)
 		return rc;
 	rc = forge_profiles_apply(&ld, err);
+	if (rc == 0)
+		rc = forge_runtimes_apply(&ld, err);
 	if (rc < 0)
 		return rc;
 	*ret = forge_take_ptr(c);
@@ -66,6 +68,10 @@ void forge_config_free(struct forge_config *c)
 	free(c->path);
 	free(c->workdir);
 	free(c->store);
+	free(c->runtime);
+	for (size_t i = 0; i < c->n_runtimes; i++)
+		forge_runtime_decl_done(&c->runtimes[i]);
+	free(c->runtimes);
 	forge_strv_done(&c->post_process);
 	forge_strv_done(&c->read_only);
 	forge_strv_done(&c->env_pass);

@@ -49,6 +49,20 @@ struct forge_profile {
 	struct forge_limits limits;
 };
 
+/* A runtime as it was written down; src/runtime/ knows what it means. */
+struct forge_runtime_decl {
+	char *name, *kind;
+	char *prefix;	   /* path, or for conda a name; NULL: not given */
+	char *description; /* NULL: none */
+	char *smoke;	   /* a line for sh, NULL: none */
+	struct forge_strv commands, python, r, libraries;
+	struct forge_strv env;	    /* "K=V" */
+	struct forge_limits limits; /* 0 where not given */
+	char *file;		    /* where it was declared, or how it was found */
+	unsigned line;		    /* 0: discovered */
+};
+void forge_runtime_decl_done(struct forge_runtime_decl *d);
+
 struct forge_config {
 	char *path;    /* the file it came from, NULL: built-in defaults only */
 	char *workdir; /* template; {id} and {run_id} are replaced */
@@ -67,6 +81,9 @@ struct forge_config {
 		uid_count; /* sandbox.uid_base, .uid_count: payload uids when root */
 	struct forge_strv env_pass; /* env.pass: names, a trailing * is a prefix */
 	struct forge_strv env_set;  /* env.set: "K=V" */
+	char *runtime; /* default runtime, NULL: none, the host's programs */
+	struct forge_runtime_decl *runtimes;
+	size_t n_runtimes;
 	char *store;		    /* store: URL, NULL: SQLite in FORGE_HOME */
 	uint64_t budget_bytes;	    /* host.budget.memory, 0: 80 % of the host's */
 	uint64_t budget_milli;	    /* host.budget.cpus, 0: 80 % of the host's, rounded up */

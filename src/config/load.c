@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds the configuration file, and trusts it only as far as its owner. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -69,9 +70,19 @@ static int read_all(int fd, const char *path, char *buf, size_t size, size_t *re
 	return 0;
 }
 
+/* What to do with a file's text: make a configuration of it, or add to one. */
+typedef int parser(const char *text, size_t len, const char *name, const char *base_dir,
+		   struct forge_config **c, struct forge_error *err);
+
+static int add_runtimes(const char *text, size_t len, const char *name, const char *base_dir,
+			struct forge_config **c, struct forge_error *err)
+{
+	return forge_config_add_runtimes(*c, text, len, name, base_dir, err);
+}
+
 /* path is absolute; its directory is the base of relative paths in the file. */
 static int parse_file(int fd, const char *shown, const char *path, size_t size,
-		      struct forge_config **ret, struct forge_error *err)
+		      parser *parse, struct forge_config **ret, struct forge_error *err)
 {
 	forge_auto_free char *text = malloc(size + 1);
 	forge_auto_free char *dir = strdup(path);
@@ -83,16 +94,16 @@ static int parse_file(int fd, const char *shown, const char *path, size_t size,
 	int rc = read_all(fd, shown, text, size + 1, &len, err);
 	if (rc < 0)
 		return rc;
-	return forge_config_parse(text, len, shown, dir, ret, err);
+	return parse(text, len, shown, dir, ret, err);
 }
 
-/* Returns 1 and the configuration, or 0 when there is no such file. */
-static int try_file(const char *shown, struct forge_config **ret, struct forge_error *err)
+/* Returns 1 and what parse made, or 0 when there is no such file. */
+static int try_file(const char *shown, parser *parse, struct forge_config **ret,
+		    struct forge_error *err)
 {
 	/* Not to block on a FIFO somebody put there; it is refused below. */
 	forge_auto_close int fd =
 		open(shown, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-	forge_auto_config struct forge_config *c = NULL;
 	forge_auto_free char *path = NULL;
 	struct stat st;
 
@@ -111,11 +122,11 @@ static int try_file(const char *shown, struct forge_config **ret, struct forge_e
 	if (!path)
 		return forge_fail_errno(err, errno, "find the directory of config %s",
 					shown);
-	rc = parse_file(fd, shown, path, (size_t)st.st_size, &c, err);
+	rc = parse_file(fd, shown, path, (size_t)st.st_size, parse, ret, err);
 	if (rc < 0)
 		return rc;
-	c->path = forge_take_ptr(path);
-	*ret = forge_take_ptr(c);
+	if (parse != add_runtimes)
+		(*ret)->path = forge_take_ptr(path);
 	return 1;
 }
 
@@ -123,7 +134,7 @@ static int try_file(const char *shown, struct forge_config **ret, struct forge_e
 static int load_named(const char *path, const char *by, struct forge_config **ret,
 		      struct forge_error *err)
 {
-	int rc = try_file(path, ret, err);
+	int rc = try_file(path, forge_config_parse, ret, err);
 
 	if (rc == 0)
 		return forge_fail(err, ENOENT, "config %s (named by %s) does not exist",
@@ -143,15 +154,65 @@ static int search(struct forge_config **ret, struct forge_error *err)
 	}
 	const char *const places[] = { "./forge.yaml", user, "/etc/forge/forge.yaml" };
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(places); i++) {
-		int rc = places[i] ? try_file(places[i], ret, err) : 0;
+		int rc = places[i] ? try_file(places[i], forge_config_parse, ret, err) : 0;
 		if (rc != 0)
 			return rc;
 	}
 	return 0;
 }
 
-int forge_config_load(const char *explicit_path, struct forge_config **ret,
-		      struct forge_error *err)
+static int is_yaml(const struct dirent *e)
+{
+	const char *dot = strrchr(e->d_name, '.');
+
+	return e->d_name[0] != '.' && dot && strcmp(dot, ".yaml") == 0;
+}
+
+static int read_runtimes_d(struct forge_config *c, const char *dir, struct forge_error *err)
+{
+	struct dirent **list = NULL;
+	int n = scandir(dir, &list, is_yaml, alphasort), rc = 0;
+
+	/* Passing over what cannot be read would make its runtimes unknown, not wrong. */
+	if (n < 0 && errno != ENOENT && errno != ENOTDIR)
+		return errno == ENOMEM ? forge_loader_oom(err) :
+					 forge_fail_errno(err, errno, "read %s", dir);
+	for (int i = 0; i < n; i++) {
+		forge_auto_free char *path = forge_asprintf("%s/%s", dir, list[i]->d_name);
+		if (rc >= 0)
+			rc = path ? try_file(path, add_runtimes, &c, err) : forge_loader_oom(err);
+		free(list[i]);
+	}
+	free(list);
+	return rc < 0 ? rc : 0;
+}
+
+/* Beside the configuration, the user's, the host's: the first that has a name has it. */
+static int read_all_runtimes(struct forge_config *c, struct forge_error *err)
+{
+	const char *home = getenv("HOME");
+	forge_auto_free char *own = c->path ? strdup(c->path) : NULL;
+	forge_auto_free char *beside = NULL, *user = NULL;
+
+	if (c->path && !own)
+		return forge_loader_oom(err);
+	if (own) {
+		*strrchr(own, '/') = '\0';
+		beside = forge_asprintf("%s/runtimes.d", own);
+	}
+	if (home && *home == '/')
+		user = forge_asprintf("%s/.config/forge/runtimes.d", home);
+	if ((own && !beside) || (home && *home == '/' && !user))
+		return forge_loader_oom(err);
+	const char *const dirs[] = { beside, user, "/etc/forge/runtimes.d" };
+	int rc = 0;
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(dirs) && rc == 0; i++)
+		if (dirs[i])
+			rc = read_runtimes_d(c, dirs[i], err);
+	return rc;
+}
+
+static int load(const char *explicit_path, struct forge_config **ret, struct forge_error *err)
 {
 	const char *env = getenv("FORGE_CONFIG");
 
@@ -163,4 +224,17 @@ int forge_config_load(const char *explicit_path, struct forge_config **ret,
 	if (rc != 0)
 		return rc < 0 ? rc : 0;
 	return forge_config_parse("", 0, "built-in", NULL, ret, err);
+}
+
+int forge_config_load(const char *explicit_path, struct forge_config **ret,
+		      struct forge_error *err)
+{
+	forge_auto_config struct forge_config *c = NULL;
+	int rc = load(explicit_path, &c, err);
+
+	if (rc == 0)
+		rc = read_all_runtimes(c, err);
+	if (rc == 0)
+		*ret = forge_take_ptr(c);
+	return rc;
 }

@@ -31,6 +31,13 @@ static const struct forge_schema_row rows[] = {
 	  .set = forge_set_read_only,
 	  .help = "Directories every run can read, which must exist; relative ones are below "
 		  "this file's" },
+	{ .path = "runtime",
+	  .type = "name of a runtime",
+	  .builtin = "none",
+	  .set = forge_set_text,
+	  .offset = FIELD(runtime),
+	  .help = "What analyses run in that name no runtime" },
+	{ .path = "runtimes", .set = forge_set_runtimes },
 	{ .path = "store",
 	  .type = "URL",
 	  .builtin = "SQLite in FORGE_HOME",
@@ -397,6 +404,10 @@ void forge_config_each_key(void (*visit)(const struct forge_config_key *key, voi
 
 		if (row->limits_below) {
 			each_limit(row, &paths[i], visit, arg);
+			continue;
+		}
+		if (row->set == forge_set_runtimes) {
+			forge_runtimes_each_key(visit, arg);
 			continue;
 		}
 		visit(&(struct forge_config_key){ .path = row->path,

@@ -23,6 +23,7 @@ struct forge_loader {
 	const char *base_dir; /* of relative paths; NULL: the current directory */
 	const struct forge_yaml
 		*profiles; /* set aside: they need host.max, wherever it stands */
+	const struct forge_yaml *runtimes; /* likewise */
 	const struct forge_yaml *uids; /* the last of uid_base and uid_count, or NULL */
 };
 
@@ -50,6 +51,15 @@ FORGE_MUST_CHECK int forge_schema_limits(const struct forge_loader *ld, const ch
 /* The built-in profiles, then what the file says about them and about new ones. */
 FORGE_MUST_CHECK int forge_profiles_apply(struct forge_loader *ld,
 					  struct forge_error *err);
+
+/* The runtimes that were set aside. */
+FORGE_MUST_CHECK int forge_runtimes_apply(struct forge_loader *ld, struct forge_error *err);
+/* Those of a file of runtimes.d; names that are there already stay as they are. */
+FORGE_MUST_CHECK int forge_config_add_runtimes(struct forge_config *c, const char *text,
+					       size_t len, const char *name,
+					       const char *base_dir, struct forge_error *err);
+void forge_runtimes_each_key(void (*visit)(const struct forge_config_key *key, void *arg),
+			     void *arg);
 
 /*
  * A new string: path made absolute below base (NULL: the current directory) and without

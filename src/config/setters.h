@@ -37,6 +37,7 @@ FORGE_SETTER(forge_set_count);
 FORGE_SETTER(forge_set_cpus);
 FORGE_SETTER(forge_set_duration);
 FORGE_SETTER(forge_set_command);
+FORGE_SETTER(forge_set_runtimes);
 /* The next two also take "unlimited". */
 FORGE_SETTER(forge_set_age);
 FORGE_SETTER(forge_set_bytes);

@@ -167,7 +167,7 @@ static void unknown_keys_name_the_known(void **state)
 {
 	(void)state;
 	refused("version: 1\nprofils: {}\n", 2, 1,
-		"unknown key 'profils' (have: version, workdir, read_only, store, profiles, "
+		"unknown key 'profils' (have: version, workdir, read_only, runtime, runtimes, store, profiles, "
 		"host, queue, outputs, post_process, retention, "
 		"sandbox, env); did you mean 'profiles'?");
 	refused("sandbox: {cgruop: v2}\n", 1, 11,
@@ -353,7 +353,7 @@ static void built_in_values_give_way_to_caps(void **state)
 }
 
 struct seen {
-	const char *paths[64];
+	const char *paths[96];
 	size_t n;
 };
 
@@ -373,12 +373,12 @@ static void every_key_is_listed_once(void **state)
 
 	(void)state;
 	forge_config_each_key(see_key, &seen);
-	assert_int_equal(seen.n, 4 + 2 * FORGE_LIMIT_COUNT_ROWS + 4 + 1 + 2 + 1 + 4 + 6 + 2);
+	assert_int_equal(seen.n, 5 + 10 + 2 * FORGE_LIMIT_COUNT_ROWS + 4 + 1 + 2 + 1 + 4 + 6 + 2);
 	/* Callers may keep the paths. */
 	assert_string_equal(seen.paths[0], "version");
-	assert_string_equal(seen.paths[4], "profiles.NAME.memory");
-	assert_string_equal(seen.paths[4 + FORGE_LIMIT_COUNT_ROWS], "host.max.memory");
-	assert_string_equal(seen.paths[3 + 2 * FORGE_LIMIT_COUNT_ROWS], "host.max.grace");
+	assert_string_equal(seen.paths[15], "profiles.NAME.memory");
+	assert_string_equal(seen.paths[15 + FORGE_LIMIT_COUNT_ROWS], "host.max.memory");
+	assert_string_equal(seen.paths[14 + 2 * FORGE_LIMIT_COUNT_ROWS], "host.max.grace");
 	assert_string_equal(seen.paths[seen.n - 1], "env.set");
 }
 

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Conda environments without conda: what `conda activate` would export, computed; packages and
+ * locks from conda-meta. Also micromamba and pixi prefixes, which have the same layout.
+ */
+#pragma once
+
+#include "runtime/runtime.h"
+
+struct forge_conda_spec {
+	const char *prefix;	 /* to activate, absolute */
+	const char *root_prefix; /* of the conda installation; NULL: unknown, no CONDA_EXE etc. */
+	bool stack;		 /* --stack */
+	bool change_prompt;	 /* changeps1: CONDA_PROMPT_MODIFIER has a value */
+};
+
+/*
+ * Applies `conda activate` to env (complete "K=V" list), at whatever CONDA_SHLVL it has. Adds the
+ * activate.d scripts to scripts in the order they are sourced, and for a level above 0 without
+ * stack the deactivate.d scripts of the old environment before them. Warnings that conda would
+ * print (clobbered variables, PATH in env_vars) are added to warnings.
+ */
+FORGE_MUST_CHECK int forge_conda_activate(const struct forge_conda_spec *spec,
+					  struct forge_strv *env,
+					  struct forge_strv *scripts,
+					  struct forge_strv *warnings,
+					  struct forge_error *err);
+/* A prefix by name (root_prefix's or a child of envs_dirs) or path; canonical, owned by caller. */
+FORGE_MUST_CHECK int forge_conda_resolve(const char *name_or_path, char **ret_prefix,
+					 char **ret_root_prefix, struct forge_error *err);
+/* Every environment that conda would list: "name" (or "" without one), "prefix" pairs. */
+FORGE_MUST_CHECK int forge_conda_discover(struct forge_strv *ret_pairs,
+					  struct forge_error *err);
+/* Packages of a prefix: conda-meta, then pip's dist-info in its site-packages. */
+FORGE_MUST_CHECK int forge_conda_packages(const char *prefix, struct forge_packages *ret,
+					  struct forge_error *err);
+/* `conda list --explicit`'s form, in dependency order. */
+FORGE_MUST_CHECK int forge_conda_lock(const char *prefix, FILE *out,
+				      struct forge_error *err);
+/* Python distributions (dist-info, egg-info) below one site-packages directory. */
+FORGE_MUST_CHECK int forge_pip_packages(int site_packages_fd, struct forge_packages *ret,
+					struct forge_error *err);
