@@ -21,6 +21,8 @@ struct forge_job {
 	const struct forge_strv *env;	    /* complete */
 	const struct forge_strv *read_only; /* canonical absolute paths */
 	const struct forge_strv *aliases;   /* "typed path", "canonical path", ... */
+	const struct forge_strv *tools;	    /* "link inside", "its text", ... */
+	const char *root; /* a directory with another system's trees, NULL: the host's */
 	const char *workdir;
 	int workdir_fd; /* -1 in a dry run */
 	uid_t host_uid;

@@ -18,9 +18,12 @@
 
 struct forge_runtime_kind;
 
+/* Inside a run: links to the declared programs of kind system, and nothing else in PATH. */
+#define FORGE_SYSTEM_BIN "/opt/forge/bin"
+
 /* What a runtime consists of, one line each; the digest is over these, sorted. */
 struct forge_package {
-	char *source;  /* "conda", "pip", "deb", "file" */
+	char *source;  /* "conda", "pip", "deb", "r", "file" */
 	char *name;
 	char *version; /* "" where there is none */
 	char *build;   /* conda's build string, "" elsewhere */

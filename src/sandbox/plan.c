@@ -68,25 +68,33 @@ static void set_identity(struct forge_mount *m, const struct stat *st)
 	m->rdev = st->st_rdev;
 }
 
-/* A tree of the host's system: a link is shown as that link, what is absent is left out. */
-static int add_system(struct forge_plan *p, const char *path, struct forge_error *err)
+/*
+ * A tree of the system, the host's or that of a root directory: a link is shown as that link, what
+ * is absent is left out.
+ */
+static int add_system(struct forge_plan *p, const char *root, const char *path,
+		      struct forge_error *err)
 {
+	char source[PATH_MAX];
 	struct stat st;
 
-	if (lstat(path, &st) < 0) {
+	if (snprintf(source, sizeof(source), "%s%s", root ? root : "", path) >=
+	    (int)sizeof(source))
+		return forge_fail(err, ENAMETOOLONG, "%s%s", root, path);
+	if (lstat(source, &st) < 0) {
 		if (errno == ENOENT || errno == EACCES)
 			return 0;
-		return forge_fail_errno(err, errno, "look at %s", path);
+		return forge_fail_errno(err, errno, "look at %s", source);
 	}
 	if (S_ISLNK(st.st_mode)) {
 		char text[PATH_MAX];
-		ssize_t n = readlink(path, text, sizeof(text) - 1);
+		ssize_t n = readlink(source, text, sizeof(text) - 1);
 		if (n < 0)
-			return forge_fail_errno(err, errno, "read link %s", path);
+			return forge_fail_errno(err, errno, "read link %s", source);
 		text[n] = '\0';
 		return add(p, FORGE_MOUNT_SYMLINK, path, text) ? 0 : -ENOMEM;
 	}
-	struct forge_mount *m = add(p, FORGE_MOUNT_RO, path, path);
+	struct forge_mount *m = add(p, FORGE_MOUNT_RO, path, source);
 	if (!m)
 		return -ENOMEM;
 	set_identity(m, &st);
@@ -236,12 +244,13 @@ static int add_tmpfs(struct forge_plan *p, const char *target, uint64_t size)
 	return 0;
 }
 
-static int add_etc(struct forge_plan *p, bool own_network, struct forge_error *err)
+static int add_etc(struct forge_plan *p, const char *root, bool own_network,
+		   struct forge_error *err)
 {
 	int rc = 0;
 
 	for (const char *const *s = forge_view_etc; *s && rc == 0; s++)
-		rc = add_system(p, *s, err);
+		rc = add_system(p, root, *s, err);
 	for (const char *const *s = forge_view_etc_net; *s && rc == 0 && !own_network;
 	     s++)
 		rc = add_resolved(p, *s);
@@ -315,10 +324,11 @@ static int build_view(struct forge_plan *p, const struct forge_plan_spec *spec,
 	uint64_t shm = spec->shm_bytes ? spec->shm_bytes : memory;
 	int rc = 0;
 
+	/* The kernel's trees are always the host's. */
 	for (const char *const *s = forge_view_system; *s && rc == 0; s++)
-		rc = add_system(p, *s, err);
+		rc = add_system(p, strncmp(*s, "/sys/", 5) == 0 ? NULL : spec->root, *s, err);
 	if (rc == 0)
-		rc = add_etc(p, spec->own_network, err);
+		rc = add_etc(p, spec->root, spec->own_network, err);
 	if (rc == 0)
 		rc = add_proc(p);
 	if (rc == 0)
@@ -331,6 +341,10 @@ static int build_view(struct forge_plan *p, const struct forge_plan_spec *spec,
 		rc = add_workdir(p, spec->workdir_exists, err);
 	if (rc == 0)
 		rc = add_all_read_only(p, spec->read_only, err);
+	for (size_t i = 0; spec->links && i + 1 < spec->links->n && rc == 0; i += 2)
+		rc = add(p, FORGE_MOUNT_SYMLINK, spec->links->v[i], spec->links->v[i + 1]) ?
+			     0 :
+			     -ENOMEM;
 	for (size_t i = 0; i + 1 < spec->aliases->n && rc == 0; i += 2)
 		rc = add_alias(p, spec->aliases->v[i], spec->aliases->v[i + 1]);
 	return rc;

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Kinds that use the host's own programs: system (only what is declared is in PATH) and r (R with
+ * library directories of its own).
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "runtime/dpkg.h"
+#include "runtime/runtime.h"
+
+static const char *const path_dirs[] = { "/usr/local/bin", "/usr/bin", "/bin" };
+
+/* Where a program of the host is, canonical; NULL: nowhere. */
+static char *find_program(const char *name)
+{
+	char path[PATH_MAX];
+
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(path_dirs); i++) {
+		(void)snprintf(path, sizeof(path), "%s/%s", path_dirs[i], name);
+		if (access(path, X_OK) == 0)
+			return realpath(path, NULL);
+	}
+	return NULL;
+}
+
+static int check_commands(const struct forge_runtime *rt, struct forge_error *err)
+{
+	forge_strv_foreach (name, &rt->decl->commands) {
+		if (strchr(name, '/'))
+			return forge_fail(err, EINVAL,
+					  "command '%s' must be a name, not a path", name);
+		forge_auto_free char *path = find_program(name);
+		if (!path)
+			return forge_hint(err,
+					  forge_fail(err, ENOENT,
+						     "the host has no program '%s'", name),
+					  "Install it, or take it out of the runtime's commands");
+	}
+	return 0;
+}
+
+static int system_open(struct forge_runtime *rt, struct forge_error *err)
+{
+	if (rt->decl->commands.n == 0)
+		return forge_hint(err,
+				  forge_fail(err, EINVAL, "kind system declares no commands"),
+				  "Name the programs it may run: commands: [python3]");
+	return check_commands(rt, err);
+}
+
+static int no_view(const struct forge_runtime *rt, struct forge_strv *read_only,
+		   char **ret_root, struct forge_error *err)
+{
+	(void)rt;
+	(void)read_only;
+	(void)ret_root;
+	(void)err;
+	return 0;
+}
+
+/* The directory of links is made by the plan, see forge_spec_runtime(). */
+static int system_activate(const struct forge_runtime *rt, struct forge_strv *env,
+			   struct forge_strv *scripts, struct forge_error *err)
+{
+	(void)rt;
+	(void)scripts;
+	return forge_strv_setenv(env, "PATH", FORGE_SYSTEM_BIN) < 0 ?
+		       forge_fail(err, ENOMEM, "out of memory") :
+		       0;
+}
+
+/* The file of a module in Debian's place for them: a package, a module or an extension. */
+int forge_python_module_file(const char *module, struct forge_strv *files)
+{
+	static const char *const dirs[] = { "/usr/lib/python3/dist-packages",
+					    "/usr/local/lib/python3.11/dist-packages" };
+	char path[PATH_MAX], name[128];
+
+	(void)snprintf(name, sizeof(name), "%.*s", (int)strcspn(module, "."), module);
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(dirs); i++) {
+		(void)snprintf(path, sizeof(path), "%s/%s/__init__.py", dirs[i], name);
+		if (access(path, R_OK) == 0)
+			return forge_strv_add(files, path);
+		(void)snprintf(path, sizeof(path), "%s/%s.py", dirs[i], name);
+		if (access(path, R_OK) == 0)
+			return forge_strv_add(files, path);
+	}
+	return 0; /* of the standard library, which belongs to the interpreter */
+}
+
+static int add_r_package(const char *package, const struct forge_strv *libraries,
+			 struct forge_strv *files)
+{
+	static const char *const dirs[] = { "/usr/local/lib/R/site-library",
+					    "/usr/lib/R/site-library", "/usr/lib/R/library" };
+	char path[PATH_MAX];
+
+	forge_strv_foreach (dir, libraries) {
+		(void)snprintf(path, sizeof(path), "%s/%s/DESCRIPTION", dir, package);
+		if (access(path, R_OK) == 0)
+			return forge_strv_add(files, path);
+	}
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(dirs); i++) {
+		(void)snprintf(path, sizeof(path), "%s/%s/DESCRIPTION", dirs[i], package);
+		if (access(path, R_OK) == 0)
+			return forge_strv_add(files, path);
+	}
+	return 0;
+}
+
+static int system_identify(const struct forge_runtime *rt, struct forge_packages *ret,
+			   struct forge_error *err)
+{
+	forge_auto_strv struct forge_strv files = { 0 };
+	int rc = 0;
+
+	forge_strv_foreach (name, &rt->decl->commands) {
+		char *path = find_program(name);
+		if (rc == 0 && path)
+			rc = forge_strv_take(&files, path);
+		else
+			free(path);
+	}
+	forge_strv_foreach (module, &rt->decl->python)
+		if (rc == 0)
+			rc = forge_python_module_file(module, &files);
+	forge_strv_foreach (package, &rt->decl->r)
+		if (rc == 0)
+			rc = add_r_package(package, &rt->decl->libraries, &files);
+	if (rc < 0)
+		return forge_fail(err, ENOMEM, "out of memory");
+	return forge_dpkg_packages(&files, ret, err);
+}
+
+const struct forge_runtime_kind forge_kind_system = {
+	.name = "system",
+	.help = "the host's programs, of which only the declared are in PATH",
+	.open = system_open,
+	.view = no_view,
+	.activate = system_activate,
+	.identify = system_identify,
+};
+
+/* ---- r ---- */
+
+static int r_open(struct forge_runtime *rt, struct forge_error *err)
+{
+	forge_auto_free char *program = find_program("Rscript");
+
+	if (!program)
+		return forge_hint(err, forge_fail(err, ENOENT, "the host has no Rscript"),
+				  "Install R (Debian: r-base-core)");
+	forge_strv_foreach (dir, &rt->decl->libraries) {
+		struct stat st;
+		if (stat(dir, &st) < 0 || !S_ISDIR(st.st_mode))
+			return forge_fail(err, ENOENT, "library %s is no directory", dir);
+	}
+	return check_commands(rt, err);
+}
+
+static int r_view(const struct forge_runtime *rt, struct forge_strv *read_only,
+		  char **ret_root, struct forge_error *err)
+{
+	(void)ret_root;
+	forge_strv_foreach (dir, &rt->decl->libraries) {
+		char *real = realpath(dir, NULL);
+		if (forge_strv_take(read_only, real) < 0)
+			return forge_fail(err, ENOMEM, "out of memory");
+	}
+	return 0;
+}
+
+static int r_activate(const struct forge_runtime *rt, struct forge_strv *env,
+		      struct forge_strv *scripts, struct forge_error *err)
+{
+	char libs[8192] = "";
+	size_t len = 0;
+
+	(void)scripts;
+	forge_strv_foreach (dir, &rt->decl->libraries)
+		if (len < sizeof(libs))
+			len += (size_t)snprintf(libs + len, sizeof(libs) - len, "%s%s",
+						len ? ":" : "", dir);
+	if (len >= sizeof(libs))
+		return forge_fail(err, E2BIG, "the libraries' paths are too long");
+	return forge_strv_setenv(env, "R_LIBS", libs) < 0 ?
+		       forge_fail(err, ENOMEM, "out of memory") :
+		       0;
+}
+
+/* Packages in directories of its own: name and version of each DESCRIPTION. */
+static int add_library(const char *dir, struct forge_packages *ret)
+{
+	forge_auto_dir DIR *d = opendir(dir);
+	int rc = 0;
+
+	for (struct dirent *e; d && rc == 0 && (e = readdir(d));) {
+		char text[8192], name[NAME_MAX + 16], version[128] = "";
+		(void)snprintf(name, sizeof(name), "%s/DESCRIPTION", e->d_name);
+		if (e->d_name[0] == '.' || forge_read_at(dirfd(d), name, text, sizeof(text)) < 0)
+			continue;
+		const char *v = strstr(text, "Version:");
+		if (v)
+			(void)sscanf(v + strlen("Version:"), " %127s", version);
+		rc = forge_packages_add(ret, "r", e->d_name, version, "", "", "");
+	}
+	return rc;
+}
+
+static int r_identify(const struct forge_runtime *rt, struct forge_packages *ret,
+		      struct forge_error *err)
+{
+	forge_auto_strv struct forge_strv files = { 0 };
+	int rc = forge_strv_take(&files, find_program("Rscript"));
+
+	forge_strv_foreach (name, &rt->decl->commands) {
+		if (rc == 0)
+			rc = forge_strv_take(&files, find_program(name));
+	}
+	forge_strv_foreach (package, &rt->decl->r)
+		if (rc == 0)
+			rc = add_r_package(package, &rt->decl->libraries, &files);
+	forge_strv_foreach (dir, &rt->decl->libraries)
+		if (rc == 0)
+			rc = add_library(dir, ret);
+	if (rc < 0)
+		return forge_fail(err, ENOMEM, "out of memory");
+	return forge_dpkg_packages(&files, ret, err);
+}
+
+const struct forge_runtime_kind forge_kind_r = {
+	.name = "r",
+	.help = "the host's R, with library directories of its own",
+	.open = r_open,
+	.view = r_view,
+	.activate = r_activate,
+	.identify = r_identify,
+};

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Walks and hashes. */
+#include "runtime/tree.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/sha256.h"
+
+#define DEPTH_MAX 64
+
+static int add_file(int dir, const char *name, const char *path, const struct stat *st,
+		    struct forge_packages *ret)
+{
+	char digest[FORGE_DIGEST_MAX], target[PATH_MAX];
+	struct forge_sha256 h;
+	uint64_t size;
+	int rc;
+
+	if (S_ISLNK(st->st_mode)) {
+		ssize_t n = readlinkat(dir, name, target, sizeof(target));
+		if (n < 0)
+			return forge_strv_addf(&ret->notes, "%s: %s", path, strerror(errno));
+		forge_sha256_init(&h);
+		forge_sha256_add(&h, "link:", 5);
+		forge_sha256_add(&h, target, (size_t)n);
+		forge_sha256_done(&h, digest);
+	} else {
+		forge_auto_close int fd =
+			openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+		rc = fd < 0 ? -errno : forge_sha256_fd(fd, -1, digest, &size);
+		if (rc < 0)
+			return forge_strv_addf(&ret->notes, "%s: %s", path, strerror(-rc));
+	}
+	return forge_packages_add(ret, "file", path, "", st->st_mode & 0111 ? "x" : "", digest,
+				  "");
+}
+
+static int walk(int fd, const char *prefix, unsigned depth, struct forge_packages *ret)
+{
+	forge_auto_dir DIR *d = fdopendir(fd);
+	int rc = 0;
+
+	if (!d) {
+		close(fd);
+		return -ENOMEM;
+	}
+	for (struct dirent *e; rc == 0 && (e = readdir(d));) {
+		char path[PATH_MAX];
+		struct stat st;
+		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 ||
+		    strcmp(e->d_name, "__pycache__") == 0 ||
+		    fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+		    snprintf(path, sizeof(path), "%s%s%s", prefix, *prefix ? "/" : "",
+			     e->d_name) >= (int)sizeof(path))
+			continue;
+		if (S_ISDIR(st.st_mode)) {
+			int sub = depth == DEPTH_MAX ?
+					  -1 :
+					  openat(dirfd(d), e->d_name,
+						 O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+			rc = sub < 0 ? forge_strv_addf(&ret->notes, "%s: not read", path) :
+				       walk(sub, path, depth + 1, ret);
+		} else if (S_ISREG(st.st_mode) || S_ISLNK(st.st_mode)) {
+			rc = add_file(dirfd(d), e->d_name, path, &st, ret);
+		}
+	}
+	return rc;
+}
+
+int forge_tree_packages(const char *dir, struct forge_packages *ret, struct forge_error *err)
+{
+	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd < 0)
+		return forge_fail_errno(err, errno, "read %s", dir);
+	return walk(fd, "", 0, ret) < 0 ? forge_fail(err, ENOMEM, "out of memory") : 0;
+}
+
+int forge_tree_prepend_path(const char *prefix, struct forge_strv *env)
+{
+	const char *old = forge_strv_getenv(env, "PATH");
+	forge_auto_free char *path = forge_asprintf("%s/bin%s%s", prefix, old ? ":" : "",
+						    old ? old : "");
+
+	return path ? forge_strv_setenv(env, "PATH", path) : -ENOMEM;
+}

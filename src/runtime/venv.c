@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Kind venv: a Python virtual environment, with the interpreter it was made from. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "runtime/conda.h"
+#include "runtime/dpkg.h"
+#include "runtime/runtime.h"
+#include "runtime/tree.h"
+
+/* The value of "key = value" in pyvenv.cfg. False: there is none. */
+static bool cfg_value(const char *prefix, const char *key, char *buf, size_t size)
+{
+	char path[PATH_MAX], text[4096];
+	size_t len = strlen(key);
+
+	(void)snprintf(path, sizeof(path), "%s/pyvenv.cfg", prefix);
+	if (forge_read_at(AT_FDCWD, path, text, sizeof(text)) < 0)
+		return false;
+	for (char *p = text; p && *p; p = strchr(p, '\n')) {
+		p += *p == '\n';
+		size_t n = strspn(p, " \t");
+		if (strncmp(p + n, key, len) != 0)
+			continue;
+		char *v = p + n + len;
+		v += strspn(v, " \t");
+		if (*v != '=')
+			continue;
+		v += 1 + strspn(v + 1, " \t");
+		(void)snprintf(buf, size, "%.*s", (int)strcspn(v, "\r\n"), v);
+		return true;
+	}
+	return false;
+}
+
+/* The interpreter behind bin/python, canonical. */
+static char *interpreter(const char *prefix)
+{
+	char path[PATH_MAX];
+
+	(void)snprintf(path, sizeof(path), "%s/bin/python", prefix);
+	char *real = realpath(path, NULL);
+	if (real)
+		return real;
+	(void)snprintf(path, sizeof(path), "%s/bin/python3", prefix);
+	return realpath(path, NULL);
+}
+
+static int venv_open(struct forge_runtime *rt, struct forge_error *err)
+{
+	char home[PATH_MAX];
+
+	if (!rt->decl->prefix)
+		return forge_fail(err, EINVAL, "it has no prefix");
+	rt->prefix = realpath(rt->decl->prefix, NULL);
+	if (!rt->prefix)
+		return forge_fail_errno(err, errno, "prefix %s", rt->decl->prefix);
+	if (!cfg_value(rt->prefix, "home", home, sizeof(home)))
+		return forge_hint(err,
+				  forge_fail(err, ENOENT, "%s has no pyvenv.cfg with a home",
+					     rt->prefix),
+				  "Make it with: python3 -m venv %s", rt->prefix);
+	forge_auto_free char *python = interpreter(rt->prefix);
+	if (!python || access(python, X_OK) < 0)
+		return forge_hint(
+			err,
+			forge_fail(err, ENOENT, "%s/bin/python leads to no interpreter", rt->prefix),
+			"The Python it was made with (%s) is gone or has moved: make it anew", home);
+	return 0;
+}
+
+/* An interpreter outside of /usr needs its own tree: <tree>/bin/python3.11 shows <tree>. */
+static int venv_view(const struct forge_runtime *rt, struct forge_strv *read_only,
+		     char **ret_root, struct forge_error *err)
+{
+	forge_auto_free char *python = interpreter(rt->prefix);
+	int rc = forge_strv_add(read_only, rt->prefix);
+
+	(void)ret_root;
+	if (rc == 0 && python && !forge_path_is_below(python, "/usr") &&
+	    !forge_path_is_below(python, rt->prefix)) {
+		char *bin = strstr(python, "/bin/");
+		if (bin && bin != python) {
+			*bin = '\0';
+			rc = forge_strv_add(read_only, python);
+		}
+	}
+	return rc < 0 ? forge_fail(err, ENOMEM, "out of memory") : 0;
+}
+
+static int venv_activate(const struct forge_runtime *rt, struct forge_strv *env,
+			 struct forge_strv *scripts, struct forge_error *err)
+{
+	(void)scripts;
+	if (forge_tree_prepend_path(rt->prefix, env) < 0 ||
+	    forge_strv_setenv(env, "VIRTUAL_ENV", rt->prefix) < 0)
+		return forge_fail(err, ENOMEM, "out of memory");
+	return 0;
+}
+
+static int add_site_packages(const char *prefix, struct forge_packages *ret,
+			     struct forge_error *err)
+{
+	char path[PATH_MAX];
+	int rc = 0;
+
+	(void)snprintf(path, sizeof(path), "%s/lib", prefix);
+	forge_auto_dir DIR *d = opendir(path);
+	for (struct dirent *e; d && rc == 0 && (e = readdir(d));) {
+		if (strncmp(e->d_name, "python", 6) != 0)
+			continue;
+		(void)snprintf(path, sizeof(path), "%s/lib/%s/site-packages", prefix, e->d_name);
+		forge_auto_close int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		if (fd >= 0)
+			rc = forge_pip_packages(fd, ret, err);
+	}
+	return rc;
+}
+
+/* With system site-packages the host's modules decide too: those that are declared. */
+static int venv_identify(const struct forge_runtime *rt, struct forge_packages *ret,
+			 struct forge_error *err)
+{
+	forge_auto_strv struct forge_strv files = { 0 };
+	char shared[16] = "";
+
+	if (forge_strv_take(&files, interpreter(rt->prefix)) < 0)
+		return forge_fail(err, ENOENT, "its interpreter is gone");
+	(void)cfg_value(rt->prefix, "include-system-site-packages", shared, sizeof(shared));
+	forge_strv_foreach (module, &rt->decl->python)
+		if (strcmp(shared, "true") == 0 &&
+		    forge_python_module_file(module, &files) < 0)
+			return forge_fail(err, ENOMEM, "out of memory");
+	int rc = forge_dpkg_packages(&files, ret, err);
+	return rc < 0 ? rc : add_site_packages(rt->prefix, ret, err);
+}
+
+const struct forge_runtime_kind forge_kind_venv = {
+	.name = "venv",
+	.help = "a Python virtual environment",
+	.open = venv_open,
+	.view = venv_view,
+	.activate = venv_activate,
+	.identify = venv_identify,
+};
