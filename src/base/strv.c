@@ -129,3 +129,17 @@ void forge_strv_done(struct forge_strv *sv)
 	free(sv->v);
 	*sv = (struct forge_strv){ 0 };
 }
+
+void forge_strv_unsetenv(struct forge_strv *sv, const char *name)
+{
+	size_t len = strlen(name);
+
+	for (size_t i = 0; i < sv->n; i++) {
+		if (strncmp(sv->v[i], name, len) != 0 || sv->v[i][len] != '=')
+			continue;
+		free(sv->v[i]);
+		memmove(&sv->v[i], &sv->v[i + 1], (sv->n - i) * sizeof(*sv->v)); /* NULL too */
+		sv->n--;
+		return;
+	}
+}

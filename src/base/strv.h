@@ -26,6 +26,8 @@ FORGE_MUST_CHECK int forge_strv_copy(struct forge_strv *dst,
 /* "K=V" style: replaces the entry whose name is the same, or adds it. */
 FORGE_MUST_CHECK int forge_strv_setenv(struct forge_strv *sv, const char *name,
 				       const char *value);
+/* Removes the entry of that name, if there is one. */
+void forge_strv_unsetenv(struct forge_strv *sv, const char *name);
 /* The value of "name=" or NULL. */
 const char *forge_strv_getenv(const struct forge_strv *sv, const char *name);
 void forge_strv_done(struct forge_strv *sv);
