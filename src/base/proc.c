@@ -27,6 +27,9 @@ uint64_t forge_proc_start_time(pid_t pid)
 		return 0;
 	/* The name, in parentheses, may hold anything; after its end come plain fields. */
 	char *p = strrchr(text, ')');
+	/* Dead, and only its parent has not looked yet: in a container that can be for ever. */
+	if (p && (p[2] == 'Z' || p[2] == 'X'))
+		return 0;
 	for (int field = 2; p && field < 22; field++)
 		p = strchr(p + 1, ' ');
 	return p ? strtoull(p + 1, NULL, 10) : 0;

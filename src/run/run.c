@@ -50,6 +50,7 @@ struct run {
 	char *store;	   /* URL */
 	json_t *post_rows; /* what the post-process said */
 	bool has_started;  /* the command ran: there is something to keep */
+	bool is_confirmed; /* somebody was told that this run will happen */
 	bool needs_repair; /* something could not be removed: the next repair tries again */
 };
 
@@ -251,6 +252,7 @@ static int record_durably(struct run *r, struct forge_error *err)
 		if (forge_courier_wait(&r->courier, STORE_USEC, &why) < 0)
 			keep_for_later(r, &why);
 	}
+	r->is_confirmed = true;
 	if (r->req->on_recorded)
 		r->req->on_recorded(r->req->arg, r->spec.run_id);
 	return 0;
@@ -265,6 +267,7 @@ static int claim_key(struct run *r, struct forge_error *err)
 	int rc = forge_courier_wait(&r->courier, STORE_USEC, err);
 	if (rc == -EEXIST && r->courier.other_run[0])
 		return 1;
+	r->is_confirmed = rc == 0;
 	return rc < 0 ? forge_wrap(err, rc, "--idempotency-key cannot be checked") : 0;
 }
 
@@ -571,8 +574,17 @@ static int carry_out(struct run *r, struct forge_run_result *ret, struct forge_e
 		memcpy(ret->existing_run, r->courier.other_run, sizeof(ret->existing_run));
 		return 0;
 	}
-	if (rc == 0 && !verdict.status)
-		rc = execute(r, &verdict, &outcome, err);
+	if (rc == 0 && !verdict.status) {
+		struct forge_error why = FORGE_ERROR_INIT;
+		rc = execute(r, &verdict, &outcome, &why);
+		/* What is confirmed has a verdict, also when it cannot be begun. */
+		if (rc < 0 && r->is_confirmed && !r->has_started) {
+			forge_judge_refused(&why, &verdict);
+			rc = 0;
+		} else if (rc < 0 && err) {
+			*err = why;
+		}
+	}
 	if (rc < 0) {
 		r->needs_repair = clean(r, NULL) < 0; /* the first error is told */
 		return rc;
