@@ -411,9 +411,16 @@ static void set_inputs(struct run *r)
 	json_object_set_new(r->record.json, "inputs", inputs);
 }
 
+/* Success is taken back: there is something that the command made and forge has not. */
+static void miss_output(struct run *r, const char *problem, struct forge_verdict *v)
+{
+	forge_record_event(&r->record, "collect_problem", problem);
+	if (strcmp(v->status, "succeeded") == 0)
+		forge_judge_missing_output(problem, v);
+}
+
 /* Outputs are safe on disk before anybody reads that the run succeeded. */
-static int collect(struct run *r, const struct forge_outcome *o, struct forge_verdict *v,
-		   struct forge_error *err)
+static void collect(struct run *r, const struct forge_outcome *o, struct forge_verdict *v)
 {
 	uint64_t disk = r->spec.limits.disk_bytes;
 	struct forge_collect_spec spec = {
@@ -426,15 +433,21 @@ static int collect(struct run *r, const struct forge_outcome *o, struct forge_ve
 		.may_link = !r->req->keep,
 		.is_partial = o->stop != FORGE_STOP_NONE,
 	};
-	struct forge_collected c;
+	struct forge_error why = FORGE_ERROR_INIT;
+	struct forge_collected c = { .problem = "" };
 	json_t *record = r->record.json;
 
 	set_status(r, "collecting", NULL);
-	int rc = forge_objects_open(&r->home, &r->objects, err);
+	int rc = forge_objects_open(&r->home, &r->objects, &why);
 	if (rc == 0)
-		rc = forge_collect(&spec, &r->objects, &c, err);
-	if (rc < 0)
-		return rc;
+		rc = forge_collect(&spec, &r->objects, &c, &why);
+	if (rc < 0) {
+		char text[sizeof(why.msg) + 64];
+		(void)snprintf(text, sizeof(text), "its outputs cannot be stored: %s", why.msg);
+		miss_output(r, text, v);
+		forge_collected_done(&c);
+		return;
+	}
 	json_object_set(record, "outputs", c.outputs);
 	if (json_array_size(c.skipped))
 		json_object_set(record, "outputs_skipped", c.skipped);
@@ -443,13 +456,9 @@ static int collect(struct run *r, const struct forge_outcome *o, struct forge_ve
 		json_object_set_new(record, "undeclared_count",
 				    json_integer((json_int_t)c.n_undeclared));
 	}
-	if (c.problem[0]) {
-		forge_record_event(&r->record, "collect_problem", c.problem);
-		if (strcmp(v->status, "succeeded") == 0)
-			forge_judge_missing_output(c.problem, v);
-	}
+	if (c.problem[0])
+		miss_output(r, c.problem, v);
 	forge_collected_done(&c);
-	return 0;
 }
 
 static void post_process(struct run *r)
@@ -556,11 +565,11 @@ static int execute(struct run *r, struct forge_verdict *v, struct forge_outcome 
 		forge_judge(outcome, &r->spec.limits, v);
 	set_inputs(r);
 	if (r->has_started)
-		rc = collect(r, outcome, v, err);
-	if (rc == 0 && r->spec.post_process.n && strcmp(v->status, "succeeded") == 0)
+		collect(r, outcome, v);
+	if (r->spec.post_process.n && strcmp(v->status, "succeeded") == 0)
 		post_process(r);
 	forge_admit_release(&r->share);
-	return rc;
+	return 0;
 }
 
 /* From the slot to the verdict. */
