@@ -523,6 +523,8 @@ static int finish(struct run *r, const struct forge_outcome *o,
 	return rc;
 }
 
+static const int ends[] = { SIGINT, SIGTERM, SIGHUP };
+
 /*
  * Signals arrive at the supervisor's descriptor; a broken pipe or a log at the caller's file
  * size limit is an error code. Stopped by the terminal, nobody would watch the limits. What
@@ -530,7 +532,6 @@ static int finish(struct run *r, const struct forge_outcome *o,
  */
 static void catch_signals(sigset_t *ret_before)
 {
-	static const int ends[] = { SIGINT, SIGTERM, SIGHUP };
 	static const int ignored[] = { SIGPIPE, SIGXFSZ, SIGTSTP, SIGTTIN, SIGTTOU };
 	struct sigaction ign = { .sa_handler = SIG_IGN }, now;
 	sigset_t set;
@@ -542,6 +543,24 @@ static void catch_signals(sigset_t *ret_before)
 	(void)sigprocmask(SIG_BLOCK, &set, ret_before);
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(ignored); i++)
 		(void)sigaction(ignored[i], &ign, NULL);
+}
+
+/*
+ * A signal that was only seen waiting (in the queue, while hashing) or that came too late is
+ * answered by the verdict; still pending it would kill us before that is told.
+ */
+static void release_signals(const sigset_t *before)
+{
+	const struct timespec at_once = { 0 };
+	sigset_t set;
+
+	sigemptyset(&set);
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(ends); i++)
+		if (!sigismember(before, ends[i]))
+			sigaddset(&set, ends[i]);
+	while (sigtimedwait(&set, NULL, &at_once) > 0)
+		;
+	(void)sigprocmask(SIG_SETMASK, before, NULL);
 }
 
 static int execute(struct run *r, struct forge_verdict *v, struct forge_outcome *outcome,
@@ -618,7 +637,7 @@ int forge_run(const struct forge_config *cfg, const struct forge_run_request *re
 	if (rc == 0)
 		rc = carry_out(&r, ret, err);
 	run_done(&r);
-	(void)sigprocmask(SIG_SETMASK, &before, NULL);
+	release_signals(&before);
 	return rc;
 }
 
