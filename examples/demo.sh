@@ -1,5 +1,5 @@
 #!/bin/bash
-# demo.sh: a real analysis in the sandbox, then three attacks on it. Needs FORGE; under a minute.
+# demo.sh: a real analysis in the sandbox, its verdict, logs and outputs, then three attacks. Needs FORGE; under a minute.
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 : "${FORGE:?set FORGE to the program}"
@@ -28,23 +28,23 @@ show() {
     printf '\n'
     "$FORGE" "$@" 2>&1 || true
 }
-# The newest record: run ids sort by time.
-last_record() { find "$FORGE_HOME/runs" -name record.json | sort | tail -1; }
 
-title "An analysis: the genome of phage lambda"
-show run --memory 256M --timeout 30s --keep -i gc_skew.py -i "$genome" -- \
-    python3 gc_skew.py "$genome"
-record=$(last_record)
-title "What it left in its workdir"
-(cd "$(jq -r .workdir "$record")" && find outputs -type f -printf '%8s bytes  %p\n' | sort -k3)
-title "Its record"
-jq -r '"status      \(.status), \(.reason)",
-    "note        \(.completion_notes)",
-    "used        \(.usage.wall_seconds * 1000 | floor) ms wall, \(.usage.cpu_seconds * 1000 | floor) ms CPU, \(.usage.memory_peak_bytes / 1048576 | floor) MiB memory, \(.usage.pids_peak) processes at most",
-    "allowed     \(.limits.wall_seconds) s wall, \(.limits.cpus) CPU, \(.limits.memory_bytes / 1048576 | floor) MiB memory, \(.limits.pids) processes",
-    "isolation   \(.isolation.level); cgroup \(.isolation.mechanisms.cgroup), Landlock \(.isolation.mechanisms.landlock), seccomp \(.isolation.mechanisms.seccomp)",
-    "network     \(.network)",
-    "inputs      \([.inputs[].path | split("/")[-1]] | join(", "))"' "$record"
+title "An analysis in the background: the genome of phage lambda"
+command=(submit --memory 256M --timeout 30s -i gc_skew.py -i "$genome" -o 'outputs/**'
+    --post-process "python3 -c 'import json; print(json.dumps(json.load(open(\"outputs/summary.json\"))))'"
+    -- python3 gc_skew.py "$genome")
+show "${command[@]}" | tee "$dir/id"
+id=$(tail -1 "$dir/id")
+title "What it prints"
+show logs -f "$id"
+show wait "$id"
+title "How it ended, what it used, what it left"
+show show "$id"
+title "Its outputs, brought back and checked"
+show outputs --copy "$dir/results" "$id"
+(cd "$dir/results" && sha256sum outputs/*)
+title "What the post-process put in the store"
+show post-process --records "$id"
 
 title "Attack 1: eat all memory"
 show run --memory 128M --timeout 20s -i hog.py -- python3 hog.py
@@ -54,5 +54,4 @@ title "Attack 3: call out over the network"
 show run --timeout 20s -i phone_home.py -- python3 phone_home.py
 
 title "All runs"
-find "$FORGE_HOME/runs" -name record.json | sort | xargs jq -r '[.run_id, .status, .reason] | @tsv' |
-    awk -F'\t' '{ printf "%s  %-10s %s\n", $1, $2, $3 }'
+show ps

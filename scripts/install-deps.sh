@@ -9,7 +9,7 @@ packages() {
     build) echo gcc libc6-dev make meson ninja-build pkg-config libcmocka-dev libyaml-dev libjansson-dev \
         libseccomp-dev libsystemd-dev libsqlite3-dev libssl-dev libpq-dev scdoc ;;
     test) packages demo
-        echo bats busybox-static clang e2fsprogs iproute2 jq mmdebstrap postgresql procps \
+        echo bats btrfs-progs busybox-static clang e2fsprogs iproute2 jq mmdebstrap postgresql procps \
             python3 shellcheck user-mode-linux util-linux xfsprogs zsh ;;
     demo) packages build
         echo bowtie2-examples jq python3 ;;

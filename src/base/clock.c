@@ -19,9 +19,18 @@ const char *forge_format_now(char buf[FORGE_TIME_MAX])
 	return buf;
 }
 
+static const char digits[] = "0123456789abcdefghjkmnpqrstvwxyz"; /* no i l o u */
+
+const char *forge_run_id_at(char buf[FORGE_RUN_ID_MAX], uint64_t msec)
+{
+	for (int i = 9; i >= 0; i--, msec >>= 5)
+		buf[i] = digits[msec & 31];
+	buf[10] = '\0';
+	return buf;
+}
+
 int forge_make_run_id(char buf[FORGE_RUN_ID_MAX])
 {
-	static const char digits[] = "0123456789abcdefghjkmnpqrstvwxyz"; /* no i l o u */
 	struct timespec ts;
 	unsigned char chance[16];
 
@@ -29,8 +38,7 @@ int forge_make_run_id(char buf[FORGE_RUN_ID_MAX])
 	uint64_t ms = (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
 	if (getrandom(chance, sizeof(chance), 0) != (ssize_t)sizeof(chance))
 		return -EIO;
-	for (int i = 9; i >= 0; i--, ms >>= 5)
-		buf[i] = digits[ms & 31];
+	(void)forge_run_id_at(buf, ms);
 	for (int i = 0; i < 16; i++)
 		buf[10 + i] = digits[chance[i] & 31];
 	buf[26] = '\0';

@@ -18,4 +18,6 @@ static inline uint64_t forge_now_usec(void)
 const char *forge_format_now(char buf[FORGE_TIME_MAX]);
 /* A sortable unique id: 48 bits of milliseconds, 80 of chance, 26 lower-case letters. */
 #define FORGE_RUN_ID_MAX 27
+/* How ids of that millisecond begin: ten letters. Returns buf. */
+const char *forge_run_id_at(char buf[FORGE_RUN_ID_MAX], uint64_t msec);
 int forge_make_run_id(char buf[FORGE_RUN_ID_MAX]);

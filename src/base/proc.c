@@ -3,9 +3,11 @@
 #include "base/proc.h"
 
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/fd.h"
 
@@ -18,7 +20,15 @@ const char *forge_boot_id(char buf[FORGE_BOOT_ID_MAX])
 	return buf;
 }
 
-uint64_t forge_proc_start_time(pid_t pid)
+uint64_t forge_pid_namespace(void)
+{
+	struct stat st;
+
+	return stat("/proc/self/ns/pid", &st) == 0 ? st.st_ino : 0;
+}
+
+/* A field of /proc/PID/stat by its number in proc(5), from 3 on. */
+static uint64_t stat_field(pid_t pid, int wanted, bool also_dead)
 {
 	char path[32], text[1024];
 
@@ -28,9 +38,19 @@ uint64_t forge_proc_start_time(pid_t pid)
 	/* The name, in parentheses, may hold anything; after its end come plain fields. */
 	char *p = strrchr(text, ')');
 	/* Dead, and only its parent has not looked yet: in a container that can be for ever. */
-	if (p && (p[2] == 'Z' || p[2] == 'X'))
+	if (p && !also_dead && (p[2] == 'Z' || p[2] == 'X'))
 		return 0;
-	for (int field = 2; p && field < 22; field++)
+	for (int field = 2; p && field < wanted; field++)
 		p = strchr(p + 1, ' ');
 	return p ? strtoull(p + 1, NULL, 10) : 0;
+}
+
+uint64_t forge_proc_start_time(pid_t pid)
+{
+	return stat_field(pid, 22, false);
+}
+
+pid_t forge_proc_parent(pid_t pid)
+{
+	return (pid_t)stat_field(pid, 4, true);
 }

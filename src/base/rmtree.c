@@ -8,7 +8,9 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -17,12 +19,21 @@
 #define MAX_DEPTH                                                                        \
 	32 /* descriptors held at once; what is deeper is pulled up to the top */
 
+/*
+ * A tree is what is on one mount. On btrfs it can have subvolumes, which anybody may make: each
+ * looks like a device of its own, and nothing but a subvolume can be moved from one to another.
+ */
 struct walk {
-	int top; /* the tree's root directory */
-	dev_t dev;
+	int top;   /* the tree's root directory */
+	int near;  /* the root of the subvolume we are in; elsewhere the same */
+	dev_t dev; /* of that subvolume */
+	uint64_t mount;
 	unsigned long hoisted;
 	struct forge_rmtree_stats *stats;
 };
+
+/* From linux/btrfs.h, whose fields have names that banned.h does not let pass. */
+#define SUBVOLUME_SET_FLAGS _IOW(0x94, 26, uint64_t)
 
 /*
  * Makes a directory usable for us, by a descriptor of the inode itself: a name could be a link
@@ -64,8 +75,29 @@ static int open_dir(int parent, const char *name)
 	return fd;
 }
 
-/* Moves a too deep directory to the top, where the next pass finds it. */
-static int hoist(struct walk *w, int parent, const char *name)
+static int mount_of(int dir, const char *name, struct statx *ret)
+{
+	return statx(dir, name, AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH | AT_NO_AUTOMOUNT,
+		     STATX_BASIC_STATS | STATX_MNT_ID, ret) < 0
+		       ? -errno
+		       : 0;
+}
+
+static dev_t device_of(const struct statx *st)
+{
+	return makedev(st->stx_dev_major, st->stx_dev_minor);
+}
+
+/* Its maker may have made a subvolume read-only, and so can we undo it. */
+static void make_subvolume_writable(int fd)
+{
+	uint64_t flags = 0;
+
+	(void)ioctl(fd, SUBVOLUME_SET_FLAGS, &flags); /* or unlinkat will say so */
+}
+
+/* Moves a directory that is too deep to a top, where the next pass finds it. */
+static int hoist(struct walk *w, int parent, const char *name, int top)
 {
 	char to[64];
 
@@ -74,40 +106,72 @@ static int hoist(struct walk *w, int parent, const char *name)
 	int rc = make_usable(parent, name);
 	if (rc < 0)
 		return rc;
-	if (renameat(parent, name, w->top, to) < 0)
+	if (renameat(parent, name, top, to) < 0)
 		return -errno;
 	return 0;
 }
 
 static int empty_dir(struct walk *w, int fd, unsigned depth);
 
-static int remove_entry(struct walk *w, int dir, const char *name, unsigned depth)
+/* Met at the top only; so the descriptors stay few however they are nested. */
+static int empty_subvolume(struct walk *w, int fd, dev_t dev)
 {
-	struct stat st;
+	struct walk outer = *w;
 
-	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return errno == ENOENT ? 0 : -errno;
-	if (st.st_dev != w->dev)
-		return -EXDEV; /* a mount: not ours to empty */
-	if (!S_ISDIR(st.st_mode)) {
-		if (unlinkat(dir, name, 0) < 0)
-			return -errno;
-		w->stats->files++;
-		if (st.st_nlink <= 1)
-			w->stats->bytes += (uint64_t)st.st_blocks * 512;
-		return 0;
-	}
-	if (depth >= MAX_DEPTH)
-		return hoist(w, dir, name);
+	w->near = fd;
+	w->dev = dev;
+	int rc = empty_dir(w, fd, 1);
+	w->near = outer.near;
+	w->dev = outer.dev;
+	return rc;
+}
+
+static int remove_dir(struct walk *w, int dir, const char *name, unsigned depth,
+		      const struct statx *st)
+{
+	bool is_subvolume = device_of(st) != w->dev;
+
+	if (depth >= MAX_DEPTH && !is_subvolume)
+		return hoist(w, dir, name, w->near);
 	forge_auto_close int sub = open_dir(dir, name);
 	if (sub < 0)
 		return sub;
-	int rc = empty_dir(w, sub, depth + 1);
+	if (is_subvolume) {
+		make_subvolume_writable(sub);
+		/* What stands for one in a snapshot is always empty, and cannot be moved. */
+		if (unlinkat(dir, name, AT_REMOVEDIR) == 0) {
+			w->stats->dirs++;
+			return 0;
+		}
+		if (depth > 0)
+			return hoist(w, dir, name, w->top);
+	}
+	int rc = is_subvolume ? empty_subvolume(w, sub, device_of(st))
+			      : empty_dir(w, sub, depth + 1);
 	if (rc < 0)
 		return rc;
 	if (unlinkat(dir, name, AT_REMOVEDIR) < 0)
 		return -errno;
 	w->stats->dirs++;
+	return 0;
+}
+
+static int remove_entry(struct walk *w, int dir, const char *name, unsigned depth)
+{
+	struct statx st;
+	int rc = mount_of(dir, name, &st);
+
+	if (rc < 0)
+		return rc == -ENOENT ? 0 : rc;
+	if (st.stx_mnt_id != w->mount)
+		return -EXDEV; /* not ours to empty */
+	if (S_ISDIR(st.stx_mode))
+		return remove_dir(w, dir, name, depth, &st);
+	if (unlinkat(dir, name, 0) < 0)
+		return -errno;
+	w->stats->files++;
+	if (st.stx_nlink <= 1)
+		w->stats->bytes += st.stx_blocks * 512;
 	return 0;
 }
 
@@ -166,8 +230,15 @@ int forge_rmtree(const char *path, dev_t dev, ino_t ino, struct forge_rmtree_sta
 
 	if (top < 0)
 		return top == -ENOENT ? 0 : top;
-	struct walk w = { .top = top, .dev = dev, .stats = &stats };
-	int rc = empty_dir(&w, top, 0);
+	struct statx st;
+	int rc = mount_of(top, "", &st);
+	struct walk w = { .top = top,
+			  .near = top,
+			  .dev = dev,
+			  .mount = rc < 0 ? 0 : st.stx_mnt_id,
+			  .stats = &stats };
+	if (rc == 0)
+		rc = empty_dir(&w, top, 0);
 	if (rc < 0)
 		return forge_fail_errno(err, -rc, "empty %s", path);
 	if (rmdir(path) < 0)
@@ -178,7 +249,7 @@ int forge_rmtree(const char *path, dev_t dev, ino_t ino, struct forge_rmtree_sta
 	return 0;
 }
 
-static int chown_dir(int fd, uid_t uid, gid_t gid, dev_t dev, unsigned depth)
+static int chown_dir(int fd, uid_t uid, gid_t gid, uint64_t mnt, unsigned depth)
 {
 	int dup_fd = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	forge_auto_dir DIR *d = dup_fd < 0 ? NULL : fdopendir(dup_fd);
@@ -187,20 +258,19 @@ static int chown_dir(int fd, uid_t uid, gid_t gid, dev_t dev, unsigned depth)
 	if (!d)
 		return -errno;
 	while ((e = readdir(d))) {
-		struct stat st;
+		struct statx st;
 		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 ||
-		    fstatat(fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
-		    st.st_dev != dev)
+		    mount_of(fd, e->d_name, &st) < 0 || st.stx_mnt_id != mnt)
 			continue;
 		/* The kernel drops setuid and setgid of files with a change of owner. */
 		if (fchownat(fd, e->d_name, uid, gid, AT_SYMLINK_NOFOLLOW) < 0)
 			return -errno;
-		if (!S_ISDIR(st.st_mode))
+		if (!S_ISDIR(st.stx_mode))
 			continue;
 		if (depth >= 256)
 			return -ELOOP;
 		forge_auto_close int sub = open_dir(fd, e->d_name);
-		int rc = sub < 0 ? sub : chown_dir(sub, uid, gid, dev, depth + 1);
+		int rc = sub < 0 ? sub : chown_dir(sub, uid, gid, mnt, depth + 1);
 		if (rc < 0)
 			return rc;
 	}
@@ -214,7 +284,10 @@ int forge_chown_tree(const char *path, uid_t uid, gid_t gid, dev_t dev, ino_t in
 
 	if (top < 0)
 		return top;
-	int rc = chown_dir(top, uid, gid, dev, 0);
+	struct statx st;
+	int rc = mount_of(top, "", &st);
+	if (rc == 0)
+		rc = chown_dir(top, uid, gid, st.stx_mnt_id, 0);
 	if (rc == 0 && fchown(top, uid, gid) < 0)
 		rc = -errno;
 	return rc < 0 ? forge_fail_errno(err, -rc, "give %s to its owner", path) : 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Removes a directory tree that somebody hostile made: never follows a link, never leaves the
- * file system, needs constant memory and descriptors however deep the tree is.
+ * mount (subvolumes of btrfs are part of it), needs constant memory and descriptors however deep the tree is.
  */
 #pragma once
 

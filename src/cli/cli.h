@@ -17,6 +17,7 @@ enum forge_exit {
 	FORGE_EXIT_OK = 0,
 	FORGE_EXIT_FAILED = 1,
 	FORGE_EXIT_USAGE = 2,
+	FORGE_EXIT_NOT_TOLD = 123, /* forge run --json: it ran, the record was not printed */
 	FORGE_EXIT_NOT_RUN = 125, /* forge run: nothing was run */
 };
 

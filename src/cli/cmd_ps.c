@@ -163,27 +163,32 @@ static int print_table(struct forge_session *s, struct forge_error *err)
 	return rc;
 }
 
-/* "2h" ago, or a time as it is written; both become text that sorts. */
-static int parse_time(const char *option, const char *text, char buf[FORGE_TIME_MAX],
+/* "2h" ago, or a time in UTC as records have it; both become the beginning of an id. */
+static int parse_time(const char *option, const char *text, char buf[FORGE_RUN_ID_MAX],
 		      const char **ret, struct forge_error *err)
 {
+	static const char *const formats[] = { "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S",
+					       "%Y-%m-%dT%H:%M", "%Y-%m-%d" };
 	uint64_t usec;
-	struct tm tm;
 
 	if (!text)
 		return 0;
-	if (text[0] >= '0' && text[0] <= '9' && strlen(text) >= 10 && text[4] == '-') {
-		*ret = text;
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(formats); i++) {
+		struct tm tm = { 0 };
+		const char *end = strptime(text, formats[i], &tm);
+		time_t then = end ? timegm(&tm) : -1;
+		if (!end || then < 0 || (*end && *end != '.' && *end != 'Z'))
+			continue;
+		*ret = forge_run_id_at(buf, (uint64_t)then * 1000);
 		return 0;
 	}
 	int rc = forge_parse_duration(text, &usec, err);
 	if (rc < 0 || usec == FORGE_UNLIMITED)
-		return forge_wrap(err, rc < 0 ? rc : forge_fail(err, EINVAL, "'%s'", text),
-				  "--%s", option);
-	time_t then = time(NULL) - (time_t)(usec / 1000000);
-	gmtime_r(&then, &tm);
-	(void)strftime(buf, FORGE_TIME_MAX, "%Y-%m-%dT%H:%M:%S", &tm);
-	*ret = buf;
+		return forge_hint(err, forge_fail(err, EINVAL, "--%s: '%.40s' is no time", option,
+						  text),
+				  "Write 2h or 3d for how long ago, or 2026-01-31T12:00:00");
+	uint64_t now = (uint64_t)time(NULL) * 1000;
+	*ret = forge_run_id_at(buf, now > usec / 1000 ? now - usec / 1000 : 0);
 	return 0;
 }
 
@@ -200,7 +205,7 @@ static int cmd_ps(int argc, char **argv)
 {
 	struct forge_error err = FORGE_ERROR_INIT;
 	forge_auto_session struct forge_session s = FORGE_SESSION_INIT;
-	char since[FORGE_TIME_MAX], until[FORGE_TIME_MAX];
+	char since[FORGE_RUN_ID_MAX], until[FORGE_RUN_ID_MAX];
 	int rc = forge_refuse_words(&forge_cmd_ps, argc, argv, 0);
 
 	if (rc)

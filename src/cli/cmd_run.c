@@ -3,6 +3,9 @@
 #include "cli/cli.h"
 
 #include <errno.h>
+#include <poll.h>
+#include <stdio_ext.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "cli/request.h"
@@ -39,8 +42,11 @@ static int explain(const struct forge_config *cfg, struct forge_error *err)
 
 static void on_warning(void *arg, const struct forge_error *warning)
 {
+	struct pollfd p = { .fd = STDERR_FILENO, .events = POLLOUT };
+
 	(void)arg;
-	if (!is_quiet)
+	/* Somebody who does not read must not keep a run from its limits. */
+	if (!is_quiet && poll(&p, 1, 1000) > 0)
 		forge_print_warning(warning);
 }
 
@@ -55,6 +61,30 @@ static int show_existing(const char *run_id)
 	return FORGE_EXIT_OK;
 }
 
+/* The status of a run whose record nobody got is of no use: it has one of its own. */
+static int print_record(const json_t *record, int status)
+{
+	struct forge_error err = FORGE_ERROR_INIT;
+	const char *log = json_string_value(
+		json_object_get(json_object_get(record, "logs"), "stdout"));
+	const char *slash = log ? strrchr(log, '/') : NULL;
+
+	errno = 0;
+	forge_print_json(record);
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return status;
+	(void)forge_fail_errno(&err, errno ? errno : EIO,
+			       "the run is over, but its record cannot be printed");
+	if (slash)
+		(void)forge_hint(&err, 0, "It is in %.*s/record.json", (int)(slash - log),
+				 log);
+	forge_print_error(&err);
+	/* That is all there is to say about standard output. */
+	__fpurge(stdout);
+	clearerr(stdout);
+	return FORGE_EXIT_NOT_TOLD;
+}
+
 /* Returns the exit status, or negative when nothing was run. */
 static int run(const struct forge_config *cfg, struct forge_error *err)
 {
@@ -66,14 +96,19 @@ static int run(const struct forge_config *cfg, struct forge_error *err)
 	forge_request.on_warning = on_warning;
 	forge_reconcile_first();
 	int rc = forge_run(cfg, &forge_request, &result, err);
+	if (rc < 0 && result.record) {
+		forge_print_error(err);
+		json_decref(result.record);
+		return FORGE_EXIT_NOT_TOLD;
+	}
 	if (rc < 0)
 		return rc;
 	if (result.existing_run[0])
 		return show_existing(result.existing_run);
 	forge_auto_json json_t *record = result.record;
 	if (is_json)
-		forge_print_json(record);
-	else if (!is_quiet)
+		return print_record(record, result.exit_status);
+	if (!is_quiet)
 		forge_print_verdict(record);
 	return result.exit_status;
 }
@@ -103,14 +138,14 @@ const struct forge_cmd forge_cmd_run = {
 	.name = "run",
 	.synopsis = "[OPTIONS] [--] COMMAND [ARG...]",
 	.help = "Run one analysis and wait for it",
-	.about =
-		"Runs COMMAND in a sandbox. It sees system directories, its inputs and\n"
-		"the configured read-only roots, all read-only; it can write only in\n"
-		"its workdir (its current directory), /tmp and /dev/shm; it has no\n"
-		"network unless asked for. Options go before COMMAND, its own after.\n\n"
-		"Exits with the command's own status, or 124 out of time, 125 nothing\n"
-		"was run, 126 not executable, 127 not found, 137 over a memory, disk or\n"
-		"output limit, 128+N died of signal N, 130 cancelled.",
+	.about = "Runs COMMAND in a sandbox. It sees system directories, its inputs and\n"
+		 "the configured read-only roots, all read-only; it can write only in\n"
+		 "its workdir (its current directory), /tmp and /dev/shm; it has no\n"
+		 "network unless asked for. Options go before COMMAND, its own after.\n\n"
+		 "Exits with the command's own status, or 123 the record could not be\n"
+		 "printed (--json), 124 out of time, 125 nothing was run, 126 not\n"
+		 "executable, 127 not found, 137 over a memory, disk or output limit,\n"
+		 "128+N died of signal N, 130 cancelled.",
 	.first = "COMMAND",
 	.stops = true,
 	.bad_value = FORGE_EXIT_NOT_RUN,

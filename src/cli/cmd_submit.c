@@ -28,6 +28,8 @@ static int submit(const struct forge_config *cfg, struct forge_error *err)
 	int rc = forge_submit(cfg, &forge_request, &done, err);
 	if (rc < 0)
 		return rc;
+	if (done.warning.code)
+		forge_print_warning(&done.warning);
 	if (is_json)
 		printf("{\"run_id\": \"%s\", \"existing\": %s}\n", done.run_id,
 		       done.is_existing ? "true" : "false");

@@ -3,10 +3,14 @@
 #include "cli/config_show.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 
+#include "base/parse.h"
 #include "cli/cli.h"
 #include "cli/table.h"
+#include "run/admit.h"
+#include "store/store.h"
 
 static const char *const cgroup_names[] = {
 	[FORGE_CGROUP_AUTO] = "auto",	    [FORGE_CGROUP_V2] = "v2",
@@ -111,6 +115,31 @@ static void print_missing(unsigned mask)
 	puts(mask ? "" : " (none)");
 }
 
+/* Where records go, who may run, how long things stay. */
+static void print_state(const struct forge_config *cfg)
+{
+	char a[FORGE_FORMAT_MAX];
+	struct forge_budget b;
+	forge_auto_free char *url = cfg->store ? forge_store_display(cfg->store) : NULL;
+
+	forge_budget_of(cfg, &b);
+	printf("host.budget.memory: %s\n", forge_format_size(a, b.bytes));
+	printf("host.budget.cpus: %s\n", forge_format_cpus(a, b.milli));
+	if (cfg->budget_runs)
+		printf("host.budget.runs: %" PRIu64 "\n", cfg->budget_runs);
+	printf("store: %s\n", url ? url : "forge.db in FORGE_HOME");
+	printf("queue.max_wait: %s\n", forge_format_duration(a, cfg->queue_usec));
+	printf("outputs.max_size: %s\n", cfg->outputs_max_bytes ?
+						 forge_format_size(a, cfg->outputs_max_bytes) :
+						 "the disk limit");
+	printf("outputs.max_files: %" PRIu64 "\n", cfg->outputs_max_files);
+	print_list("post_process", &cfg->post_process);
+	printf("retention.logs: %s\n", forge_format_duration(a, cfg->keep.logs_usec));
+	printf("retention.logs_size: %s\n", forge_format_size(a, cfg->keep.logs_bytes));
+	printf("retention.workdirs: %s\n", forge_format_duration(a, cfg->keep.workdirs_usec));
+	printf("retention.objects: %s\n", forge_format_duration(a, cfg->keep.objects_usec));
+}
+
 int forge_config_show(const struct forge_config *cfg, struct forge_error *err)
 {
 	char size[FORGE_FORMAT_MAX];
@@ -121,6 +150,7 @@ int forge_config_show(const struct forge_config *cfg, struct forge_error *err)
 	printf("workdir: %s\n", cfg->workdir);
 	print_list("read_only", &cfg->read_only);
 	printf("host.allow_unlimited: %s\n", cfg->allow_unlimited ? "true" : "false");
+	print_state(cfg);
 	printf("sandbox.cgroup: %s\n", cgroup_names[cfg->cgroup]);
 	print_missing(cfg->allow_missing);
 	printf("sandbox.tmp_size: %s\n", cfg->tmp_bytes
@@ -219,6 +249,33 @@ static json_t *missing_json(unsigned mask)
 	return array;
 }
 
+static json_t *usec_json(uint64_t usec)
+{
+	return usec == FORGE_UNLIMITED ? json_string("unlimited") : ratio(usec, 1000000);
+}
+
+/* The parts of print_state(). */
+static json_t *state_json(const struct forge_config *cfg)
+{
+	struct forge_budget b;
+	forge_auto_free char *url = cfg->store ? forge_store_display(cfg->store) : NULL;
+
+	forge_budget_of(cfg, &b);
+	return json_pack(
+		"{s:s?, s:{s:I, s:o, s:I}, s:{s:o}, s:{s:I, s:I}, s:o, s:{s:o, s:o, s:o, s:o}}",
+		"store", url, "budget", "memory", (json_int_t)b.bytes, "cpus",
+		ratio(b.milli, 1000), "runs", (json_int_t)cfg->budget_runs, "queue", "max_wait",
+		usec_json(cfg->queue_usec), "outputs", "max_size",
+		(json_int_t)cfg->outputs_max_bytes, "max_files",
+		(json_int_t)cfg->outputs_max_files, "post_process", list_json(&cfg->post_process),
+		"retention", "logs", usec_json(cfg->keep.logs_usec), "logs_size",
+		cfg->keep.logs_bytes == FORGE_UNLIMITED ?
+			json_string("unlimited") :
+			json_integer((json_int_t)cfg->keep.logs_bytes),
+		"workdirs", usec_json(cfg->keep.workdirs_usec), "objects",
+		usec_json(cfg->keep.objects_usec));
+}
+
 int forge_config_show_json(const struct forge_config *cfg, struct forge_error *err)
 {
 	/* json_pack takes ownership of the "o" values, also when it fails. */
@@ -234,6 +291,14 @@ int forge_config_show_json(const struct forge_config *cfg, struct forge_error *e
 		(json_int_t)cfg->uid_base, "uid_count", (json_int_t)cfg->uid_count, "env",
 		"pass", list_json(&cfg->env_pass), "set", list_json(&cfg->env_set));
 
+	json_t *state = json ? state_json(cfg) : NULL;
+	json_t *budget = json_object_get(state, "budget");
+	if (state) {
+		(void)json_object_set(json_object_get(json, "host"), "budget", budget);
+		(void)json_object_del(state, "budget");
+		(void)json_object_update(json, state);
+	}
+	json_decref(state);
 	if (!json)
 		return forge_fail(err, ENOMEM, "show: out of memory or text not UTF-8");
 	forge_print_json(json);

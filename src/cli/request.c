@@ -160,6 +160,12 @@ void forge_print_verdict(const json_t *record)
 			has_colour ? forge_colour_code(FORGE_DIM) : "", run_id,
 			has_colour ? forge_colour_code(FORGE_PLAIN) : "");
 	putc('\n', stderr);
+	const char *left = json_string_value(json_object_get(record, "cleanup_error"));
+	if (left) {
+		fputs("forge: warning: ", stderr);
+		forge_print_clean(stderr, left, strlen(left));
+		putc('\n', stderr);
+	}
 	if (json_is_true(json_object_get(record, "workdir_kept")))
 		fprintf(stderr, "forge: workdir kept in %s\n",
 			json_string_value(json_object_get(record, "workdir")));

@@ -29,7 +29,8 @@ static const struct forge_schema_row rows[] = {
 	  .type = "list of paths",
 	  .builtin = "[]",
 	  .set = forge_set_read_only,
-	  .help = "Directories every run can read; relative ones are below this file's" },
+	  .help = "Directories every run can read, which must exist; relative ones are below "
+		  "this file's" },
 	{ .path = "store",
 	  .type = "URL",
 	  .builtin = "SQLite in FORGE_HOME",

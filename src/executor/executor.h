@@ -68,6 +68,7 @@ struct forge_outcome {
 	uint64_t largest_bytes;
 	bool oom_elsewhere; /* the host or an outer group ran out, not this run's limit */
 	bool is_too_deep;   /* the workdir's tree was beyond measuring */
+	bool is_stuck;	    /* processes of it do not die; their cgroups are left */
 	bool has_quota;	    /* the kernel enforced the disk limit */
 	unsigned missing;   /* 1u << enum forge_mechanism */
 	const char *cgroup_manager;

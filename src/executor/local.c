@@ -146,7 +146,13 @@ static int local_run(const struct forge_job *job, struct forge_outcome *ret,
 	if (rc == 0)
 		rc = run_in(job, plan, cg, ret, err);
 	struct forge_error late = FORGE_ERROR_INIT;
-	if (forge_cgroup_remove(cg, &late) < 0)
+	if (ret->is_stuck)
+		(void)forge_fail(
+			&late, EBUSY,
+			"processes of the run wait for a file system that does not "
+			"answer (FUSE, NFS) and cannot die; once it does, forge gc "
+			"removes their cgroups");
+	if (ret->is_stuck || forge_cgroup_remove(cg, &late) < 0)
 		job->on_event(job->arg, "cgroup_left", late.msg);
 	return rc;
 }

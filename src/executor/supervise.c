@@ -21,6 +21,8 @@
 #include "sandbox/disk.h"
 
 #define NEVER UINT64_MAX
+/* How long the dead may take, for as long as they make progress. */
+#define DYING_USEC 5000000
 
 struct loop {
 	const struct forge_job *job;
@@ -35,10 +37,20 @@ struct loop {
 	int signals;
 	uint64_t start;
 	/* deadlines, monotonic microseconds */
-	uint64_t wall_at, grace_at, cpu_at, disk_at;
+	uint64_t wall_at, grace_at, cpu_at, disk_at, dead_at;
 	uint64_t look_at; /* not before this: the next look at who has the memory */
+	uint64_t cpu_dying; /* CPU time of the run at the last look at its dying */
 	bool is_killed;
 };
+
+/* From here on init is about to end, and everything with it. */
+static void expect_death(struct loop *l)
+{
+	if (l->dead_at == NEVER) {
+		l->cpu_dying = forge_cgroup_cpu_usec(l->cg);
+		l->dead_at = forge_now_usec() + DYING_USEC;
+	}
+}
 
 static void kill_all(struct loop *l)
 {
@@ -46,6 +58,7 @@ static void kill_all(struct loop *l)
 		return;
 	l->is_killed = true;
 	l->grace_at = NEVER;
+	expect_death(l);
 	forge_cgroup_kill(l->cg);
 	forge_sandbox_kill(l->sb);
 }
@@ -111,9 +124,31 @@ static void check_disk(struct loop *l, uint64_t now)
 	}
 }
 
+/*
+ * Not even SIGKILL ends a process that waits for a file system whose server does not answer
+ * (FUSE, NFS), and init waits for all. It will never run again, so the run is over; what it
+ * holds is left for repair. Freeing much memory takes its time too, but uses CPU time.
+ */
+static void check_dying(struct loop *l, uint64_t now)
+{
+	uint64_t used = forge_cgroup_cpu_usec(l->cg);
+
+	if (used != UINT64_MAX && used - l->cpu_dying > DYING_USEC / 100) {
+		l->cpu_dying = used;
+		l->dead_at = now + DYING_USEC;
+		return;
+	}
+	l->out->is_stuck = true;
+	forge_sandbox_kill(l->sb);
+	forge_sandbox_abandon(l->sb);
+}
+
 static void check_deadlines(struct loop *l)
 {
 	uint64_t now = forge_now_usec();
+
+	if (now >= l->dead_at)
+		check_dying(l, now);
 
 	if (now >= l->wall_at) {
 		l->wall_at = NEVER;
@@ -134,6 +169,7 @@ static struct timespec until_next(const struct loop *l)
 	uint64_t at = l->wall_at, now = forge_now_usec();
 
 	at = l->grace_at < at ? l->grace_at : at;
+	at = l->dead_at < at ? l->dead_at : at;
 	at = l->cpu_at < at ? l->cpu_at : at;
 	at = l->disk_at < at && !l->is_killed ? l->disk_at : at;
 	at = l->look_at < at && l->look_at > now ? l->look_at : at;
@@ -163,6 +199,7 @@ static void on_control(struct loop *l)
 		l->out->has_status = true;
 		l->out->wait_status = msg.status;
 		forge_cgroup_release_io(l->cg); /* for those that end with it */
+		expect_death(l);
 	} else if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
 		close(l->sb->control);
 		l->sb->control = -1;
@@ -360,6 +397,8 @@ static int run_loop(struct loop *l, struct forge_error *err)
 				break;
 		}
 		check_deadlines(l);
+		if (l->out->is_stuck)
+			break;
 	}
 	/* Ended by init's own clock, because we were stopped: it is the same limit. */
 	if (l->out->stop == FORGE_STOP_NONE && !l->out->has_status &&
@@ -391,12 +430,15 @@ static int init_loop(struct loop *l, struct forge_error *err)
 				    l->job->live_fd[i], lim->output_bytes) < 0)
 			return forge_fail(err, ENOMEM, "out of memory");
 	forge_feed_init(&l->feed, l->sb->in >= 0 ? STDIN_FILENO : -1, &l->sb->in);
-	int procs = l->cg->v2_fd >= 0 ? l->cg->v2_fd : l->cg->pids_fd;
-	if (forge_disk_new(l->job->workdir_fd, l->quota, procs, lim->disk_bytes,
+	struct forge_disk_tasks tasks = {
+		.cgroup = l->cg->v2_fd >= 0 ? l->cg->v2_fd : l->cg->pids_fd,
+		.init = l->sb->pid,
+	};
+	if (forge_disk_new(l->job->workdir_fd, l->quota, tasks, lim->disk_bytes,
 			   lim->inodes, &l->disk) < 0)
 		return forge_fail(err, ENOMEM, "out of memory");
 	l->wall_at = after(l->start, lim->wall_usec);
-	l->grace_at = NEVER;
+	l->grace_at = l->dead_at = NEVER;
 	l->disk_at = l->start + forge_disk_pause_usec(l->disk);
 	l->cpu_at = NEVER;
 	plan_cpu_check(l, l->start);

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/inotify.h>
+#include <sys/stat.h>
 #include <sys/sysinfo.h>
 #include <time.h>
 #include <unistd.h>
@@ -25,8 +26,12 @@
 
 void forge_budget_of(const struct forge_config *cfg, struct forge_budget *ret)
 {
-	uint64_t total = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-	uint64_t cpus = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN);
+	static uint64_t total, cpus; /* asking costs system calls */
+
+	if (!total) {
+		total = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+		cpus = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN);
+	}
 	uint64_t most = total > 2 * HOST_RESERVE ? total - HOST_RESERVE : total / 2;
 
 	*ret = (struct forge_budget){
@@ -57,7 +62,8 @@ static int lock_queue(const struct forge_home *home, struct forge_error *err)
 /* Whether its owner lives. A dead one's file is removed. */
 static bool is_alive(int dir, const char *name)
 {
-	forge_auto_close int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	forge_auto_close int fd =
+		openat(dir, name, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
 
 	if (fd < 0)
 		return false;
@@ -67,11 +73,20 @@ static bool is_alive(int dir, const char *name)
 	return false;
 }
 
-/* Made and locked while the queue is locked: nobody ever sees it without its lock. */
-static int make_locked(int dir, const char *name, struct forge_error *err)
+/*
+ * Made and locked while the queue is locked: nobody ever sees it without its lock. A ticket is a
+ * fifo that its owner has open for writing: who reads it is told when the owner is gone. (inotify
+ * would do, but a user has 128 of them.)
+ */
+static int make_locked(int dir, const char *name, bool is_ticket, struct forge_error *err)
 {
-	int fd = openat(dir, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	int fd = -1;
 
+	if (!is_ticket || mkfifoat(dir, name, 0600) == 0)
+		fd = openat(dir, name,
+			    O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW |
+				    (is_ticket ? 0 : O_CREAT | O_EXCL),
+			    0600);
 	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0) {
 		int code = errno;
 		if (fd >= 0)
@@ -190,7 +205,7 @@ static int take_share(int dir, const struct forge_need *n, struct forge_share *r
 {
 	(void)snprintf(ret->name, sizeof(ret->name), "s-%" PRIu64 "-%" PRIu64 "-%s",
 		       n->bytes, n->milli, n->run_id);
-	int fd = make_locked(dir, ret->name, err);
+	int fd = make_locked(dir, ret->name, false, err);
 	if (fd < 0)
 		return fd;
 	ret->fd = fd;
@@ -239,48 +254,54 @@ int forge_admit_try(const struct forge_home *home, const struct forge_config *cf
 /* What a waiter holds. */
 struct waiter {
 	const struct forge_home *home;
-	int dir, ticket_fd, inotify, watch;
+	int dir, ticket_fd;
+	int watch; /* the ticket before ours, or inotify on the shares; readable: look again */
 	char ticket[NAME_MAX + 1];
 	char watched[NAME_MAX + 1]; /* a ticket, or "." for the shares; "" nothing yet */
 };
 
-/* 0: watching it. 1: it is gone already, look again. */
-static int set_watch(struct waiter *w, const char *name, struct forge_error *err)
+/* Any share that is given back, or whose holder dies, closes a file in the directory. */
+static int watch_shares(const struct waiter *w)
 {
 	char path[PATH_MAX];
+	int fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
 
-	if (w->watch >= 0)
-		(void)inotify_rm_watch(w->inotify, w->watch); /* maybe gone by itself */
-	(void)snprintf(path, sizeof(path), "%s/queue/%s", w->home->path, name);
-	/* Unlinking a file that its owner still has open is a change of its attributes. */
-	uint32_t mask = strcmp(name, ".") == 0 ? IN_DELETE | IN_CLOSE_WRITE :
-						 IN_ATTRIB | IN_DELETE_SELF | IN_CLOSE_WRITE;
-	w->watch = inotify_add_watch(w->inotify, path, mask);
-	if (w->watch < 0 && errno == ENOENT) {
-		w->watched[0] = '\0';
-		return 1;
+	(void)snprintf(path, sizeof(path), "%s/queue", w->home->path);
+	if (fd >= 0 && inotify_add_watch(fd, path, IN_DELETE | IN_CLOSE_WRITE) < 0) {
+		close(fd);
+		fd = -1;
 	}
-	if (w->watch < 0)
-		return forge_hint(err, forge_fail_errno(err, errno, "watch %s", path),
-				  "Raise fs.inotify.max_user_watches");
-	(void)snprintf(w->watched, sizeof(w->watched), "%s", name);
-	return 0;
+	return fd;
 }
+
+/* What happened before the watch was set was not seen: the caller looks once more. */
+static void set_watch(struct waiter *w, const char *name)
+{
+	if (w->watch >= 0)
+		close(w->watch);
+	w->watch = strcmp(name, ".") == 0 ?
+			   watch_shares(w) :
+			   openat(w->dir, name, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
+	(void)snprintf(w->watched, sizeof(w->watched), "%s", w->watch < 0 ? "" : name);
+}
+
+/* Without a watch (too many inotify instances) it is looked every now and then. */
+#define BLIND_USEC 100000
+#define MOST_USEC  60000000
 
 /* 0: something happened. */
 static int sleep_until(struct waiter *w, int signal_fd, uint64_t deadline,
 		       struct forge_error *err)
 {
-	struct pollfd p[] = { { .fd = w->inotify, .events = POLLIN },
+	struct pollfd p[] = { { .fd = w->watch, .events = POLLIN },
 			      { .fd = signal_fd, .events = POLLIN } };
-	uint64_t now = forge_now_usec();
-	/* A minute at most: an event that got lost costs that, not the run. */
+	uint64_t now = forge_now_usec(), most = w->watch < 0 ? BLIND_USEC : MOST_USEC;
 	uint64_t left = deadline > now ? deadline - now : 0;
-	struct timespec ts = { .tv_sec = left > 60000000 ? 60 : (time_t)(left / 1000000),
-			       .tv_nsec = left > 60000000 ? 0 :
-							    (long)(left % 1000000) * 1000 };
 	char events[4096];
 
+	left = left > most ? most : left;
+	struct timespec ts = { .tv_sec = (time_t)(left / 1000000),
+			       .tv_nsec = (long)(left % 1000000) * 1000 };
 	int n = ppoll(p, 2, &ts, NULL);
 	if (n < 0 && errno != EINTR)
 		return forge_fail_errno(err, errno, "wait for room");
@@ -288,8 +309,10 @@ static int sleep_until(struct waiter *w, int signal_fd, uint64_t deadline,
 		return forge_fail(err, ECANCELED, "cancelled while queued");
 	if (n == 0 && forge_now_usec() >= deadline)
 		return forge_fail(err, ETIMEDOUT, "no room within queue.max_wait");
-	while (read(w->inotify, events, sizeof(events)) > 0)
+	while (w->watch >= 0 && read(w->watch, events, sizeof(events)) > 0)
 		; /* only that something happened matters */
+	if (n > 0 && strcmp(w->watched, ".") != 0)
+		w->watched[0] = '\0'; /* a fifo without its writer stays ready */
 	return 0;
 }
 
@@ -308,17 +331,12 @@ static int look(struct waiter *w, const struct forge_budget *b, const struct for
 	const char *target = scan.before[0] ? scan.before : ".";
 	if (strcmp(target, w->watched) == 0)
 		return 1;
-	/* What happened before the watch was set was not seen: look once more. */
-	rc = set_watch(w, target, err);
-	return rc < 0 ? rc : 2;
+	set_watch(w, target);
+	return w->watch < 0 ? 1 : 2;
 }
 
 static int queue_up(struct waiter *w, const struct forge_need *n, struct forge_error *err)
 {
-	w->inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
-	if (w->inotify < 0)
-		return forge_hint(err, forge_fail_errno(err, errno, "inotify"),
-				  "Raise fs.inotify.max_user_instances");
 	w->dir = forge_home_subdir(w->home, "queue", err);
 	if (w->dir < 0)
 		return w->dir;
@@ -326,7 +344,7 @@ static int queue_up(struct waiter *w, const struct forge_need *n, struct forge_e
 	if (lock < 0)
 		return lock;
 	ticket_name(n, w->ticket);
-	w->ticket_fd = make_locked(w->dir, w->ticket, err);
+	w->ticket_fd = make_locked(w->dir, w->ticket, true, err);
 	return w->ticket_fd < 0 ? w->ticket_fd : 0;
 }
 
@@ -334,7 +352,7 @@ int forge_admit_wait(const struct forge_home *home, const struct forge_config *c
 		     const struct forge_need *need, int signal_fd, struct forge_share *ret,
 		     struct forge_error *err)
 {
-	struct waiter w = { .home = home, .dir = -1, .ticket_fd = -1, .inotify = -1, .watch = -1 };
+	struct waiter w = { .home = home, .dir = -1, .ticket_fd = -1, .watch = -1 };
 	uint64_t deadline = forge_now_usec() + cfg->queue_usec;
 	struct forge_budget budget;
 
@@ -354,8 +372,8 @@ int forge_admit_wait(const struct forge_home *home, const struct forge_config *c
 		(void)unlinkat(w.dir, w.ticket, 0); /* closing it says the same */
 		close(w.ticket_fd);
 	}
-	if (w.inotify >= 0)
-		close(w.inotify);
+	if (w.watch >= 0)
+		close(w.watch);
 	if (w.dir >= 0 && (rc < 0 || ret->dir_fd != w.dir))
 		close(w.dir);
 	return rc;

@@ -7,8 +7,8 @@
  *   w-<priority>-<time>-<run id>            a ticket; names sort in the order of service
  *
  * Only the first in line may take a share, so a big run is never overtaken for ever. Each waiter
- * watches the one before it; the first watches the shares. When anybody ends or is killed, the
- * kernel closes its file, and that wakes exactly the one whom it concerns.
+ * waits for the end of the one before it; the first watches the shares. When anybody ends or is
+ * killed, the kernel closes its file, and that wakes exactly the one whom it concerns.
  */
 #pragma once
 

@@ -22,6 +22,7 @@
 #define DEPTH_MAX      128 /* one descriptor a level */
 #define PATH_LEN_MAX   4000
 #define LISTED_MAX     1000
+#define NAMES_MAX      (16u << 20) /* bytes of all names: they end up in the record */
 #define ENTRIES_MAX    2000000
 #define THREADS_MAX    8
 #define SYNC_EACH_MAX  32 /* with more files one syncfs is cheaper */
@@ -38,7 +39,7 @@ struct walk {
 	struct forge_collected *ret;
 	struct file *files;
 	size_t n, cap;
-	uint64_t bytes, seen;
+	uint64_t bytes, seen, names;
 	uint8_t *is_matched; /* a pattern each */
 	char path[PATH_LEN_MAX + 256];
 	bool is_out_of_memory;
@@ -105,6 +106,11 @@ static void add_file(struct walk *w, const struct stat *st)
 	if (w->n == w->spec->max_files) {
 		problem(w->ret, "there are more than %llu output files (outputs.max_files)",
 			(unsigned long long)w->spec->max_files);
+		return;
+	}
+	w->names += strlen(w->path);
+	if (w->names > NAMES_MAX) {
+		problem(w->ret, "the names of its outputs are more than %u MiB", NAMES_MAX >> 20);
 		return;
 	}
 	if (w->n == w->cap) {
@@ -261,7 +267,7 @@ static void publish_all(struct walk *w, struct forge_objects *objects)
 	(void)publish_some(&p);
 	while (n > 0)
 		(void)pthread_join(threads[--n], NULL);
-	int rc = w->n ? forge_objects_sync(objects, !p.sync) : 0;
+	int rc = forge_objects_sync(objects, !p.sync);
 	if (rc < 0)
 		problem(w->ret, "outputs could not be written to disk: %s", strerror(-rc));
 }
@@ -327,10 +333,11 @@ static int collect(struct walk *w, struct forge_objects *objects, struct forge_e
 	if (w->is_out_of_memory)
 		return forge_fail(err, ENOMEM, "collect outputs: out of memory");
 	if (is_within_size(w)) {
-		if (w->n)
+		if (w->n) {
 			qsort(w->files, w->n, sizeof(*w->files), by_path);
-		publish_all(w, objects);
-		list_files(w);
+			publish_all(w, objects);
+			list_files(w);
+		}
 		check_patterns(w);
 	}
 	return 0;
@@ -364,5 +371,5 @@ void forge_collected_done(struct forge_collected *c)
 	json_decref(c->outputs);
 	json_decref(c->skipped);
 	json_decref(c->undeclared);
-	*c = (struct forge_collected){ NULL };
+	*c = (struct forge_collected){ .outputs = NULL };
 }

@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,6 +20,7 @@
 #include "store/store.h"
 
 #define IDLE_MSEC 1000
+#define HOLD_MSEC 20
 #define BATCH_MAX (1u << 30)
 
 struct header {
@@ -39,6 +41,9 @@ struct office {
 	int fd;
 	struct forge_store *store;
 	bool has_repaired;
+	json_t *held; /* batches that are not applied yet, as one */
+	unsigned n_held;
+	uint64_t since; /* when the first of them came */
 };
 
 /* 0: read, 1: the other side is gone, negative: failed. */
@@ -65,71 +70,123 @@ static int connect_store(struct office *o, struct forge_error *err)
 	return o->store ? 0 : forge_store_open(o->url, &o->store, err);
 }
 
-static void apply(struct office *o, const char *text, size_t len, bool durable,
-		  struct reply *ret)
+/* Once more with a new connection, if the old one broke since the last batch. */
+static int apply_batch(struct office *o, const json_t *batch, bool durable,
+		       struct forge_error *err)
 {
-	json_t *batch = json_loadb(text, len, 0, NULL);
+	bool was_open = o->store != NULL;
+	int rc = connect_store(o, err);
 
-	*ret = (struct reply){ 0 };
-	if (!batch)
-		ret->rc = forge_fail(&ret->error, EPROTO, "the courier got a torn batch");
-	if (ret->rc == 0)
-		ret->rc = connect_store(o, &ret->error);
-	if (ret->rc == 0)
-		ret->rc = forge_store_apply(o->store, batch, durable, &ret->error);
-	/* A connection that broke since the last batch: once more with a new one. */
-	if (ret->rc == -ENOTCONN && o->store) {
-		forge_store_close(forge_take_ptr(o->store));
-		ret->error = FORGE_ERROR_INIT;
-		ret->rc = connect_store(o, &ret->error);
-		if (ret->rc == 0)
-			ret->rc = forge_store_apply(o->store, batch, durable, &ret->error);
+	if (rc == 0)
+		rc = forge_store_apply(o->store, batch, durable, err);
+	if (rc != -ENOTCONN || !was_open)
+		return rc;
+	forge_store_close(forge_take_ptr(o->store));
+	*err = FORGE_ERROR_INIT;
+	rc = connect_store(o, err);
+	return rc < 0 ? rc : forge_store_apply(o->store, batch, durable, err);
+}
+
+static void find_other(struct office *o, struct reply *r)
+{
+	const char *key = json_string_value(
+		json_object_get(json_object_get(o->held, "record"), "idempotency_key"));
+	forge_auto_free char *other = NULL;
+
+	if (key && forge_store_find_key(o->store, key, &other, NULL) == 0)
+		(void)snprintf(r->other_run, sizeof(r->other_run), "%s", other);
+}
+
+/* Applies what is held as one transaction and answers each batch of it. False: end. */
+static bool flush(struct office *o, bool durable)
+{
+	struct reply r = { 0 };
+	bool is_alive = true;
+
+	if (!o->held)
+		return true;
+	r.rc = apply_batch(o, o->held, durable, &r.error);
+	if (r.rc == -EEXIST)
+		find_other(o, &r);
+	json_decref(o->held);
+	o->held = NULL;
+	for (; o->n_held > 0; o->n_held--)
+		is_alive = is_alive && forge_write_all(o->fd, &r, sizeof(r)) == 0;
+	return is_alive;
+}
+
+/* The newest record, and the events of both. */
+static void hold(struct office *o, json_t *batch)
+{
+	if (o->held) {
+		json_t *events = json_object_get(o->held, "events");
+		json_array_extend(events, json_object_get(batch, "events"));
+		json_object_set(batch, "events", events);
+		json_decref(o->held);
+	} else {
+		o->since = forge_now_usec();
 	}
-	if (ret->rc == -EEXIST) {
-		const char *key = json_string_value(json_object_get(
-			json_object_get(batch, "record"), "idempotency_key"));
-		forge_auto_free char *other = NULL;
-		if (key && forge_store_find_key(o->store, key, &other, NULL) == 0)
-			(void)snprintf(ret->other_run, sizeof(ret->other_run), "%s", other);
-	}
-	json_decref(batch);
+	o->held = batch;
+	o->n_held++;
 }
 
 /* One batch. False: nothing more will come. */
 static bool serve_one(struct office *o)
 {
 	struct header h;
-	struct reply r;
 
 	if (read_all(o->fd, &h, sizeof(h)) != 0 || h.len > BATCH_MAX)
 		return false;
 	forge_auto_free char *text = malloc(h.len);
 	if (!text || read_all(o->fd, text, h.len) != 0)
 		return false;
-	apply(o, text, h.len, h.durable, &r);
-	return forge_write_all(o->fd, &r, sizeof(r)) == 0 && !h.is_last;
+	json_t *batch = json_loadb(text, h.len, 0, NULL);
+	if (!batch)
+		return false;
+	hold(o, batch);
+	/* A short run is one transaction: what nobody waits for is held back for a moment. */
+	if (h.durable || h.is_last)
+		return flush(o, h.durable) && !h.is_last;
+	return true;
 }
 
-/* Between batches there is time for what crashed runs left in the store. */
+/* How long to wait for the next batch before something else is to be done. */
+static int patience(const struct office *o)
+{
+	if (o->held) {
+		uint64_t held = (forge_now_usec() - o->since) / 1000;
+		return held >= HOLD_MSEC ? 0 : (int)(HOLD_MSEC - held);
+	}
+	return o->has_repaired ? IDLE_MSEC : 2;
+}
+
+/* Nobody is in a hurry: see to what crashed runs left in the store. */
+static bool use_the_time(struct office *o)
+{
+	if (o->held)
+		return flush(o, false);
+	if (o->has_repaired)
+		return false; /* go home */
+	o->has_repaired = true;
+	if (o->store)
+		(void)forge_deliver_pending(o->store, o->url, NULL); /* a count */
+	return true;
+}
+
 static void serve(struct office *o)
 {
-	for (;;) {
+	/* Ahead of need; what fails is tried again when there is one. */
+	if (connect_store(o, NULL) == 0)
+		forge_store_warm(o->store);
+	for (bool goes_on = true; goes_on;) {
 		struct pollfd p = { .fd = o->fd, .events = POLLIN };
-		int n = poll(&p, 1, o->has_repaired ? IDLE_MSEC : 2);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n == 0 && !o->has_repaired && o->store) {
-			o->has_repaired = true;
-			forge_deliver_pending(o->store, o->url, NULL);
-			continue;
-		}
-		if (n == 0 && !o->store && !o->has_repaired) {
-			o->has_repaired = connect_store(o, NULL) < 0;
-			continue;
-		}
-		if (n <= 0 || !serve_one(o))
-			return;
+		int n = poll(&p, 1, patience(o));
+		if (n < 0)
+			goes_on = errno == EINTR;
+		else
+			goes_on = n == 0 ? use_the_time(o) : serve_one(o);
 	}
+	(void)flush(o, true); /* what a dead supervisor still said */
 }
 
 /*
@@ -140,6 +197,7 @@ static void be_courier(int fd, const char *url)
 {
 	static const int quiet[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGTSTP };
 
+	(void)prctl(PR_SET_NAME, "forge-courier"); /* for ps(1) */
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(quiet); i++)
 		(void)signal(quiet[i], SIG_IGN);
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -151,6 +209,8 @@ static void be_courier(int fd, const char *url)
 	(void)sys_close_range(4, ~0u, 0);
 	struct office o = { .url = url, .fd = 3 };
 	serve(&o);
+	if (o.store)
+		forge_store_tidy(o.store);
 	_exit(0); /* without closing the store: everything in it is committed */
 }
 
@@ -207,9 +267,10 @@ void forge_courier_stop(struct forge_courier *c)
 	if (c->fd >= 0)
 		close(c->fd);
 	if (c->pid > 0) {
+		/* Answered, it may still tidy up; nobody has to wait for that. */
 		if (c->in_flight)
 			(void)kill(c->pid, SIGKILL); /* a transaction is whole or not there */
-		while (waitpid(c->pid, NULL, 0) < 0 && errno == EINTR)
+		while (waitpid(c->pid, NULL, c->in_flight ? 0 : WNOHANG) < 0 && errno == EINTR)
 			;
 	}
 	c->fd = -1;
@@ -258,12 +319,29 @@ static int write_by(int fd, const void *data, size_t len, uint64_t deadline)
 	return 0;
 }
 
-/* It goes home when idle, and it may have been killed. */
-static bool is_gone(const struct forge_courier *c)
+/* Takes the answers that are there. True: it has gone home, as it does when it is idle. */
+static bool is_gone(struct forge_courier *c)
 {
 	struct pollfd p = { .fd = c->fd, .events = POLLIN };
 
-	return !c->in_flight && poll(&p, 1, 0) > 0;
+	while (poll(&p, 1, 0) > 0) {
+		if (!c->in_flight)
+			return true;
+		int rc = take_reply(c, forge_now_usec() + 1000000);
+		if (rc < 0) {
+			note_failure(c, -rc, "the store's courier");
+			return true;
+		}
+	}
+	return false;
+}
+
+static int write_batch(const struct forge_courier *c, const struct header *h,
+		       const char *text, uint64_t deadline)
+{
+	int rc = c->pid ? write_by(c->fd, h, sizeof(*h), deadline) : -EAGAIN;
+
+	return rc < 0 ? rc : write_by(c->fd, text, h->len, deadline);
 }
 
 void forge_courier_send(struct forge_courier *c, const json_t *batch, bool durable,
@@ -272,21 +350,19 @@ void forge_courier_send(struct forge_courier *c, const json_t *batch, bool durab
 	forge_auto_free char *text = json_dumps(batch, JSON_COMPACT | JSON_REAL_PRECISION(9));
 	uint64_t deadline = forge_now_usec() + timeout_usec;
 
-	if (!text || c->error.code) {
+	if (c->pid && is_gone(c))
+		forge_courier_stop(c);
+	if (!text)
 		note_failure(c, ENOMEM, "tell the store");
+	if (c->error.code)
 		return; /* after a failure the whole run is told again later */
-	}
 	struct header h = { (uint32_t)strlen(text), durable, is_last };
-	int rc = -EPIPE;
-	for (int tries = 0; tries < 2 && rc == -EPIPE; tries++) {
-		if (c->pid && is_gone(c))
-			forge_courier_stop(c);
+	forge_courier_start(c);
+	int rc = write_batch(c, &h, text, deadline);
+	if (rc == -EPIPE && !c->in_flight) {
+		forge_courier_stop(c); /* it went home just now */
 		forge_courier_start(c);
-		rc = c->pid ? write_by(c->fd, &h, sizeof(h), deadline) : -EAGAIN;
-		if (rc == 0)
-			rc = write_by(c->fd, text, h.len, deadline);
-		if (rc < 0 && c->in_flight)
-			break;
+		rc = write_batch(c, &h, text, deadline);
 	}
 	if (rc < 0)
 		note_failure(c, -rc, "tell the store");

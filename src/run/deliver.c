@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/proc.h"
+#include "run/live.h"
 #include "run/record.h"
 #include "store/state.h"
 
@@ -167,8 +168,12 @@ static int deliver_marked(const struct forge_home *home, struct forge_store *st,
 		forge_auto_free char *wanted = read_file(dirfd(d), e->d_name, &len);
 		if (!wanted || strcmp(wanted, url) != 0)
 			continue; /* of another store: when that one is opened */
-		if (forge_deliver_run(home, st, e->d_name, NULL) < 0)
+		struct forge_error err = FORGE_ERROR_INIT;
+		if (forge_deliver_run(home, st, e->d_name, &err) < 0) {
+			if (say)
+				fprintf(say, "%s: not delivered: %s\n", e->d_name, err.msg);
 			continue;
+		}
 		(void)unlinkat(dirfd(d), e->d_name, 0); /* else it is told once more */
 		if (say)
 			fprintf(say, "%s: delivered to the store\n", e->d_name);
@@ -194,47 +199,75 @@ static int note_dead(const struct forge_run_row *row, void *arg)
 	return forge_strv_add(&o->ids, row->run_id);
 }
 
-static void close_as_lost(struct forge_store *st, const char *run_id)
+/* A pid of another namespace of this boot says nothing to us. */
+static bool can_judge(const json_t *record, const char *boot_id)
+{
+	const json_t *who = json_object_get(record, "supervisor");
+	const char *boot = json_string_value(json_object_get(who, "boot_id"));
+	json_int_t ns = json_integer_value(json_object_get(who, "pid_namespace"));
+
+	return !boot || strcmp(boot, boot_id) != 0 || ns == 0 ||
+	       (uint64_t)ns == forge_pid_namespace();
+}
+
+/* True when it was done. */
+static bool close_as_lost(struct forge_store *st, const char *run_id, const char *boot_id)
 {
 	json_t *record = NULL, *events = NULL;
 
-	if (forge_store_get(st, run_id, &record, NULL) < 0 ||
+	if (forge_store_get(st, run_id, &record, NULL) < 0 || !can_judge(record, boot_id) ||
 	    forge_store_events(st, run_id, &events, NULL) < 0) {
 		json_decref(record);
-		return;
+		return false;
 	}
 	forge_record_set_lost(record);
 	json_t *batch = json_pack("{s:o, s:[o]}", "record", record, "events",
 				  forge_event_json((json_int_t)json_array_size(events), "repair",
 						   "lost", "lost", "its supervisor is gone"));
 	json_decref(events);
-	(void)!forge_store_apply(st, batch, true, NULL); /* tried again by the next command */
+	bool is_done = forge_store_apply(st, batch, true, NULL) == 0; /* else the next one tries */
 	json_decref(batch);
+	return is_done;
+}
+
+/* Its own record, when there is one, knows better. */
+static bool close_one(const struct forge_home *home, struct forge_store *st, const char *run_id,
+		      const char *boot_id)
+{
+	json_t *record = NULL;
+	bool is_done = false;
+
+	if (forge_live_is_held(home, run_id))
+		return false;
+	if (forge_load_record(home, run_id, &record, NULL) == 0 &&
+	    forge_status_is_terminal(
+		    forge_status_of(json_string_value(json_object_get(record, "status")))))
+		is_done = forge_deliver_run(home, st, run_id, NULL) == 0;
+	else
+		is_done = close_as_lost(st, run_id, boot_id);
+	json_decref(record);
+	return is_done;
 }
 
 /*
  * A dead supervisor usually leaves its slot, and repair.c has closed it by now. Without one (the
- * power went before the slot reached the disk) the row is all there is.
+ * power went before the slot reached the disk) the row is all there is. Whose processes we may
+ * not see (hidepid) we do not judge; root sees all.
  */
 static int close_dead(const struct forge_home *home, struct forge_store *st, FILE *say)
 {
-	char host[256] = "", boot[FORGE_BOOT_ID_MAX];
+	char host[256] = "", boot[FORGE_BOOT_ID_MAX], user[FORGE_USER_MAX];
 	struct open_runs dead = { .boot_id = forge_boot_id(boot) };
 
 	(void)gethostname(host, sizeof(host) - 1); /* "" matches nothing */
-	struct forge_run_filter f = { .host = host, .open_only = true };
+	struct forge_run_filter f = { .host = host,
+				      .user = geteuid() == 0 ? NULL : forge_user_name(user),
+				      .open_only = true };
 	int n = 0;
 	if (forge_store_list(st, &f, note_dead, &dead, NULL) >= 0)
 		forge_strv_foreach (id, &dead.ids) {
-			json_t *record = NULL;
-			/* Its own record, when there is one, knows better. */
-			if (forge_load_record(home, id, &record, NULL) == 0 &&
-			    forge_status_is_terminal(forge_status_of(json_string_value(
-				    json_object_get(record, "status")))))
-				(void)!forge_deliver_run(home, st, id, NULL);
-			else
-				close_as_lost(st, id);
-			json_decref(record);
+			if (!close_one(home, st, id, dead.boot_id))
+				continue;
 			if (say)
 				fprintf(say, "%s: closed in the store\n", id);
 			n++;

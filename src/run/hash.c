@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -298,16 +299,17 @@ static void be_hasher(int fd, const struct forge_home *home, const struct forge_
 {
 	struct forge_home own = *home;
 
-	/* Its own copies of the two descriptors it needs, then nothing else. */
-	own.fd = dup3(home->fd, 100, O_CLOEXEC);
-	int out = dup3(fd, 101, O_CLOEXEC);
-	(void)sys_close_range(3, 99, 0);
-	(void)sys_close_range(102, ~0u, 0);
+	(void)prctl(PR_SET_NAME, "forge-hasher"); /* for ps(1) */
+	/* In place of the standard streams: this works with the few descriptors there may be. */
+	(void)dup2(home->fd, 0);
+	(void)dup2(fd, 1);
+	(void)sys_close_range(2, ~0u, 0);
+	own.fd = 0;
 	(void)!nice(10); /* the run comes first */
 	json_t *a = hash_inputs(&own, inputs);
 	char *text = a ? json_dumps(a, JSON_COMPACT) : NULL;
 	if (text)
-		(void)!forge_write_all(out, text, strlen(text)); /* a torn text is no JSON */
+		(void)!forge_write_all(1, text, strlen(text)); /* a torn text is no JSON */
 	_exit(0);
 }
 
@@ -320,8 +322,6 @@ void forge_hasher_start(struct forge_hasher *h, const struct forge_home *home,
 		return;
 	pid_t pid = fork();
 	if (pid == 0) {
-		for (int i = 0; i < 3; i++)
-			close(i);
 		be_hasher(fds[1], home, inputs);
 	}
 	close(fds[1]);

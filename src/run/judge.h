@@ -9,7 +9,7 @@ struct forge_verdict {
 	const char *
 		status; /* "succeeded", "failed", "killed", "cancelled", "lost", "rejected" */
 	const char *reason; /* DESIGN's list */
-	char notes[512];    /* completion_notes */
+	char notes[1100];   /* completion_notes */
 	int exit_status;    /* of forge run */
 	int exit_code;	    /* of the command, -1: it did not exit */
 	int signal;	    /* that the command died of, 0: none */

@@ -64,6 +64,17 @@ int forge_live_find(const struct forge_home *home, const char *run_id,
 	return forge_fail(err, ESRCH, "run %s is not running here", run_id);
 }
 
+bool forge_live_is_held(const struct forge_home *home, const char *run_id)
+{
+	int fd = openat(home->active_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	forge_auto_dir DIR *d = fd < 0 ? NULL : fdopendir(fd);
+
+	for (struct dirent *e; d && (e = readdir(d));)
+		if (e->d_name[0] != '.' && holder(dirfd(d), e->d_name, run_id) > 0)
+			return true;
+	return false;
+}
+
 int forge_live_signal(const struct forge_live *l, int sig, struct forge_error *err)
 {
 	if (sys_pidfd_send_signal(l->pidfd, sig) == 0 || errno == ESRCH)

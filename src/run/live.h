@@ -2,6 +2,7 @@
 /* The supervisor of a run, as seen from another process: who it is, to signal it, to wait for it. */
 #pragma once
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 #include "base/error.h"
@@ -20,6 +21,8 @@ struct forge_live {
  */
 FORGE_MUST_CHECK int forge_live_find(const struct forge_home *home, const char *run_id,
 				     struct forge_live *ret, struct forge_error *err);
+/* Whether anybody holds the run's slot, also one in another pid namespace. */
+bool forge_live_is_held(const struct forge_home *home, const char *run_id);
 FORGE_MUST_CHECK int forge_live_signal(const struct forge_live *l, int sig,
 				       struct forge_error *err);
 /* Until it is gone, and with it all that it ran. 1: not within msec (-1: for ever). */

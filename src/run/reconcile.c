@@ -219,8 +219,8 @@ int forge_reconcile(FILE *out, bool dry_run, struct forge_error *err)
 	forge_auto_home struct forge_home home = FORGE_HOME_INIT;
 	int rc = forge_home_open(false, &home, err);
 
-	if (rc == -ENOENT)
-		return 0; /* nothing ever ran */
+	if (rc == -ENOENT || (rc < 0 && !out))
+		return 0; /* nothing ever ran, or the run that follows will say so */
 	if (rc < 0)
 		return rc;
 	int fd = openat(home.active_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

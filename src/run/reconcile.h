@@ -11,5 +11,8 @@
 
 #include "base/error.h"
 
-/* Returns how many runs were repaired. With say, one line for each thing removed. */
+/*
+ * Returns how many runs were repaired. With say, one line for each thing removed. Without, it
+ * comes before something else that opens the state, and tells if that cannot be done.
+ */
 FORGE_MUST_CHECK int forge_reconcile(FILE *say, bool dry_run, struct forge_error *err);

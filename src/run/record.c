@@ -39,15 +39,16 @@ static json_t *limits_json(const struct forge_limits *l)
 	return o;
 }
 
-static json_t *user_json(void)
+const char *forge_user_name(char buf[FORGE_USER_MAX])
 {
-	char buf[24];
 	const char *name = getenv("USER");
 
 	if (name && *name && geteuid() == getuid())
-		return forge_json_text(name);
-	(void)snprintf(buf, sizeof(buf), "%u", getuid());
-	return json_string(buf);
+		return name;
+	if (getuid() == 0)
+		return "root";
+	(void)snprintf(buf, FORGE_USER_MAX, "%u", getuid());
+	return buf;
 }
 
 static json_t *logs_json(const struct forge_home *home, const char *run_id)
@@ -66,14 +67,15 @@ static json_t *supervisor_json(void)
 {
 	char boot[FORGE_BOOT_ID_MAX];
 
-	return json_pack("{s:i, s:I, s:s}", "pid", (int)getpid(), "start_time",
+	return json_pack("{s:i, s:I, s:s, s:I}", "pid", (int)getpid(), "start_time",
 			 (json_int_t)forge_proc_start_time(getpid()), "boot_id",
-			 forge_boot_id(boot));
+			 forge_boot_id(boot), "pid_namespace",
+			 (json_int_t)forge_pid_namespace());
 }
 
 static json_t *new_record(const struct forge_home *home, const struct forge_spec *s)
 {
-	char host[256] = "", now[FORGE_TIME_MAX];
+	char host[256] = "", now[FORGE_TIME_MAX], user[FORGE_USER_MAX];
 	json_t *r = json_object();
 
 	(void)gethostname(host, sizeof(host) - 1); /* "" will do */
@@ -87,7 +89,7 @@ static json_t *new_record(const struct forge_home *home, const struct forge_spec
 	json_object_set_new(r, "command", forge_json_texts(&s->argv));
 	json_object_set_new(r, "executor", json_string("local"));
 	json_object_set_new(r, "host", forge_json_text(host));
-	json_object_set_new(r, "user", user_json());
+	json_object_set_new(r, "user", forge_json_text(forge_user_name(user)));
 	json_object_set_new(r, "created_at", json_string(forge_format_now(now)));
 	json_object_set_new(r, "started_at", json_null());
 	json_object_set_new(r, "ended_at", json_null());

@@ -46,6 +46,9 @@ FORGE_MUST_CHECK int forge_record_sync(struct forge_record *r, struct forge_erro
 /* Closes the files; json stays if it was taken. */
 void forge_record_close(struct forge_record *r);
 
+/* Who we are in records: a name or a number; into buf if need be. */
+#define FORGE_USER_MAX 24
+const char *forge_user_name(char buf[FORGE_USER_MAX]);
 /* Sets the verdict of a run that nobody saw end. */
 void forge_record_set_lost(json_t *record);
 /* An event as events.jsonl and the store have it; status and detail may be NULL. */

@@ -32,6 +32,8 @@
 
 /* How long the end of a run waits for the store before the record is kept for later. */
 #define STORE_USEC (10 * 1000000ull)
+/* Entries of a workdir that are removed in no time. */
+#define SMALL_TREE 1000
 
 /* Everything a run holds between the door and the record. */
 struct run {
@@ -51,6 +53,7 @@ struct run {
 	json_t *post_rows; /* what the post-process said */
 	bool has_started;  /* the command ran: there is something to keep */
 	bool is_confirmed; /* somebody was told that this run will happen */
+	bool is_behind;	   /* the store missed something of this run, and the user knows */
 	bool needs_repair; /* something could not be removed: the next repair tries again */
 };
 
@@ -100,27 +103,50 @@ static void tell_store(struct run *r, bool durable, bool is_last)
 {
 	json_t *batch = forge_record_take_batch(&r->record);
 
-	if (r->post_rows && is_last)
+	if (r->post_rows)
 		json_object_set(batch, "post_process", r->post_rows);
 	forge_courier_send(&r->courier, batch, durable, is_last, STORE_USEC);
 	json_decref(batch);
 }
 
 /* The run goes on without the store; the user should know, once. */
-static void keep_for_later(struct run *r, const struct forge_error *why)
+static void warn_of_store(struct run *r, const struct forge_error *why)
 {
 	struct forge_error e = *why;
 	forge_auto_free char *url = forge_store_display(r->store);
 
+	if (r->is_behind)
+		return;
+	r->is_behind = true;
 	(void)forge_wrap(&e, 0, "store %s", url ? url : "");
 	(void)forge_hint(&e, 0, "The record is kept in %s and delivered by the next forge "
 				"command that reaches the store",
 			 r->home.path);
 	warn(r, &e);
 	forge_record_event(&r->record, "store_unreachable", why->msg);
+}
+
+/* Marked anew each time: another command may have delivered what there was by then. */
+static void keep_for_later(struct run *r, const struct forge_error *why)
+{
 	struct forge_error late = FORGE_ERROR_INIT;
+
+	warn_of_store(r, why);
 	if (forge_deliver_later(&r->home, r->spec.run_id, r->store, &late) < 0)
 		warn(r, &late);
+}
+
+/* What an earlier batch brought in vain is told again, from the run's directory: all of it. */
+static void tell_all(struct run *r)
+{
+	json_t *batch = json_pack("{s:O, s:o}", "record", r->record.json, "events",
+				  forge_load_events(&r->home, r->spec.run_id));
+
+	if (r->post_rows)
+		json_object_set(batch, "post_process", r->post_rows);
+	r->courier.error = FORGE_ERROR_INIT;
+	forge_courier_send(&r->courier, batch, true, true, STORE_USEC);
+	json_decref(batch);
 }
 
 /* ---- before the command ---- */
@@ -134,8 +160,10 @@ static void on_event(void *arg, const char *event, const char *detail)
 {
 	struct run *r = arg;
 
-	if (strcmp(event, "cgroup_left") == 0)
+	if (strcmp(event, "cgroup_left") == 0) {
 		r->needs_repair = true;
+		json_object_set_new(r->record.json, "cleanup_error", json_string(detail));
+	}
 	if (strcmp(event, "started") == 0) {
 		r->has_started = true;
 		set_status(r, "running", detail);
@@ -313,31 +341,40 @@ static int wait_for_room(struct run *r, const struct forge_need *need,
 	return forge_admit_wait(&r->home, r->cfg, need, signals, &r->share, err);
 }
 
-/* 0: admitted, or told in *ret_verdict why not (status set). 1: another run has the key. */
+/* A post-process runs within the share of its run. */
+static int take_share(struct run *r, const struct forge_need *need, struct forge_error *err)
+{
+	return r->req->parent_run ? 0 :
+				    forge_admit_try(&r->home, r->cfg, need, &r->share, err);
+}
+
+/* 0: admitted, or told in *ret_verdict why not. 1: another run has the key. */
 static int admit(struct run *r, struct forge_verdict *ret_verdict, struct forge_error *err)
 {
 	struct forge_error why = FORGE_ERROR_INIT;
 	struct forge_need need = need_of(r);
-	/* A post-process runs within the share of its run. */
-	int rc = r->req->parent_run ? 0 :
-				      forge_admit_try(&r->home, r->cfg, &need, &r->share, &why);
+	int rc = 0;
 
-	if (rc >= 0) {
-		bool must_wait = rc == 1;
-		set_status(r, must_wait ? "queued" : "preparing", NULL);
+	/* One run for one key: claimed before anything is decided about it. */
+	if (r->spec.idempotency_key) {
+		set_status(r, "queued", NULL);
 		rc = claim_key(r, err);
 		if (rc != 0)
 			return rc;
-		if (must_wait) {
-			rc = wait_for_room(r, &need, &why);
-			if (rc == 0)
-				set_status(r, "preparing", NULL);
-		} else if (r->req->wait_durable) {
-			return record_durably(r, err);
-		}
 	}
-	if (rc == 0)
+	rc = take_share(r, &need, &why);
+	if (rc == 1) {
+		if (!r->spec.idempotency_key)
+			set_status(r, "queued", NULL);
+		rc = wait_for_room(r, &need, &why);
+	} else if (rc == 0 && r->req->wait_durable) {
+		set_status(r, "preparing", NULL);
+		return record_durably(r, err);
+	}
+	if (rc == 0) {
+		set_status(r, "preparing", NULL);
 		return 0;
+	}
 	if (rc != -E2BIG && rc != -ECANCELED && rc != -ETIMEDOUT) {
 		if (err)
 			*err = why;
@@ -430,7 +467,8 @@ static void collect(struct run *r, const struct forge_outcome *o, struct forge_v
 		.links = &r->spec.links,
 		.max_bytes = r->cfg->outputs_max_bytes ? r->cfg->outputs_max_bytes : disk,
 		.max_files = r->cfg->outputs_max_files,
-		.may_link = !r->req->keep,
+		/* Who could not be killed may still finish a write. */
+		.may_link = !r->req->keep && !r->needs_repair,
 		.is_partial = o->stop != FORGE_STOP_NONE,
 	};
 	struct forge_error why = FORGE_ERROR_INIT;
@@ -485,42 +523,75 @@ static void post_process(struct run *r)
 	free(text);
 }
 
+static void clean_or_leave(struct run *r)
+{
+	struct forge_error late = FORGE_ERROR_INIT;
+
+	if (clean(r, &late) == 0)
+		return;
+	r->needs_repair = true;
+	forge_record_event(&r->record, "cleanup_failed", late.msg);
+	json_object_set_new(r->record.json, "cleanup_error", json_string(late.msg));
+}
+
+/*
+ * Waits for the store. The verdict must be safe in one of the two places; in neither, the slot
+ * stays and the caller hears that nothing is certain.
+ */
+static int confirm(struct run *r, int local, const struct forge_error *full,
+		   struct forge_error *err)
+{
+	struct forge_error why = FORGE_ERROR_INIT;
+	uint64_t more = 2000ull * json_array_size(json_object_get(r->record.json, "outputs"));
+
+	if (r->courier.error.code)
+		tell_all(r); /* by now it may be there again */
+	bool is_stored = forge_courier_wait(&r->courier, STORE_USEC + more, &why) == 0;
+	if (local == 0) {
+		if (!is_stored)
+			keep_for_later(r, &why);
+		return 0;
+	}
+	if (is_stored) {
+		warn(r, full);
+		return 0;
+	}
+	r->needs_repair = true;
+	*err = *full;
+	return forge_wrap(err, local, "the run is over, but its verdict cannot be kept");
+}
+
 /*
  * The verdict is in record.json before the store hears of it, so that whoever finds this process
- * dead knows it; both are on disk before the workdir's end is waited for.
+ * dead knows it. A tree that takes long to remove does not keep the verdict waiting; a small one
+ * is removed first, and the run is told in one transaction.
  */
 static int finish(struct run *r, const struct forge_outcome *o,
 		  const struct forge_verdict *v, struct forge_error *err)
 {
-	struct forge_error late = FORGE_ERROR_INIT, why = FORGE_ERROR_INIT;
+	struct forge_error full = FORGE_ERROR_INIT;
+	bool is_small = o->inodes_peak <= SMALL_TREE;
 
 	forge_record_set_outcome(&r->record, o, v);
 	set_status(r, v->status, v->reason);
 	int rc = make_record_files(r, err);
-	if (rc == 0)
-		rc = forge_record_write(&r->record, err);
 	if (rc < 0)
 		return rc;
-	json_t *verdict = forge_record_take_batch(&r->record);
-	if (r->post_rows)
-		json_object_set(verdict, "post_process", r->post_rows);
-	forge_courier_send(&r->courier, verdict, true, false, STORE_USEC);
-	json_decref(verdict);
-	rc = forge_record_sync(&r->record, err);
-	if (clean(r, &late) < 0) {
-		r->needs_repair = true;
-		forge_record_event(&r->record, "cleanup_failed", late.msg);
-		json_object_set_new(r->record.json, "cleanup_error",
-				    json_string(late.msg));
+	if (is_small)
+		clean_or_leave(r);
+	int local = forge_record_write(&r->record, &full);
+	if (!r->courier.error.code)
+		tell_store(r, true, is_small);
+	if (local == 0)
+		local = forge_record_sync(&r->record, &full);
+	if (!is_small) {
+		clean_or_leave(r);
+		if (r->needs_repair || r->req->keep)
+			(void)!forge_record_write(&r->record, NULL); /* the verdict is there */
+		if (!r->courier.error.code)
+			tell_store(r, false, true);
 	}
-	tell_store(r, false, true);
-	uint64_t more = 2000ull * json_array_size(json_object_get(r->record.json, "outputs"));
-	if (forge_courier_wait(&r->courier, STORE_USEC + more, &why) < 0)
-		keep_for_later(r, &why);
-	/* Twice only when there is something new to say. */
-	if (rc == 0 && (r->needs_repair || r->req->keep))
-		rc = forge_record_write(&r->record, err);
-	return rc;
+	return confirm(r, local, &full, err);
 }
 
 static const int ends[] = { SIGINT, SIGTERM, SIGHUP };
@@ -630,8 +701,9 @@ int forge_run(const struct forge_config *cfg, const struct forge_run_request *re
 	sigset_t before;
 
 	run_init(&r, cfg, req);
-	catch_signals(&before);
+	/* Nothing is made yet, and an input may be where looking waits for ever: ^C ends us. */
 	int rc = forge_spec_resolve(cfg, req, &r.spec, err);
+	catch_signals(&before);
 	if (rc == 0)
 		rc = open_state(&r, err);
 	if (rc == 0)

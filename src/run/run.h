@@ -52,7 +52,8 @@ struct forge_run_result {
 /*
  * Runs one analysis and waits. 0: there is a record, whatever the verdict says (also when the
  * sandbox could not start: status "rejected" or "failed", reason "sandbox"). Negative:
- * nothing was run and nothing was recorded (bad request, no state directory).
+ * nothing was run and nothing was recorded (bad request, no state directory); or, with a record in
+ * ret, it was run and judged, but neither disk nor store could keep the verdict.
  */
 FORGE_MUST_CHECK int forge_run(const struct forge_config *cfg,
 			       const struct forge_run_request *req,

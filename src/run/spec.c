@@ -92,7 +92,8 @@ static int check_possible(struct forge_spec *s, const struct forge_run_request *
 		return 0;
 	/* Ours is the most we can give. A default gives way, a wish is refused. */
 	if (req->limits.open_files && req->limits.open_files != FORGE_UNLIMITED)
-		return forge_fail(err, EINVAL, "--open-files: this host's hard limit is %llu",
+		return forge_fail(err, EINVAL,
+				  "--open-files: this host's hard limit is %llu",
 				  (unsigned long long)files.rlim_max);
 	l->open_files = files.rlim_max;
 	return 0;
@@ -190,17 +191,23 @@ static int resolve_key(struct forge_spec *s, const struct forge_run_request *req
 						       "--idempotency-key: 1 to 200 characters");
 }
 
-/* Configured roots are for every run of this host: one that is absent here is no error. */
-static int add_roots(struct forge_spec *s, const struct forge_config *cfg)
+/* One that is absent would be found missing by the analysis, if at all, and not by name. */
+static int add_roots(struct forge_spec *s, const struct forge_config *cfg,
+		     struct forge_error *err)
 {
 	int rc = forge_strv_copy(&s->read_only, &s->inputs);
 
 	for (size_t i = 0; i < cfg->read_only.n && rc == 0; i++) {
-		char *real = realpath(cfg->read_only.v[i], NULL);
-		if (real)
-			rc = forge_strv_take(&s->read_only, real);
+		const char *path = cfg->read_only.v[i];
+		char *real = realpath(path, NULL);
+		if (!real)
+			return forge_hint(
+				err, forge_fail_errno(err, errno, "read_only: %s", path),
+				"Make it, or take it out of %s",
+				cfg->path ? cfg->path : "forge.yaml");
+		rc = forge_strv_take(&s->read_only, real);
 	}
-	return rc;
+	return rc < 0 ? forge_fail(err, ENOMEM, "out of memory") : 0;
 }
 
 /* A post-process: the outputs lie where the run had put them, and nothing else is new. */
@@ -238,7 +245,9 @@ int forge_spec_resolve(const struct forge_config *cfg,
 		rc = forge_spec_add_input(ret, req->inputs.v[i], err);
 	if (rc == 0)
 		rc = forge_spec_command(ret, req->argv, err);
-	if (rc == 0 && (add_roots(ret, cfg) < 0 || add_parent(ret, req) < 0))
+	if (rc == 0)
+		rc = add_roots(ret, cfg, err);
+	if (rc == 0 && add_parent(ret, req) < 0)
 		rc = forge_fail(err, ENOMEM, "out of memory");
 	if (rc == 0)
 		rc = forge_spec_environment(ret, cfg, req, err);

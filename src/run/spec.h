@@ -27,7 +27,7 @@ struct forge_spec {
 	struct forge_strv input_names; /* of each input: below the workdir, "" when it has none */
 	struct forge_strv aliases;   /* pairs: absolute path as typed, canonical */
 	struct forge_strv links;     /* pairs: path below the workdir, canonical */
-	struct forge_strv read_only; /* inputs and the configured roots that exist */
+	struct forge_strv read_only; /* inputs and the configured roots */
 };
 
 /* Anything unknown, malformed or out of reach stops here. */

@@ -21,6 +21,7 @@ struct message {
 
 struct supervisor {
 	int pipe; /* -1 once it has reported */
+	struct forge_error warning;
 	struct forge_run_request req;
 };
 
@@ -35,10 +36,19 @@ static void report(struct supervisor *s, const struct message *m)
 
 static void on_recorded(void *arg, const char *run_id)
 {
-	struct message m = { 0 };
+	struct supervisor *s = arg;
+	struct message m = { .submitted.warning = s->warning };
 
 	(void)snprintf(m.submitted.run_id, sizeof(m.submitted.run_id), "%s", run_id);
-	report(arg, &m);
+	report(s, &m);
+}
+
+static void on_warning(void *arg, const struct forge_error *warning)
+{
+	struct supervisor *s = arg;
+
+	if (!s->warning.code)
+		s->warning = *warning;
 }
 
 /* Nothing of the caller's may be kept: neither its terminal nor its pipes. */
@@ -66,7 +76,7 @@ static void supervise(struct supervisor *s, const struct forge_config *cfg)
 	detach(s);
 	s->req.wait_durable = true;
 	s->req.on_recorded = on_recorded;
-	s->req.on_warning = NULL;
+	s->req.on_warning = on_warning;
 	s->req.stdout_fd = s->req.stderr_fd = -1;
 	s->req.arg = s;
 	m.rc = forge_run(cfg, &s->req, &result, &m.error);

@@ -8,6 +8,7 @@
 struct forge_submitted {
 	char run_id[27];
 	bool is_existing; /* the idempotency key had this run already */
+	struct forge_error warning; /* code != 0: it will happen, but */
 };
 
 /*

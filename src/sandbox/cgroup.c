@@ -208,6 +208,11 @@ static int try_manager(const struct forge_cgroup_ops *ops, const char *run_id,
 	if (rc < 0) {
 		(void)!forge_cgroup_remove(cg,
 					   NULL); /* empty directories of a failed try */
+		/* Not a matter of rights, as the manager took it to be. */
+		if (rc == -EROFS)
+			(void)forge_hint(err, rc,
+					 "/sys/fs/cgroup is read-only here: give the "
+					 "container a writable one (docs/HOSTS.md)");
 		return forge_wrap(err, rc, "cgroup manager %s", ops->name);
 	}
 	*ret = forge_take_ptr(cg);
@@ -250,6 +255,10 @@ int forge_cgroup_new(enum forge_cgroup_choice choice, const char *run_id,
 		if (!first.code || (first.code == ENOENT && e.code != ENOENT))
 			first = e;
 	}
+	if (first.code == ENOENT && !first.hint[0])
+		(void)forge_hint(&first, rc,
+				 "Mount one: mount -t cgroup2 none /sys/fs/cgroup, or give "
+				 "the container its own (docs/HOSTS.md)");
 	if (err)
 		*err = first;
 	return rc;
@@ -358,8 +367,8 @@ void forge_cgroup_kill(struct forge_cgroup *cg)
 		kill_listed(cg->pids_fd);
 }
 
-/* Waits, by event on v2, until rmdir works; the dying leave within milliseconds. */
-static int remove_when_empty(const char *path)
+/* Waits, by event on v2, until rmdir works; the dying leave within milliseconds. 10 ms a try. */
+static int remove_when_empty(const char *path, int most)
 {
 	/* Mostly that is all, and it works without a descriptor to spare. */
 	if (rmdir(path) == 0 || errno == ENOENT)
@@ -370,7 +379,7 @@ static int remove_when_empty(const char *path)
 	if (dir < 0)
 		return errno == ENOENT ? 0 : -errno;
 	forge_auto_close int events = openat(dir, "cgroup.events", O_RDONLY | O_CLOEXEC);
-	for (int tries = 0; tries < 500; tries++) {
+	for (int tries = 0; tries < most; tries++) {
 		if (rmdir(path) == 0 || errno == ENOENT)
 			return 0;
 		if (errno != EBUSY)
@@ -391,7 +400,7 @@ int forge_cgroup_remove(struct forge_cgroup *cg, struct forge_error *err)
 	int first = 0;
 
 	forge_strv_foreach (dir, &cg->dirs) {
-		int rc = remove_when_empty(dir);
+		int rc = remove_when_empty(dir, 500);
 		if (rc < 0 && first == 0)
 			first = forge_fail_errno(err, -rc, "remove %s", dir);
 	}
@@ -408,7 +417,8 @@ int forge_cgroup_remove_dir(const char *path, struct forge_error *err)
 				       : forge_fail_errno(err, errno, "open %s", path);
 	forge_cgroup_release_io_dir(dir);
 	kill_dir(dir);
-	int rc = remove_when_empty(path);
+	/* Who does not die now waits for something; every command that repairs would wait too. */
+	int rc = remove_when_empty(path, 200);
 	return rc < 0 ? forge_fail_errno(err, -rc, "remove %s", path) : 0;
 }
 

@@ -7,11 +7,13 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/proc.h"
 
 #define LEAF "forge-supervisors"
 
@@ -59,14 +61,25 @@ static int list_absent(int dir, const char *file, char *absent, size_t size)
 
 /*
  * A cgroup with processes in it cannot give controllers to children. When we are the only
- * one, we step into a leaf; with others there (a shell), it is theirs and stays as it is.
+ * one, we step into a leaf with the helpers we have started; with others there (a shell), it is
+ * theirs and stays as it is.
  */
 static int step_aside(int own)
 {
-	char pid[16];
+	char list[4096], pid[16];
 
 	if (mkdirat(own, LEAF, 0755) < 0 && errno != EEXIST)
 		return -errno;
+	ssize_t n = forge_read_at(own, "cgroup.procs", list, sizeof(list));
+	for (char *p = list; n > 0 && *p;) {
+		long child = strtol(p, &p, 10);
+		p += *p == '\n';
+		(void)snprintf(pid, sizeof(pid), "%ld", child);
+		if (child > 0 && forge_proc_parent((pid_t)child) == getpid())
+			(void)!forge_write_at(own, LEAF "/cgroup.procs", pid); /* maybe gone */
+		else if (child <= 0)
+			break; /* of a pid namespace that is not ours */
+	}
 	(void)snprintf(pid, sizeof(pid), "%ld", (long)getpid());
 	return forge_write_at(own, LEAF "/cgroup.procs", pid);
 }

@@ -89,5 +89,7 @@ void forge_child_build_root(const struct forge_child *c);
 void forge_child_set_ids(const struct forge_child *c);
 /* The rest, for init and the command alike: cgroup namespace, limits, capabilities. */
 void forge_child_confine(const struct forge_child *c);
+/* Last of the limits: what the supervisor had open still takes the low numbers before. */
+void forge_child_limit_files(const struct forge_child *c);
 void forge_child_landlock(const struct forge_plan *plan, int report);
 _Noreturn void forge_child_exec(const struct forge_child *c);

@@ -88,6 +88,7 @@ _Noreturn void forge_child_exec(const struct forge_child *c)
 	connect_stdio(c);
 	if (p->landlock_abi > 0)
 		forge_child_landlock(p, c->report);
+	forge_child_limit_files(c);
 	reset_signals();
 	install_filter(c);
 	for (size_t i = 0; i < p->exec_paths.n; i++) {

@@ -57,7 +57,6 @@ static void set_limits(const struct forge_child *c)
 	 * which the kernel drops both kinds.
 	 */
 	limit(c, RLIMIT_CORE, 1, "core");
-	limit(c, RLIMIT_NOFILE, l->open_files, "nofile");
 	/* One file can never outgrow the whole budget; the tree is measured from outside. */
 	limit(c, RLIMIT_FSIZE, l->disk_bytes, "fsize");
 	limit(c, RLIMIT_MEMLOCK, 8 << 20, "memlock");
@@ -65,6 +64,11 @@ static void set_limits(const struct forge_child *c)
 	limit(c, RLIMIT_SIGPENDING, 4096, "sigpending");
 	limit(c, RLIMIT_NICE, 0, "nice");
 	limit(c, RLIMIT_RTPRIO, 0, "rtprio");
+}
+
+void forge_child_limit_files(const struct forge_child *c)
+{
+	limit(c, RLIMIT_NOFILE, c->plan->limits.open_files, "nofile");
 }
 
 static void drop_capabilities(const struct forge_child *c)

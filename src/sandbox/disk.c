@@ -39,7 +39,8 @@ struct kernel_dirent {
 #define MAX_DELETED 512
 
 struct forge_disk {
-	int root, procs;
+	int root;
+	struct forge_disk_tasks tasks;
 	const struct forge_quota *quota;
 	uint64_t max_bytes, max_inodes;
 	struct level *levels[FORGE_DISK_MAX_DEPTH];
@@ -61,8 +62,8 @@ static uint64_t free_bytes(int fd)
 				    : (uint64_t)fs.f_bfree * (uint64_t)fs.f_bsize;
 }
 
-int forge_disk_new(int dir_fd, const struct forge_quota *quota, int procs_fd,
-		   uint64_t max_bytes, uint64_t max_inodes, struct forge_disk **ret)
+int forge_disk_new(int dir_fd, const struct forge_quota *quota,
+		   struct forge_disk_tasks tasks, uint64_t max_bytes, uint64_t max_inodes, struct forge_disk **ret)
 {
 	struct forge_disk *d = calloc(1, sizeof(*d));
 
@@ -70,7 +71,7 @@ int forge_disk_new(int dir_fd, const struct forge_quota *quota, int procs_fd,
 		return -ENOMEM;
 	d->root = dir_fd;
 	d->quota = quota;
-	d->procs = procs_fd;
+	d->tasks = tasks;
 	d->max_bytes = max_bytes;
 	d->max_inodes = max_inodes;
 	d->free_at_start = free_bytes(dir_fd);
@@ -174,16 +175,16 @@ static void count_deleted_of(struct forge_disk *d, long tid, dev_t dev, ino_t *s
  * Looks at threads, not processes: a process whose first thread has ended shows no
  * descriptors, and a thread can have some of its own.
  */
-static void count_deleted(struct forge_disk *d)
+static void count_deleted(struct forge_disk *d, uint64_t budget_usec)
 {
 	char buf[32768];
 	ino_t seen[MAX_DELETED];
 	size_t n_seen = 0;
 	struct stat st;
-	uint64_t until = forge_now_usec() + 20000;
+	uint64_t until = forge_now_usec() + budget_usec;
 	ssize_t n = fstat(d->root, &st) < 0
 			    ? -1
-			    : forge_disk_read_tasks(d->procs, buf, sizeof(buf));
+			    : forge_disk_read_tasks(d->tasks, buf, sizeof(buf));
 
 	for (char *p = buf; n > 0 && *p; p += strspn(p, "\n")) {
 		long tid = strtol(p, &p, 10);
@@ -233,15 +234,15 @@ static void scan_frozen(struct forge_disk *d)
 {
 	uint64_t until = forge_now_usec() + 2000000;
 
-	if (forge_disk_freeze(d->procs, true) == 0) {
+	if (forge_disk_freeze(d->tasks, true) == 0) {
 		start_scan(d);
 		while (d->depth > 0 && !is_over(d) && forge_now_usec() < until)
 			advance(d);
 		while (d->depth > 0)
 			pop(d);
-		count_deleted(d);
+		count_deleted(d, 2000000);
 	}
-	(void)!forge_disk_freeze(d->procs,
+	(void)!forge_disk_freeze(d->tasks,
 				 false); /* cannot fail where the first did not */
 }
 
@@ -250,7 +251,8 @@ static void scan_frozen(struct forge_disk *d)
  * ordinary user cannot look into directories of mode 0; and a directory can be moved to where
  * the scan has already been. But when the file system lost more than the run may use, all that
  * is looked into: a run that hides things is charged with the loss, and one that may only have
- * been quick is stopped for another look. Anybody else pays one statfs for this.
+ * been quick, or has too much to look at in passing, is stopped for another, thorough look: others
+ * write to the file system too. Anybody else pays one statfs for this.
  */
 static void charge_hidden(struct forge_disk *d)
 {
@@ -258,15 +260,17 @@ static void charge_hidden(struct forge_disk *d)
 	uint64_t lost = now < d->free_at_start ? d->free_at_start - now : 0;
 	struct stat st;
 
-	if (d->procs < 0 || lost <= d->max_bytes || lost <= d->bytes ||
+	if (lost <= d->max_bytes || lost <= d->bytes ||
 	    fstat(d->root, &st) < 0)
 		return;
-	if (d->has_hidden || forge_disk_has_hidden(d->procs, st.st_dev)) {
+	if (forge_disk_has_hidden(d->tasks, st.st_dev)) {
 		d->bytes = lost;
 	} else if (lost > d->looked_at + d->max_bytes / 8) {
 		/* Others may be writing: look again only when it became worse. */
 		d->looked_at = lost;
 		scan_frozen(d);
+		if (d->has_hidden)
+			d->bytes = lost; /* it could not be looked through even so */
 	}
 }
 
@@ -301,7 +305,7 @@ static bool scan_some(struct forge_disk *d, uint64_t budget_usec)
 		if (n % 64 == 0 && forge_now_usec() - start > budget_usec)
 			return false;
 	}
-	count_deleted(d);
+	count_deleted(d, 20000);
 	charge_hidden(d);
 	return true;
 }

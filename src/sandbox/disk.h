@@ -30,13 +30,16 @@ struct forge_disk_usage {
 	bool is_too_deep;
 };
 
-/*
- * dir_fd and quota are borrowed. With a quota the kernel is asked and nothing is scanned.
- * procs_fd: a cgroup directory whose processes may hold deleted files.
- */
+/* Where the threads that may hold deleted files are listed. */
+struct forge_disk_tasks {
+	int cgroup; /* directory, borrowed, or -1 */
+	pid_t init; /* without one: its descendants */
+};
+
+/* dir_fd and quota are borrowed. With a quota the kernel is asked and nothing is scanned. */
 FORGE_MUST_CHECK int forge_disk_new(int dir_fd, const struct forge_quota *quota,
-				    int procs_fd, uint64_t max_bytes, uint64_t max_inodes,
-				    struct forge_disk **ret);
+				    struct forge_disk_tasks tasks, uint64_t max_bytes,
+				    uint64_t max_inodes, struct forge_disk **ret);
 /* Works for about budget_usec. */
 enum forge_disk_state forge_disk_step(struct forge_disk *d, uint64_t budget_usec);
 const struct forge_disk_usage *forge_disk_usage(const struct forge_disk *d);
@@ -46,12 +49,12 @@ const struct forge_disk_usage *forge_disk_usage(const struct forge_disk *d);
  */
 uint64_t forge_disk_pause_usec(const struct forge_disk *d);
 /* For disk.c: what it needs of the run's processes. */
-/* Does one of that cgroup hold deleted files of dev by a mapping, or any in a socket? */
-bool forge_disk_has_hidden(int procs_fd, dev_t dev);
-/* The ids of all its threads, one a line. Returns the length or -errno. */
-ssize_t forge_disk_read_tasks(int procs_fd, char *buf, size_t size);
+/* Does one of them hold deleted files of dev by a mapping, or any in a socket? */
+bool forge_disk_has_hidden(struct forge_disk_tasks tasks, dev_t dev);
+/* Their ids, one a line. Returns the length (size - 1: there may be more) or -errno. */
+ssize_t forge_disk_read_tasks(struct forge_disk_tasks tasks, char *buf, size_t size);
 /* Stops all of them (0 once they stand), or lets them go on. v2 directories only. */
-int forge_disk_freeze(int procs_fd, bool frozen);
+int forge_disk_freeze(struct forge_disk_tasks tasks, bool frozen);
 void forge_disk_free(struct forge_disk *d);
 FORGE_DEFINE_AUTO(disk, struct forge_disk *, forge_disk_free)
 #define forge_auto_disk FORGE_CLEANUP(forge_auto_disk_)

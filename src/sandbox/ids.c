@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/fd.h"
 
 static bool has_capability(int cap)
@@ -38,11 +39,28 @@ static bool is_mapped(const char *map_file, unsigned long id)
 	return false;
 }
 
+/* The first capability that mapping ids needs and we lack, or NULL. */
+static const char *lacking(void)
+{
+	static const struct {
+		int cap;
+		const char *name;
+	} needed[] = {
+		{ CAP_SETUID, "SETUID" },
+		{ CAP_SETGID, "SETGID" },
+		{ CAP_CHOWN, "CHOWN" },
+		{ CAP_SYS_ADMIN, "SYS_ADMIN" },
+	};
+
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(needed); i++)
+		if (!has_capability(needed[i].cap))
+			return needed[i].name;
+	return NULL;
+}
+
 static bool can_map(uid_t base)
 {
-	return geteuid() == 0 && has_capability(CAP_SETUID) &&
-	       has_capability(CAP_SETGID) && has_capability(CAP_SYS_ADMIN) &&
-	       has_capability(CAP_CHOWN) && is_mapped("/proc/self/uid_map", base) &&
+	return geteuid() == 0 && !lacking() && is_mapped("/proc/self/uid_map", base) &&
 	       is_mapped("/proc/self/gid_map", base);
 }
 
@@ -87,13 +105,20 @@ int forge_ids_choose(uid_t base, unsigned slot, struct forge_ids *ret,
 		*ret = (struct forge_ids){ base + slot, base + slot, true, -1 };
 		return lock_uid(base + slot, &ret->lock_fd, err);
 	}
-	if (is_host_root())
+	if (is_host_root() && lacking())
 		return forge_hint(err,
 				  forge_fail(err, EPERM,
-					     "root of this host cannot run "
-					     "analyses as another user"),
-				  "It lacks one of CAP_SETUID, CAP_SETGID, CAP_CHOWN, "
-				  "CAP_SYS_ADMIN; run forge as an ordinary user instead");
+					     "root of this host cannot run analyses as "
+					     "another user: it lacks CAP_%s",
+					     lacking()),
+				  "In a container run it with --cap-add %s "
+				  "(docs/HOSTS.md); elsewhere run forge as an ordinary "
+				  "user",
+				  lacking());
+	if (is_host_root())
+		return forge_fail(err, EINVAL,
+				  "sandbox.uid_base: %u is no user id of this host",
+				  base);
 	*ret = (struct forge_ids){ geteuid(), getegid(), false, -1 };
 	return 0;
 }

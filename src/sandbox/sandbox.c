@@ -16,6 +16,7 @@
 
 #include "base/fd.h"
 #include "base/sys.h"
+#include "sandbox/diagnose.h"
 
 /* Both ends of everything, while only some of them have an owner. */
 struct wiring {
@@ -110,23 +111,6 @@ static pid_t clone_init(struct forge_clone_args *args, struct forge_cgroup *cg)
 	return (pid_t)syscall(SYS_clone, flags, 0UL, args->pidfd, 0UL, 0UL);
 }
 
-static int hint_for_clone(int rc, struct forge_error *err)
-{
-	if (rc == -ENOSPC)
-		return forge_hint(
-			err, rc,
-			"sysctl user.max_user_namespaces=15000 (it is 0 or used up)");
-	if (rc == -EPERM || rc == -EACCES)
-		return forge_hint(
-			err, rc,
-			"Unprivileged user namespaces are off: sysctl "
-			"kernel.unprivileged_userns_clone=1, or on Ubuntu "
-			"kernel.apparmor_restrict_unprivileged_userns=0 or an AppArmor "
-			"profile for forge; in a container allow them in its seccomp "
-			"profile");
-	return rc;
-}
-
 static int write_proc(pid_t pid, const char *file, const char *text)
 {
 	char path[64];
@@ -154,7 +138,8 @@ static int map_ids(const struct forge_plan *p, pid_t pid, struct forge_error *er
 		rc = write_proc(pid, "uid_map", map);
 	}
 	if (rc < 0)
-		return forge_fail_errno(err, -rc, "map ids of the sandbox");
+		return forge_diagnose_refused(
+			forge_fail_errno(err, -rc, "map ids of the sandbox"), err);
 	/* Should the host run out of memory, the analysis goes before the services. */
 	(void)!write_proc(pid, "oom_score_adj", "500"); /* manners, not a promise */
 	return 0;
@@ -223,7 +208,7 @@ static int start_init(const struct forge_plan *plan, struct forge_cgroup *cg,
 		forge_child_main(&c);
 	}
 	if (pid < 0)
-		return hint_for_clone(
+		return forge_diagnose_clone(
 			forge_fail_errno(err, errno, "make the sandbox's namespaces"),
 			err);
 	sb->pid = pid;
@@ -299,15 +284,14 @@ int forge_sandbox_explain(const struct forge_child_report *r, struct forge_error
 
 	if (stage == FORGE_STAGE_MOUNT && strcmp(r->what, "/proc") == 0 &&
 	    r->error == EPERM)
-		return forge_hint(
-			err, rc,
-			"The kernel refuses a new /proc where the existing one is "
-			"partly hidden (containers): run the container with "
-			"--security-opt systempaths=unconfined, or forge outside of it");
+		return forge_diagnose_proc(rc, err);
 	if (stage == FORGE_STAGE_OPEN && r->error == EACCES)
 		return forge_hint(err, rc, "Your user cannot read it");
-	if (r->error == ENOSYS || stage == FORGE_STAGE_READ_ONLY)
+	if (r->error == ENOSYS || (stage == FORGE_STAGE_READ_ONLY && r->error == EINVAL))
 		return forge_hint(err, rc, "Linux 5.14 or newer is needed");
+	/* Of the command itself it says nothing about the host. */
+	if ((r->error == EPERM || r->error == EACCES) && stage != FORGE_STAGE_EXEC)
+		return forge_diagnose_refused(rc, err);
 	return rc;
 }
 
@@ -319,6 +303,11 @@ void forge_sandbox_reap(struct forge_sandbox *sb)
 		return;
 	while (wait4(sb->pid, &status, 0, &sb->rusage) < 0 && errno == EINTR)
 		;
+	sb->pid = 0;
+}
+
+void forge_sandbox_abandon(struct forge_sandbox *sb)
+{
 	sb->pid = 0;
 }
 

@@ -65,6 +65,8 @@ FORGE_MUST_CHECK int forge_sandbox_read_report(struct forge_sandbox *sb,
 int forge_sandbox_explain(const struct forge_child_report *r, struct forge_error *err);
 /* Waits for init (pidfd is readable, or it was killed) and collects its usage. */
 void forge_sandbox_reap(struct forge_sandbox *sb);
+/* Init does not die: nobody waits for it any more. */
+void forge_sandbox_abandon(struct forge_sandbox *sb);
 /* Kills and reaps if that has not happened yet. Accepts NULL. */
 void forge_sandbox_free(struct forge_sandbox *sb);
 FORGE_DEFINE_AUTO(sandbox, struct forge_sandbox *, forge_sandbox_free)

@@ -9,6 +9,45 @@
 #include "store/backend.h"
 #include "store/state.h"
 
+/* Named, because they are compiled ahead of need; see forge_store_warm(). */
+static const char SQL_POSITION[] =
+	"SELECT status, (SELECT max(seq) FROM run_events e WHERE "
+	"e.run_id = r.run_id) FROM runs r WHERE run_id = $1";
+static const char SQL_EVENT[] =
+	"INSERT INTO run_events (run_id, seq, time, actor, event, status, "
+	"detail) VALUES ($1, $2, $3, $4, $5, $6, $7)";
+static const char SQL_ANALYSIS[] =
+	"INSERT INTO analyses VALUES ($1, $2) ON CONFLICT DO NOTHING";
+static const char SQL_NEW_RUN[] =
+	"INSERT INTO runs (run_id, analysis_id, status, runtime, executor, host, "
+	"username, created_at, pid, pid_start, boot_id, idempotency_key, record) "
+	"VALUES ($1, $2, '', $3, $4, $5, $6, $7, $8, $9, $10, $11, '{}') "
+	"ON CONFLICT (run_id) DO NOTHING";
+static const char SQL_UPDATE[] =
+	"UPDATE runs SET status = $1, reason = $2, notes = $3, started_at = $4, "
+	"ended_at = $5, exit_code = $6, wall_usec = $7, memory_peak = $8, "
+	"record = $9 WHERE run_id = $10 AND status = $11";
+static const char SQL_INPUT[] =
+	"INSERT INTO inputs VALUES ($1, $2, $3, $4) ON CONFLICT "
+	"DO NOTHING";
+static const char SQL_OUTPUT[] =
+	"INSERT INTO outputs VALUES ($1, $2, $3, $4, $5) ON "
+	"CONFLICT DO NOTHING";
+static const char SQL_POST[] =
+	"INSERT INTO post_process_records VALUES ($1, $2, $3) "
+	"ON CONFLICT DO NOTHING";
+static const char SQL_POST_GONE[] =
+	"DELETE FROM post_process_records WHERE run_id = $1";
+
+void forge_store_warm(struct forge_store *st)
+{
+	static const char *const all[] = { SQL_POSITION, SQL_EVENT,  SQL_ANALYSIS,
+					   SQL_NEW_RUN,	 SQL_UPDATE, SQL_OUTPUT };
+
+	for (size_t i = 0; st->ops->prepare && i < FORGE_ARRAY_SIZE(all); i++)
+		st->ops->prepare(st, all[i]);
+}
+
 /* Where a run stands in the store, and where the batch takes it. */
 struct position {
 	enum forge_status status;
@@ -53,9 +92,7 @@ static int read_position(struct forge_store *st, const char *run_id, struct posi
 			 struct forge_error *err)
 {
 	*ret = (struct position){ .last_seq = -1 };
-	int rc = forge_sql(st, err, take_position, ret,
-			   "SELECT status, (SELECT max(seq) FROM run_events e WHERE "
-			   "e.run_id = r.run_id) FROM runs r WHERE run_id = $1",
+	int rc = forge_sql(st, err, take_position, ret, SQL_POSITION,
 			   SQL_TEXT(run_id));
 	return rc < 0 ? rc : 0;
 }
@@ -70,9 +107,7 @@ static int changed_meanwhile(const char *run_id, struct forge_error *err)
 static int insert_event(struct forge_store *st, const char *run_id, const json_t *e,
 			struct forge_error *err)
 {
-	int rc = forge_sql(st, err, NULL, NULL,
-			   "INSERT INTO run_events (run_id, seq, time, actor, event, status, "
-			   "detail) VALUES ($1, $2, $3, $4, $5, $6, $7)",
+	int rc = forge_sql(st, err, NULL, NULL, SQL_EVENT,
 			   SQL_TEXT(run_id), int_value(e, "seq"), text_value(e, "time"),
 			   text_value(e, "actor"), text_value(e, "event"),
 			   text_value(e, "status"), text_value(e, "detail"));
@@ -147,18 +182,13 @@ static int apply_event(struct forge_store *st, const char *run_id, const json_t 
 /* Events refer to the run's row, so there must be one first; its state comes last. */
 static int insert_run(struct forge_store *st, const json_t *record, struct forge_error *err)
 {
-	int rc = forge_sql(st, err, NULL, NULL,
-			   "INSERT INTO analyses VALUES ($1, $2) ON CONFLICT DO NOTHING",
+	int rc = forge_sql(st, err, NULL, NULL, SQL_ANALYSIS,
 			   text_value(record, "analysis_id"), text_value(record, "created_at"));
 
 	if (rc < 0)
 		return rc;
 	const json_t *supervisor = json_object_get(record, "supervisor");
-	rc = forge_sql(st, err, NULL, NULL,
-		       "INSERT INTO runs (run_id, analysis_id, status, runtime, executor, host, "
-		       "username, created_at, pid, pid_start, boot_id, idempotency_key, record) "
-		       "VALUES ($1, $2, '', $3, $4, $5, $6, $7, $8, $9, $10, $11, '{}') "
-		       "ON CONFLICT (run_id) DO NOTHING",
+	rc = forge_sql(st, err, NULL, NULL, SQL_NEW_RUN,
 		       text_value(record, "run_id"), text_value(record, "analysis_id"),
 		       text_value(json_object_get(record, "runtime"), "name"),
 		       text_value(record, "executor"), text_value(record, "host"),
@@ -181,10 +211,7 @@ static int update_run(struct forge_store *st, const json_t *record, const char *
 
 	if (!text)
 		return forge_fail(err, ENOMEM, "out of memory");
-	int rc = forge_sql(st, err, NULL, NULL,
-			   "UPDATE runs SET status = $1, reason = $2, notes = $3, started_at = $4, "
-			   "ended_at = $5, exit_code = $6, wall_usec = $7, memory_peak = $8, "
-			   "record = $9 WHERE run_id = $10 AND status = $11",
+	int rc = forge_sql(st, err, NULL, NULL, SQL_UPDATE,
 			   SQL_TEXT(forge_status_name(status)), text_value(record, "reason"),
 			   text_value(record, "completion_notes"),
 			   text_value(record, "started_at"), text_value(record, "ended_at"),
@@ -204,17 +231,13 @@ static int insert_files(struct forge_store *st, const json_t *record, struct for
 
 	json_array_foreach (json_object_get(record, "inputs"), i, f) {
 		if (rc >= 0)
-			rc = forge_sql(st, err, NULL, NULL,
-				       "INSERT INTO inputs VALUES ($1, $2, $3, $4) ON CONFLICT "
-				       "DO NOTHING",
+			rc = forge_sql(st, err, NULL, NULL, SQL_INPUT,
 				       text_value(record, "run_id"), text_value(f, "path"),
 				       int_value(f, "size"), text_value(f, "sha256"));
 	}
 	json_array_foreach (json_object_get(record, "outputs"), i, f) {
 		if (rc >= 0)
-			rc = forge_sql(st, err, NULL, NULL,
-				       "INSERT INTO outputs VALUES ($1, $2, $3, $4, $5) ON "
-				       "CONFLICT DO NOTHING",
+			rc = forge_sql(st, err, NULL, NULL, SQL_OUTPUT,
 				       text_value(record, "run_id"), text_value(f, "path"),
 				       int_value(f, "size"), text_value(f, "sha256"),
 				       text_value(f, "stored_as"));
@@ -234,9 +257,7 @@ static int insert_post(struct forge_store *st, const char *run_id, const json_t 
 		if (rc >= 0 && !text)
 			rc = forge_fail(err, ENOMEM, "out of memory");
 		if (rc >= 0)
-			rc = forge_sql(st, err, NULL, NULL,
-				       "INSERT INTO post_process_records VALUES ($1, $2, $3) "
-				       "ON CONFLICT DO NOTHING",
+			rc = forge_sql(st, err, NULL, NULL, SQL_POST,
 				       SQL_TEXT(run_id), SQL_INT(i), SQL_TEXT(text));
 	}
 	return rc < 0 ? rc : 0;
@@ -324,8 +345,7 @@ static int post_work(struct forge_store *st, const void *arg, struct forge_error
 	if (rc == 0)
 		rc = forge_store_get(st, w->run_id, &record, err);
 	if (rc == 0)
-		rc = forge_sql(st, err, NULL, NULL,
-			       "DELETE FROM post_process_records WHERE run_id = $1",
+		rc = forge_sql(st, err, NULL, NULL, SQL_POST_GONE,
 			       SQL_TEXT(w->run_id));
 	if (rc >= 0)
 		rc = insert_post(st, w->run_id, w->rows, err);

@@ -28,6 +28,7 @@ typedef int forge_sql_visitor(const char *const *columns, void *arg);
 struct forge_store_ops {
 	const char *name;
 	const char *const *schemes; /* URL beginnings, NULL-terminated */
+	const char *keyed_table; /* what ends CREATE TABLE for rows kept in the key's order */
 	size_t size;		    /* of the backend's struct, which starts with forge_store */
 
 	/* required */
@@ -45,6 +46,10 @@ struct forge_store_ops {
 	int (*commit)(struct forge_store *st, struct forge_error *err);
 	void (*rollback)(struct forge_store *st);
 
+	/* optional: compiles sql, a literal, for later; NULL: nothing to gain */
+	void (*prepare)(struct forge_store *st, const char *sql);
+	/* optional: forge_store_tidy(); NULL: nothing to do */
+	void (*tidy)(struct forge_store *st);
 	/* optional: keeps other migrations out until commit; NULL: begin does so already */
 	int (*lock_schema)(struct forge_store *st, struct forge_error *err);
 };

@@ -235,6 +235,7 @@ static const char *const schemes[] = { "postgresql:", "postgres:", NULL };
 const struct forge_store_ops forge_store_postgres = {
 	.name = "postgres",
 	.schemes = schemes,
+	.keyed_table = "",
 	.size = sizeof(struct postgres_store),
 	.open = postgres_open,
 	.close = postgres_close,

@@ -206,8 +206,8 @@ static void build_list(struct builder *b, const struct forge_run_filter *f)
 	where(b, "analysis_id", "=", f->analysis);
 	where(b, "host", "=", f->host);
 	where(b, "username", "=", f->user);
-	where(b, "created_at", ">=", f->since);
-	where(b, "created_at", "<", f->until);
+	where(b, "run_id", ">=", f->since);
+	where(b, "run_id", "<", f->until);
 	where(b, "run_id", f->oldest_first ? ">" : "<", f->after);
 	if (f->open_only)
 		add(b, " %s status IN ('queued', 'preparing', 'running', 'collecting')",

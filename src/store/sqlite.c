@@ -15,15 +15,18 @@
 #define BUSY_MAX_USEC (30 * 1000000ull)
 /*
  * Pages in the log before they are moved into the file. Every first opener reads the log, so it
- * is kept short; each move costs two waits for the disk.
+ * is kept short; each move costs two waits for the disk, so it is done when nobody waits. Should
+ * nobody ever tidy, it is done by a commit.
  */
-#define CHECKPOINT_PAGES 256
+#define TIDY_PAGES	 64
+#define CHECKPOINT_PAGES 1024
 #define CACHED_MAX	 32
 
 struct sqlite_store {
 	struct forge_store base;
 	sqlite3 *db;
 	uint64_t busy_since;
+	int log_pages;	 /* after the last commit */
 	bool is_durable; /* what PRAGMA synchronous says at the moment */
 	/* Statements already compiled, by the address of their text. */
 	struct {
@@ -113,6 +116,32 @@ static int set_durable(struct sqlite_store *s, bool durable, struct forge_error 
 		   err);
 }
 
+/* In place of SQLite's own hook, which would not tell the length. */
+static int on_commit(void *arg, sqlite3 *db, const char *name, int pages)
+{
+	struct sqlite_store *s = arg;
+
+	s->log_pages = pages;
+	if (pages >= CHECKPOINT_PAGES)
+		(void)sqlite3_wal_checkpoint_v2(db, name, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+	return SQLITE_OK;
+}
+
+/*
+ * The log must be cut, not only copied: what was copied is remembered in shared memory, which is
+ * gone when the last process closes the file, and then the log would grow for ever.
+ */
+static void sqlite_tidy(struct forge_store *st)
+{
+	struct sqlite_store *s = self(st);
+
+	if (s->log_pages < TIDY_PAGES)
+		return;
+	(void)sqlite3_busy_handler(s->db, NULL, NULL); /* in use: the next one does it */
+	(void)sqlite3_wal_checkpoint_v2(s->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
+	(void)sqlite3_busy_handler(s->db, on_busy, s);
+}
+
 static int open_file(struct sqlite_store *s, const char *path, struct forge_error *err)
 {
 	/* Rows name commands and paths: they are the owner's alone. */
@@ -163,7 +192,7 @@ static int sqlite_store_open(struct forge_store *st, const char *url,
 	(void)sqlite3_busy_handler(s->db, on_busy, s);
 	/* The last to close would otherwise move the log into the file and wait for the disk. */
 	(void)sqlite3_db_config(s->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
-	(void)sqlite3_wal_autocheckpoint(s->db, CHECKPOINT_PAGES);
+	(void)sqlite3_wal_hook(s->db, on_commit, s);
 	s->is_durable = true; /* as compiled in; so that the next line is a change */
 	rc = run(s, "PRAGMA cache_size = -512; PRAGMA foreign_keys = ON", err);
 	if (rc == 0)
@@ -200,6 +229,15 @@ static int compile(struct sqlite_store *s, const char *sql, sqlite3_stmt **ret,
 		s->cached[s->n_cached++].stmt = *ret;
 	}
 	return 0;
+}
+
+static void sqlite_prepare(struct forge_store *st, const char *sql)
+{
+	sqlite3_stmt *stmt;
+	bool keep;
+
+	if (compile(self(st), sql, &stmt, &keep, NULL) == 0 && !keep)
+		(void)sqlite3_finalize(stmt);
 }
 
 static void bind_values(sqlite3_stmt *stmt, const struct forge_sql_value *v, size_t n)
@@ -288,6 +326,7 @@ static const char *const schemes[] = { "sqlite:", NULL };
 const struct forge_store_ops forge_store_sqlite = {
 	.name = "sqlite",
 	.schemes = schemes,
+	.keyed_table = " WITHOUT ROWID",
 	.size = sizeof(struct sqlite_store),
 	.open = sqlite_store_open,
 	.close = sqlite_store_close,
@@ -295,4 +334,6 @@ const struct forge_store_ops forge_store_sqlite = {
 	.begin = sqlite_begin,
 	.commit = sqlite_commit,
 	.rollback = sqlite_rollback,
+	.prepare = sqlite_prepare,
+	.tidy = sqlite_tidy,
 };

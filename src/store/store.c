@@ -73,6 +73,12 @@ int forge_store_open(const char *url, struct forge_store **ret, struct forge_err
 	return 0;
 }
 
+void forge_store_tidy(struct forge_store *st)
+{
+	if (st->ops->tidy)
+		st->ops->tidy(st);
+}
+
 void forge_store_close(struct forge_store *st)
 {
 	if (!st)

@@ -33,6 +33,11 @@ FORGE_MUST_CHECK int forge_store_check_url(const char *url, struct forge_error *
 /* url without the password that may stand in it. NULL: out of memory. */
 char *forge_store_display(const char *url);
 
+/* Gets ready for forge_store_apply(), when there is time for it. */
+void forge_store_warm(struct forge_store *st);
+/* Housekeeping of the backend's, when nobody waits: for SQLite, a log that has grown long. */
+void forge_store_tidy(struct forge_store *st);
+
 /*
  * Brings one run up to date, in one transaction. batch is
  *   { "record": {...}, "events": [{seq, time, actor, event, status?, detail?}, ...],
@@ -68,7 +73,7 @@ FORGE_MUST_CHECK int forge_store_post_records(struct forge_store *st, const char
 /* What to list; NULL, 0 and false mean "do not care". */
 struct forge_run_filter {
 	const char *status, *reason, *runtime, *analysis, *host, *user;
-	const char *since, *until; /* created_at, as text of forge_format_now() */
+	const char *since, *until; /* as the beginnings of run ids, which sort by time */
 	const char *after;	   /* the last run id of the page before */
 	bool open_only;		   /* not yet ended */
 	bool oldest_first;

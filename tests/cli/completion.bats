@@ -36,12 +36,12 @@ complete_words() {
 
 @test "bash offers the commands" {
     [ "$(complete_words forge d)" = doctor ]
-    [[ "$(complete_words forge '')" == *"config doctor gc help run"* ]]
+    [[ "$(complete_words forge '')" == *"config doctor gc help kill logs outputs post-process ps run show submit wait"* ]]
 }
 
 @test "bash offers the options of the command at hand" {
     [ "$(complete_words forge run --mem)" = --memory ]
-    [ "$(complete_words forge gc --)" = "--dry-run --help" ]
+    [ "$(complete_words forge gc --)" = "--config --dry-run --help --store" ]
 }
 
 @test "bash offers the words of an option, in both spellings" {

@@ -3,6 +3,8 @@
 # shellcheck shell=bash disable=SC2034 # variables are for the tests
 # SPDX-License-Identifier: Apache-2.0
 
+. "$(dirname "${BASH_SOURCE[0]}")/cgroups.bash"
+
 # The only reasons for which a test may be skipped although FORGE_MUST_WORK=1.
 allowed_skips=(
     "only root can do this"
@@ -44,20 +46,6 @@ test_mode() {
 }
 
 is_root() { [ "$mode" = root ]; }
-
-# Our own directory of each hierarchy that forge uses, one a line.
-own_cgroups() {
-    local id list path mount
-    while IFS=: read -r id list path; do
-        case $id:$list in
-        0:) mount=/sys/fs/cgroup/unified ;;
-        *:memory | *:pids | *:cpu | *:cpuacct | *:cpu,cpuacct | *:blkio) mount=/sys/fs/cgroup/$list ;;
-        *) continue ;;
-        esac
-        [ -d "$mount" ] || mount=/sys/fs/cgroup
-        echo "$mount${path%/}"
-    done </proc/self/cgroup
-}
 
 setup_forge() {
     : "${FORGE:?set FORGE to the program under test}"

@@ -267,3 +267,47 @@ os.execv(sys.argv[1], sys.argv[1:])' "$FORGE" run --json --grace 20s -- "$PROBE"
     for p in "${pids[@]}"; do wait "$p"; done
     [ "$(ls "$FORGE_HOME/runs" | wc -l)" -ge 6 ]
 }
+
+@test "a record that cannot be printed: 123, whatever the status, and where it is" {
+    skip_unless "no /dev/full here" test -c /dev/full
+    for code in 0 7; do
+        rm -rf "$FORGE_HOME"
+        run --separate-stderr sh -c '"$FORGE" run --json sh -c "exit $1" >/dev/full' sh $code
+        echo "$stderr"
+        [ "$status" -eq 123 ]
+        [ "${#stderr_lines[@]}" -eq 2 ]
+        [[ "${stderr_lines[0]}" == "forge: the run is over, but its record cannot be printed: No space left"* ]]
+        record=${stderr_lines[1]#*is in }
+        [ "$(field .exit_code)" -eq $code ]
+    done
+    # The reader is gone before the run begins.
+    run --separate-stderr bash -c 'exec {gone}> >(:); wait $!; "$FORGE" run --json true >&"$gone"'
+    [ "$status" -eq 123 ]
+    [[ "$stderr" == *"cannot be printed: Broken pipe"* ]]
+}
+
+@test "a state directory that cannot be used is said once" {
+    mkdir -m 777 "$T/open"
+    for home in "$T/open" "$FORGE_CONFIG" relative; do
+        run env FORGE_HOME="$home" "$FORGE" run true
+        echo "$output"
+        [ "$status" -eq 125 ]
+        [ "$(grep -c '^forge: ' <<<"$output")" -eq 1 ]
+        run env FORGE_HOME="$home" "$FORGE" gc
+        [ "$status" -eq 1 ]
+        [ "$(grep -c '^forge: ' <<<"$output")" -eq 1 ]
+    done
+}
+
+@test "a configured root that is not there stops the run, and is named" {
+    mkdir data
+    configure 'read_only: [data]'
+    forge_run -- ls -d "$T/data"
+    [ "$status" -eq 0 ]
+    configure 'read_only: [data, docs]'
+    run "$FORGE" run -- true
+    echo "$output"
+    [ "$status" -eq 125 ]
+    [[ "${lines[0]}" == "forge: read_only: $T/docs: No such file or directory" ]]
+    [[ "${lines[1]}" == *"$FORGE_CONFIG" ]]
+}

@@ -56,7 +56,8 @@ teardown() { teardown_forge; }
 }
 
 @test "thread counts never exceed the CPUs there are" {
-    forge_run --cpus 1000 -- sh -c 'echo $OMP_NUM_THREADS'
+    printf 'host: {budget: {cpus: 1000}}\n' >many.yaml
+    forge_run --config many.yaml --cpus 1000 -- sh -c 'echo $OMP_NUM_THREADS'
     [ "$(cat "$out")" -le "$(nproc)" ]
 }
 
@@ -87,5 +88,5 @@ teardown() { teardown_forge; }
     forge_run -- true
     python3 -c 'import json, sys
 names = [json.loads(line)["event"] for line in open(sys.argv[1])]
-assert names == ["started", "succeeded", "workdir_removed"], names' "$(field .logs.events)"
+assert names == ["preparing", "started", "collecting", "succeeded", "workdir_removed"], names' "$(field .logs.events)"
 }

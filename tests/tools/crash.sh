@@ -8,6 +8,7 @@ if [ -z "${CRASH_INSIDE:-}" ] && [ "$(id -u)" -eq 0 ]; then
     CRASH_INSIDE=1 exec "$here/delegate.sh" "$here/$(basename "$0")" "$@"
 fi
 . "$here/tap.sh"
+. "$here/../lib/cgroups.bash"
 
 forge=$(realpath "$1")
 rounds=${2:-200}
@@ -50,16 +51,9 @@ pause() { read -rt "$1" -u "$nothing" || true; }
 
 # Groups of runs below our own, in every hierarchy that forge uses.
 groups() {
-    local id list path root
-    while IFS=: read -r id list path; do
-        case $id:$list in
-        0:) root=/sys/fs/cgroup/unified ;;
-        *:memory | *:pids | *:cpu | *:cpuacct | *:cpu,cpuacct) root=/sys/fs/cgroup/$list ;;
-        *) continue ;;
-        esac
-        [ -d "$root" ] || root=/sys/fs/cgroup
-        find "$root$path" -mindepth 1 -type d -name 'forge-*' ! -name forge-supervisors
-    done </proc/self/cgroup | if [ -d /sys/fs/cgroup/memory ]; then cat; else
+    own_cgroups | while read -r own; do
+        find "$own" -mindepth 1 -type d -name 'forge-*' ! -name forge-supervisors
+    done | if [ -d /sys/fs/cgroup/memory ]; then cat; else
         grep -F "$(ls "$dir/home/runs")"
     fi
 }

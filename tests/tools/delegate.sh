@@ -5,6 +5,7 @@
 # forge asks systemd.
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
+. "$(dirname "$(realpath "$0")")/../lib/cgroups.bash"
 uid=
 if [ "$1" = --user ]; then
     uid=$2
@@ -13,19 +14,6 @@ fi
 
 name=delegated-$$
 made=()
-# Our own directory of each hierarchy that forge uses.
-own_dirs() {
-    local id list path mount
-    while IFS=: read -r id list path; do
-        case $id:$list in
-        0:) mount=/sys/fs/cgroup/unified ;;
-        *:memory | *:pids | *:cpu | *:cpuacct | *:cpu,cpuacct | *:blkio) mount=/sys/fs/cgroup/$list ;;
-        *) continue ;;
-        esac
-        [ -d "$mount" ] && echo "$mount${path%/}"
-    done </proc/self/cgroup
-}
-
 # Whatever a test left running or lying in our groups does not outlive us.
 leave() {
     local dir pid
@@ -49,7 +37,7 @@ if [ -d /sys/fs/cgroup/memory ]; then
         made+=("$own/$name")
         echo $$ >"$own/$name/cgroup.procs"
         [ -z "$uid" ] || chown "$uid" "$own/$name" "$own/$name/cgroup.procs" "$own/$name/tasks" 2>/dev/null || true
-    done < <(own_dirs)
+    done < <(own_cgroups)
 fi
 
 if [ -z "$uid" ]; then

@@ -1,27 +1,70 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * nosys SYSCALL... -- COMMAND [ARG...]: runs the command as on a kernel that lacks these
- * system calls. The filter is inherited by everything it starts.
+ * nosys SYSCALL[=ERRNO[:MASK]]... -- COMMAND [ARG...]: runs the command as on a kernel that
+ * lacks these system calls, or in a container that refuses them: =EPERM. With a mask, in hex,
+ * only when the first argument has one of its bits. Everything it starts inherits it.
  */
 #include <errno.h>
 #include <seccomp.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #define CANNOT_START 99 /* a status no command under test uses */
 
-static int refuse(scmp_filter_ctx filter, const char *name)
+static int number_of(const char *name)
 {
-	int nr = seccomp_syscall_resolve_name(name);
+	static const struct {
+		const char *name;
+		int number;
+	} table[] = { { "ENOSYS", ENOSYS }, { "EPERM", EPERM },	  { "EACCES", EACCES },
+		      { "EINVAL", EINVAL }, { "ENOSPC", ENOSPC }, { "ENOMEM", ENOMEM } };
 
-	if (nr == __NR_SCMP_ERROR) {
-		fprintf(stderr, "nosys: unknown system call '%s'\n", name);
+	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
+		if (strcmp(table[i].name, name) == 0)
+			return table[i].number;
+	return -1;
+}
+
+static int add_rules(scmp_filter_ctx filter, int nr, uint32_t action, uint64_t mask)
+{
+	if (!mask)
+		return seccomp_rule_add(filter, action, nr, 0);
+	/* A rule compares for equality; "any of these bits" is one for each. */
+	for (uint64_t bit = 1; bit; bit <<= 1) {
+		if (!(mask & bit))
+			continue;
+		int rc = seccomp_rule_add(filter, action, nr, 1,
+					  SCMP_A0(SCMP_CMP_MASKED_EQ, bit, bit));
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+/* Takes rule apart in place. */
+static int refuse(scmp_filter_ctx filter, char *rule)
+{
+	char *answer = strchr(rule, '=');
+	char *mask = answer ? strchr(answer, ':') : NULL;
+
+	if (mask)
+		*mask++ = '\0';
+	if (answer)
+		*answer++ = '\0';
+	int nr = seccomp_syscall_resolve_name(rule);
+	int number = answer ? number_of(answer) : ENOSYS;
+	if (nr == __NR_SCMP_ERROR || number < 0) {
+		fprintf(stderr, "nosys: unknown %s '%s'\n",
+			number < 0 ? "error" : "system call", number < 0 ? answer : rule);
 		return -1;
 	}
-	int rc = seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), nr, 0);
+	int rc = add_rules(filter, nr, SCMP_ACT_ERRNO((uint32_t)number),
+			   mask ? strtoull(mask, NULL, 16) : 0);
 	if (rc < 0)
-		fprintf(stderr, "nosys: %s: %s\n", name, strerror(-rc));
+		fprintf(stderr, "nosys: %s: %s\n", rule, strerror(-rc));
 	return rc;
 }
 
@@ -36,7 +79,8 @@ int main(int argc, char **argv)
 		if (refuse(filter, argv[i]) < 0)
 			return CANNOT_START;
 	if (i + 1 >= argc) {
-		fputs("usage: nosys SYSCALL... -- COMMAND [ARG...]\n", stderr);
+		fputs("usage: nosys SYSCALL[=ERRNO[:MASK]]... -- COMMAND [ARG...]\n",
+		      stderr);
 		return CANNOT_START;
 	}
 	/* Root needs no no_new_privs for a filter, and must look as it does without us. */

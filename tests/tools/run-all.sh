@@ -24,6 +24,7 @@ sandbox-user    900 ... as an ordinary user
 sandbox-nested  900 ... in a user namespace
 demo            120 what `make demo` shows
 shim            300 kernels that lack system calls
+hosts           300 hosts that refuse something, or whose file servers are dead
 crash           300 200 SIGKILLs
 uml             300 unified cgroup v2, in a guest
 quota           300 project quotas on XFS, in a guest
@@ -75,7 +76,7 @@ with_forge() {
     local dir=$root/$1
     shift
     FORGE=$dir/src/cli/forge FORGE_PROBE=$dir/src/probe/forge-probe NOSYS=$dir/tests/tools/nosys \
-        fatal_sanitizers "$@"
+        STEP_CLOCK=$dir/tests/tools/step-clock.so fatal_sanitizers "$@"
 }
 
 # with_copy DIR COMMAND...: in a copy that every user can reach, wherever the checkout is.
@@ -85,12 +86,13 @@ with_copy() {
     copy=$(mktemp -d)
     trap 'rm -rf "$copy"' EXIT
     chmod 755 "$copy"
-    cp "$dir/src/cli/forge" "$dir/src/probe/forge-probe" "$dir/tests/tools/nosys" "$copy/"
+    cp "$dir/src/cli/forge" "$dir/src/probe/forge-probe" "$dir/tests/tools/nosys" \
+        "$dir/tests/tools/fuse-stuck" "$copy/"
     mkdir "$copy/r"
     cp -r tests man examples "$copy/r/"
     chmod -R a+rX "$copy"
     (cd "$copy/r" && FORGE=$copy/forge FORGE_PROBE=$copy/forge-probe NOSYS=$copy/nosys \
-        fatal_sanitizers "$@") || rc=$?
+        FUSE_STUCK=$copy/fuse-stuck fatal_sanitizers "$@") || rc=$?
     return "$rc"
 }
 
@@ -134,15 +136,22 @@ stage_sandbox_nested() {
     with_copy build tests/sandbox/as-user.sh --nested bats --tap tests/sandbox
 }
 
-# Four runs, four verdicts: the analysis succeeds, the attacks do not.
+# The analysis and its post-process succeed, the attacks do not; the newest is listed first.
 stage_demo() {
     FORGE=$root/build/src/cli/forge examples/demo.sh >"$logs/demo.out" 2>&1
     one "the demo runs" test $? -eq 0
     one "... an analysis and three attacks, judged" test "$(sed -n '/^== All runs/,$p' \
-        "$logs/demo.out" | awk '$3 ~ /^(exit|memory)$/ { printf "%s ", $2 }')" = "succeeded killed failed failed "
+        "$logs/demo.out" | awk '$4 ~ /^(exit|memory)$/ { printf "%s ", $3 }')" = "failed failed killed succeeded succeeded "
+    one "... with its outputs and its records" grep -q '"orfs"\|"length"' <(sed -n \
+        '/^== What the post-process/,/^== Attack/p' "$logs/demo.out")
 }
 
 stage_shim() { with_forge build bats --tap tests/tools/shim.bats; }
+# Not sanitized: a sanitizer cannot start where a system call is refused.
+stage_hosts() {
+    needs_root "hosts that refuse something" || return 0
+    with_copy build tests/tools/delegate.sh bats --tap tests/tools/{hosts,fuse,btrfs}.bats
+}
 stage_crash() { with_forge build tests/tools/crash.sh build/src/cli/forge; }
 stage_uml() { tests/guest/uml.sh build/src/cli/forge build/src/probe/forge-probe; }
 stage_quota() { tests/guest/quota.sh build/src/cli/forge build/src/probe/forge-probe; }

@@ -135,3 +135,29 @@ print(c.syscall(437, -100, b"/", how, 24) >= 0, ctypes.get_errno())'
         [ -z "$(find /sys/fs/cgroup -name "forge-$id")" ]
     done
 }
+
+# stepped OPTION...: a run under a clock that jumps by hours at every look. The record is $record.
+stepped() {
+    run sh -c 'LD_PRELOAD=$0 "$FORGE" run --json "$@"' "$STEP_CLOCK" "$@"
+    record=$output
+}
+
+@test "[35] the shim works: forge reads a clock that jumps" {
+    : "${STEP_CLOCK:?set STEP_CLOCK to the library}"
+    # What is printed of the time of day is an hour or two off; nothing else may be.
+    stepped true
+    [ "$status" -eq 0 ]
+    off=$(($(date +%s) - $(date -d "$(field .created_at)" +%s)))
+    [ "${off#-}" -gt 3000 ]
+}
+
+@test "[35] a step of the clock neither ends a run nor makes it longer" {
+    : "${STEP_CLOCK:?set STEP_CLOCK to the library}"
+    stepped --timeout 5s -- sleep 0.3
+    [ "$status" -eq 0 ]
+    awk -v t="$(field .usage.wall_seconds)" 'BEGIN { exit !(t >= 0.3 && t < 2) }'
+    stepped --timeout 300ms --grace 100ms -- sh -c 'trap "" TERM; while :; do sleep 60; done'
+    [ "$status" -eq 124 ]
+    [ "$(field .reason)" = wall_time ]
+    awk -v t="$(field .usage.wall_seconds)" 'BEGIN { exit !(t >= 0.3 && t < 1) }'
+}

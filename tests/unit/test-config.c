@@ -167,14 +167,14 @@ static void unknown_keys_name_the_known(void **state)
 {
 	(void)state;
 	refused("version: 1\nprofils: {}\n", 2, 1,
-		"unknown key 'profils' (have: version, workdir, read_only, profiles, "
-		"host, "
+		"unknown key 'profils' (have: version, workdir, read_only, store, profiles, "
+		"host, queue, outputs, post_process, retention, "
 		"sandbox, env); did you mean 'profiles'?");
 	refused("sandbox: {cgruop: v2}\n", 1, 11,
 		"sandbox: unknown key 'cgruop' (have: allow_missing, cgroup, tmp_size, "
 		"shm_size, uid_base, uid_count); did you mean 'cgroup'?");
 	refused("host: {maximum: {}}\n", 1, 8,
-		"host: unknown key 'maximum' (have: max, allow_unlimited)");
+		"host: unknown key 'maximum' (have: max, allow_unlimited, budget)");
 	refused("profiles:\n  default:\n    memroy: 2G\n", 3, 5,
 		"profiles.default: unknown key 'memroy' (have: memory, cpus,");
 	refused("host: {max: {cpu-time: 1h}}\n", 1, 14, "did you mean 'cpu_time'?");
@@ -373,13 +373,13 @@ static void every_key_is_listed_once(void **state)
 
 	(void)state;
 	forge_config_each_key(see_key, &seen);
-	assert_int_equal(seen.n, 3 + 11 + 11 + 1 + 6 + 2);
+	assert_int_equal(seen.n, 4 + 2 * FORGE_LIMIT_COUNT_ROWS + 4 + 1 + 2 + 1 + 4 + 6 + 2);
 	/* Callers may keep the paths. */
 	assert_string_equal(seen.paths[0], "version");
-	assert_string_equal(seen.paths[3], "profiles.NAME.memory");
-	assert_string_equal(seen.paths[14], "host.max.memory");
-	assert_string_equal(seen.paths[24], "host.max.grace");
-	assert_string_equal(seen.paths[33], "env.set");
+	assert_string_equal(seen.paths[4], "profiles.NAME.memory");
+	assert_string_equal(seen.paths[4 + FORGE_LIMIT_COUNT_ROWS], "host.max.memory");
+	assert_string_equal(seen.paths[3 + 2 * FORGE_LIMIT_COUNT_ROWS], "host.max.grace");
+	assert_string_equal(seen.paths[seen.n - 1], "env.set");
 }
 
 /* A listed default, written down, must be legal and change nothing. */
