@@ -1110,10 +1110,10 @@ static void listings_are_filtered(void **state)
 	LISTS(f->st, "r5 r3", .analysis = "map");
 	LISTS(f->st, "r5 r3", .host = "h2");
 	LISTS(f->st, "r5 r2", .user = "bob");
-	LISTS(f->st, "r6 r5 r4", .since = "2026-01-04T10:00:00");
-	LISTS(f->st, "r6 r5 r4", .since = "2026-01-04T10:00:00.000Z");
-	LISTS(f->st, "r3 r2 r1", .until = "2026-01-04T10:00:00.000Z");
-	LISTS(f->st, "r3", .since = "2026-01-03", .until = "2026-01-04");
+	LISTS(f->st, "r6 r5 r4", .since = "r4"); /* ids sort by time */
+	LISTS(f->st, "r3 r2 r1", .until = "r4");
+	LISTS(f->st, "r3", .since = "r3", .until = "r3z");
+	LISTS(f->st, "", .since = "s");
 	LISTS(f->st, "r5 r4", .open_only = true);
 	LISTS(f->st, "r4", .open_only = true, .user = "ann");
 	LISTS(f->st, "r6", .status = "failed", .reason = "wall_time", .runtime = "R",
