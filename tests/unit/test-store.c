@@ -1117,8 +1117,8 @@ static void listings_are_filtered(void **state)
 	LISTS(f->st, "r5 r4", .open_only = true);
 	LISTS(f->st, "r4", .open_only = true, .user = "ann");
 	LISTS(f->st, "r6", .status = "failed", .reason = "wall_time", .runtime = "R",
-	      .analysis = "fit", .host = "h1", .user = "ann", .since = "2026",
-	      .until = "2027", .after = "r7", .limit = 9, .sort = "created");
+	      .analysis = "fit", .host = "h1", .user = "ann", .since = "r1",
+	      .until = "r7", .after = "r7", .limit = 9, .sort = "created");
 	LISTS(f->st, "", .analysis = "fi%");
 	LISTS(f->st, "", .analysis = "' OR '1'='1");
 }
@@ -1374,6 +1374,30 @@ static void any_text_comes_back_as_it_was(void **state)
 	free(big);
 }
 
+/* Both are only about time; neither may change what there is. */
+static void getting_ready_and_tidying_change_nothing(void **state)
+{
+	struct fixture *f = *state;
+	char wal[96];
+	struct stat log;
+
+	forge_store_warm(f->st);
+	for (int i = 0; i < 200; i++) {
+		char id[16];
+		(void)snprintf(id, sizeof(id), "run%03d", i);
+		WENT(f->st, id, SUCCEEDED);
+	}
+	forge_store_tidy(f->st);
+	if (!server) {
+		(void)snprintf(wal, sizeof(wal), "%s/forge.db-wal", f->dir);
+		assert_int_equal(stat(wal, &log), 0);
+		assert_int_equal(log.st_size, 0);
+	}
+	forge_store_tidy(f->st);
+	assert_int_equal(number(reopen(f), "SELECT count(*) FROM run_events"), 800);
+	assert_status(f->st, "run199", "succeeded");
+}
+
 /* ---- errors ---- */
 
 static void errors_are_told_and_may_be_ignored(void **state)
@@ -1512,6 +1536,7 @@ int main(int argc, char **argv)
 		ON(a_repeated_post_process_replaces_the_first),
 		ON(a_failed_repetition_keeps_the_first),
 		ON(any_text_comes_back_as_it_was),
+		ON(getting_ready_and_tidying_change_nothing),
 		ON(errors_are_told_and_may_be_ignored),
 		ON_EMPTY(places_that_are_no_store_are_refused),
 		cmocka_unit_test(passwords_are_not_displayed),
