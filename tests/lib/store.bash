@@ -1,7 +1,7 @@
 # store.bash: what the suites in tests/store share, on top of forge.bash. Each test has a
 # FORGE_HOME and a store of its own: SQLite in that FORGE_HOME or, with FORGE_TEST_STORE=postgres,
 # a database of the server of with-postgres.sh.
-# shellcheck shell=bash disable=SC2034 # variables are for the tests
+# shellcheck shell=bash disable=SC2034,SC2119,SC2120,SC2154 # the tests' variables and ours
 # SPDX-License-Identifier: Apache-2.0
 load ../lib/forge.bash
 load ../lib/postgres.bash

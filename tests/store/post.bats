@@ -73,7 +73,7 @@ records() { "$FORGE" post-process --records "$1"; }
         test "$(ls "'"$FORGE_HOME"'/staging" | wc -l)" -le 1 || exit 17
         test -z "$(env | grep -E "^(FORGE_STORE|FORGE_HOME|PG)")" || exit 18
         echo "{\"ok\": true}"' -- sh -c 'mkdir out; echo data >out/x'
-    echo "$(field .post_process.completion_notes)"
+    field .post_process.completion_notes
     [ "$(field .post_process.status)" = succeeded ]
     [ "$(cat "$FORGE_HOME/$(field '.outputs[0].stored_as')")" = data ]
     [ "$(stat -c %a "$FORGE_HOME/$(field '.outputs[0].stored_as')")" = 444 ]

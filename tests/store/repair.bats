@@ -107,12 +107,12 @@ teardown() {
 @test "gc --dry-run says what would be done, and does nothing" {
     start && a=$id
     murder "$a"
-    before=$(hash_of "$FORGE_HOME/active" "$FORGE_HOME/runs" "$(echo "$work/scidex-analysis-$a")")
+    before=$(hash_of "$FORGE_HOME/active" "$FORGE_HOME/runs" "$work/scidex-analysis-$a")
     run "$FORGE" gc --dry-run
     [ "$status" -eq 0 ]
     [[ "$output" == *"$a: would close record as lost"* ]]
     [[ "$output" == *"$a: would remove workdir"* ]]
-    [ "$(hash_of "$FORGE_HOME/active" "$FORGE_HOME/runs" "$(echo "$work/scidex-analysis-$a")")" = "$before" ]
+    [ "$(hash_of "$FORGE_HOME/active" "$FORGE_HOME/runs" "$work/scidex-analysis-$a")" = "$before" ]
     run "$FORGE" gc
     [[ "$output" == *"$a: close record as lost"* ]]
     [ "$(of "$a" .status)" = lost ]
