@@ -45,20 +45,45 @@ teardown() {
     grep -qi lost said
 }
 
-@test "a verdict is never changed by a repair" {
-    submit -- sh -c 'exit 3' && a=$id
-    finished "$a"
-    submit -- true && b=$id
-    finished "$b"
-    before=$(of "$a" . | md5sum)
-    # As if the supervisor had been killed after the verdict: a slot that nobody holds.
+# orphan RUN [JSON]: a slot that nobody holds, as if its supervisor had been killed just now; JSON
+# is what the slot says of the record.
+orphan() {
     patiently nothing_active
-    printf '{"run_id": "%s", "pid": 1, "workdir": "/nonexistent", "store": "%s"}\n' "$a" \
-        "${FORGE_STORE:-sqlite:$FORGE_HOME/forge.db}" >"$FORGE_HOME/active/0"
-    "$FORGE" gc >/dev/null
-    [ "$(of "$a" . | md5sum)" = "$before" ]
-    [ "$(of "$b" .status)" = succeeded ]
+    printf '{"run_id": "%s", "pid": 1, "workdir": "/nonexistent", "store": "%s"%s}\n' "$1" \
+        "${FORGE_STORE:-sqlite:$FORGE_HOME/forge.db}" "${2:+, \"record\": $2}" >"$FORGE_HOME/active/0"
+}
+
+@test "a verdict is never changed by a repair" {
+    submit -- sh -c 'echo hello; exit 3' && a=$id
+    finished "$a"
+    before=$(of "$a" . | md5sum)
+    # With the slot's last line, and with only its first, which a power cut may leave.
+    for said in "$(of "$a" '.status = "running" | del(.reason, .exit_status)')" ''; do
+        orphan "$a" "$(tr '\n' ' ' <<<"$said")"
+        "$FORGE" gc >/dev/null
+        [ "$(of "$a" . | md5sum)" = "$before" ]
+        [ "$(field .status "$FORGE_HOME/runs/$a/record.json")" = failed ]
+        [ "$("$FORGE" logs "$a")" = hello ]
+        [ -s "$FORGE_HOME/runs/$a/events.jsonl" ]
+    done
     [ -z "$("$FORGE" ps -q --status lost)" ]
+}
+
+@test "a record that the slot has forgotten is closed by what is on disk" {
+    start && a=$id
+    murder "$a"
+    slot=$(find "$FORGE_HOME/active" -type f -size +0)
+    # Only its first line, which has no record in it, came to the disk.
+    sed -i '2,$d' "$slot"
+    [ "$(jq -r '.run_id + (.record | tostring)' "$slot")" = "${a}null" ]
+    "$FORGE" gc >/dev/null
+    [ "$(of "$a" .status)" = lost ]
+    [ "$("$FORGE" logs "$a")" = ready ]
+    # A real loss of power takes these with it, and nobody knows of them now.
+    rm -rf "$work/scidex-analysis-$a"
+    for dir in "${cgroup_dirs[@]}"; do
+        [ ! -d "$dir/forge-$a" ] || find "$dir/forge-$a" -depth -type d -exec rmdir {} +
+    done
 }
 
 @test "a pid that is somebody else's by now is not the supervisor" {
