@@ -1374,6 +1374,23 @@ static void any_text_comes_back_as_it_was(void **state)
 	free(big);
 }
 
+/* Everybody must read what was written, whatever they are used to. */
+static void the_environment_does_not_change_texts(void **state)
+{
+	struct fixture *f = *state;
+	json_t *r = record_of("a", "succeeded"), *got;
+
+	json_object_set_new(r, "analysis_id",
+			    json_string("na\xc3\xafve \xf0\x9f\xa7\xac"));
+	assert_int_equal(setenv("PGCLIENTENCODING", "LATIN1", 1), 0);
+	told(reopen(f), json_incref(r), NULL, NULL);
+	assert_int_equal(unsetenv("PGCLIENTENCODING"), 0);
+	assert_int_equal(forge_store_get(reopen(f), "a", &got, NULL), 0);
+	assert_true(json_equal(got, r));
+	json_decref(got);
+	json_decref(r);
+}
+
 /* Both are only about time; neither may change what there is. */
 static void getting_ready_and_tidying_change_nothing(void **state)
 {
@@ -1536,6 +1553,7 @@ int main(int argc, char **argv)
 		ON(a_repeated_post_process_replaces_the_first),
 		ON(a_failed_repetition_keeps_the_first),
 		ON(any_text_comes_back_as_it_was),
+		ON(the_environment_does_not_change_texts),
 		ON(getting_ready_and_tidying_change_nothing),
 		ON(errors_are_told_and_may_be_ignored),
 		ON_EMPTY(places_that_are_no_store_are_refused),
