@@ -3,6 +3,7 @@
 #include "base/proc.h"
 
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +28,7 @@ uint64_t forge_pid_namespace(void)
 }
 
 /* A field of /proc/PID/stat by its number in proc(5), from 3 on. */
-static uint64_t stat_field(pid_t pid, int wanted)
+static uint64_t stat_field(pid_t pid, int wanted, bool also_dead)
 {
 	char path[32], text[1024];
 
@@ -36,6 +37,9 @@ static uint64_t stat_field(pid_t pid, int wanted)
 		return 0;
 	/* The name, in parentheses, may hold anything; after its end come plain fields. */
 	char *p = strrchr(text, ')');
+	/* Dead, and only its parent has not looked yet: in a container that can be for ever. */
+	if (p && !also_dead && (p[2] == 'Z' || p[2] == 'X'))
+		return 0;
 	for (int field = 2; p && field < wanted; field++)
 		p = strchr(p + 1, ' ');
 	return p ? strtoull(p + 1, NULL, 10) : 0;
@@ -43,10 +47,10 @@ static uint64_t stat_field(pid_t pid, int wanted)
 
 uint64_t forge_proc_start_time(pid_t pid)
 {
-	return stat_field(pid, 22);
+	return stat_field(pid, 22, false);
 }
 
 pid_t forge_proc_parent(pid_t pid)
 {
-	return (pid_t)stat_field(pid, 4);
+	return (pid_t)stat_field(pid, 4, true);
 }

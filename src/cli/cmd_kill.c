@@ -56,6 +56,11 @@ static int kill_one(struct forge_session *s, const char *word, struct forge_erro
 	}
 	if (rc == 0)
 		rc = forge_session_reload(s, &record, err);
+	if (rc == 0 && !forge_record_is_over(record))
+		rc = forge_hint(err,
+				forge_fail(err, ESRCH, "run %s is not of this FORGE_HOME",
+					   forge_record_text(record, "run_id")),
+				"Kill it with the FORGE_HOME, and as the user, it was started with");
 	if (rc < 0)
 		return rc;
 	if (is_json)

@@ -211,7 +211,11 @@ static int cmd_ps(int argc, char **argv)
 	if (rc)
 		return rc;
 	o.filter.limit = o.is_all ? 0 : o.limit ? o.limit : 20;
-	rc = parse_time("since", o.since, since, &o.filter.since, &err);
+	/* Pages are cut by creation; of another order they would leave runs out. */
+	if (o.filter.after && o.filter.sort && strcmp(o.filter.sort, "created") != 0)
+		rc = forge_fail(&err, EINVAL, "--after goes with --sort created only");
+	if (rc == 0)
+		rc = parse_time("since", o.since, since, &o.filter.since, &err);
 	if (rc == 0)
 		rc = parse_time("until", o.until, until, &o.filter.until, &err);
 	if (rc == 0)

@@ -44,7 +44,7 @@ static int left_msec(uint64_t deadline, int most)
 static int wait_for(struct forge_session *s, json_t **record, uint64_t deadline,
 		    struct forge_error *err)
 {
-	while (!forge_record_is_over(*record)) {
+	for (bool has_looked = false; !forge_record_is_over(*record); has_looked = true) {
 		struct forge_live live = FORGE_LIVE_INIT;
 		if (deadline != FORGE_UNLIMITED && forge_now_usec() >= deadline)
 			return 1;
@@ -52,8 +52,8 @@ static int wait_for(struct forge_session *s, json_t **record, uint64_t deadline,
 				    NULL) == 0) {
 			(void)forge_live_wait(&live, left_msec(deadline, -1));
 			forge_live_close(&live);
-		} else if (!forge_record_is_here(*record)) {
-			/* Another host's: only the store tells, and it has to be asked. */
+		} else if (has_looked) {
+			/* Of another host or FORGE_HOME: only the store tells, when asked. */
 			int msec = left_msec(deadline, 1000);
 			struct timespec ts = { .tv_sec = msec / 1000,
 					       .tv_nsec = (msec % 1000) * 1000000L };

@@ -78,14 +78,14 @@ static void skip(struct walk *w, const char *why)
 						"why", why));
 }
 
-/* Whether any pattern means w->path; notes which. */
-static bool is_declared(struct walk *w)
+/* Whether any pattern means w->path; notes which have got a file that can be stored. */
+static bool is_declared(struct walk *w, bool is_file)
 {
 	bool found = false;
 
 	for (size_t i = 0; i < w->spec->patterns->n; i++)
 		if (forge_glob_match(w->spec->patterns->v[i], w->path)) {
-			w->is_matched[i] = 1;
+			w->is_matched[i] |= is_file;
 			found = true;
 		}
 	return found;
@@ -145,7 +145,7 @@ static void look_at(struct walk *w, const struct stat *st)
 {
 	if (S_ISLNK(st->st_mode) && is_our_link(w))
 		return;
-	if (!is_declared(w))
+	if (!is_declared(w, S_ISREG(st->st_mode)))
 		add_undeclared(w, st);
 	else if (S_ISREG(st->st_mode))
 		add_file(w, st);
@@ -193,7 +193,7 @@ static void walk_dir(struct walk *w, int fd, size_t len, unsigned depth)
 		size_t n = strlen(w->path);
 		if (depth == DEPTH_MAX || n > PATH_LEN_MAX - 256) {
 			skip(w, "too deep");
-			if (is_declared(w))
+			if (is_declared(w, false))
 				problem(w->ret, "its directories are nested too deep to collect");
 			continue;
 		}

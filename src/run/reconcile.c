@@ -139,15 +139,18 @@ static void add_lost_event(const struct repair *r, int dir)
 /* The run's directory has no verdict: the only true one is that nobody knows how it ended. */
 static int close_record(const struct repair *r, struct forge_error *err)
 {
-	json_t *rec = json_object_get(r->facts, "record");
+	json_t *rec = json_object_get(r->facts, "record"), *own = NULL;
 	forge_auto_close int dir =
 		openat(r->home->runs_fd, r->run_id,
 		       O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 
-	if (!json_is_object(rec) || dir < 0)
-		return close_unstarted(r);
 	if (has_verdict(r))
 		return 0;
+	/* The slot is not synced, the record is: a power cut may have left only that one. */
+	if (!json_is_object(rec) && forge_load_record(r->home, r->run_id, &own, NULL) == 0)
+		rec = own;
+	if (!json_is_object(rec) || dir < 0)
+		return close_unstarted(r);
 	say(r, "close record", "as lost");
 	forge_record_set_lost(rec);
 	if (!r->dry_run)
@@ -156,6 +159,7 @@ static int close_record(const struct repair *r, struct forge_error *err)
 	int rc = text ? forge_replace_file(dir, "record.json", text, strlen(text), true)
 		      : 0;
 	free(text);
+	json_decref(own);
 	return rc < 0 ? forge_fail_errno(err, -rc, "write record of %s", r->run_id) : 0;
 }
 

@@ -52,6 +52,7 @@ struct run {
 	char *store;	   /* URL */
 	json_t *post_rows; /* what the post-process said */
 	bool has_started;  /* the command ran: there is something to keep */
+	bool is_confirmed; /* somebody was told that this run will happen */
 	bool is_behind;	   /* the store missed something of this run, and the user knows */
 	bool needs_repair; /* something could not be removed: the next repair tries again */
 };
@@ -279,6 +280,7 @@ static int record_durably(struct run *r, struct forge_error *err)
 		if (forge_courier_wait(&r->courier, STORE_USEC, &why) < 0)
 			keep_for_later(r, &why);
 	}
+	r->is_confirmed = true;
 	if (r->req->on_recorded)
 		r->req->on_recorded(r->req->arg, r->spec.run_id);
 	return 0;
@@ -293,6 +295,7 @@ static int claim_key(struct run *r, struct forge_error *err)
 	int rc = forge_courier_wait(&r->courier, STORE_USEC, err);
 	if (rc == -EEXIST && r->courier.other_run[0])
 		return 1;
+	r->is_confirmed = rc == 0;
 	return rc < 0 ? forge_wrap(err, rc, "--idempotency-key cannot be checked") : 0;
 }
 
@@ -445,9 +448,16 @@ static void set_inputs(struct run *r)
 	json_object_set_new(r->record.json, "inputs", inputs);
 }
 
+/* Success is taken back: there is something that the command made and forge has not. */
+static void miss_output(struct run *r, const char *problem, struct forge_verdict *v)
+{
+	forge_record_event(&r->record, "collect_problem", problem);
+	if (strcmp(v->status, "succeeded") == 0)
+		forge_judge_missing_output(problem, v);
+}
+
 /* Outputs are safe on disk before anybody reads that the run succeeded. */
-static int collect(struct run *r, const struct forge_outcome *o, struct forge_verdict *v,
-		   struct forge_error *err)
+static void collect(struct run *r, const struct forge_outcome *o, struct forge_verdict *v)
 {
 	uint64_t disk = r->spec.limits.disk_bytes;
 	struct forge_collect_spec spec = {
@@ -461,15 +471,21 @@ static int collect(struct run *r, const struct forge_outcome *o, struct forge_ve
 		.may_link = !r->req->keep && !r->needs_repair,
 		.is_partial = o->stop != FORGE_STOP_NONE,
 	};
-	struct forge_collected c;
+	struct forge_error why = FORGE_ERROR_INIT;
+	struct forge_collected c = { .problem = "" };
 	json_t *record = r->record.json;
 
 	set_status(r, "collecting", NULL);
-	int rc = forge_objects_open(&r->home, &r->objects, err);
+	int rc = forge_objects_open(&r->home, &r->objects, &why);
 	if (rc == 0)
-		rc = forge_collect(&spec, &r->objects, &c, err);
-	if (rc < 0)
-		return rc;
+		rc = forge_collect(&spec, &r->objects, &c, &why);
+	if (rc < 0) {
+		char text[sizeof(why.msg) + 64];
+		(void)snprintf(text, sizeof(text), "its outputs cannot be stored: %s", why.msg);
+		miss_output(r, text, v);
+		forge_collected_done(&c);
+		return;
+	}
 	json_object_set(record, "outputs", c.outputs);
 	if (json_array_size(c.skipped))
 		json_object_set(record, "outputs_skipped", c.skipped);
@@ -478,13 +494,9 @@ static int collect(struct run *r, const struct forge_outcome *o, struct forge_ve
 		json_object_set_new(record, "undeclared_count",
 				    json_integer((json_int_t)c.n_undeclared));
 	}
-	if (c.problem[0]) {
-		forge_record_event(&r->record, "collect_problem", c.problem);
-		if (strcmp(v->status, "succeeded") == 0)
-			forge_judge_missing_output(c.problem, v);
-	}
+	if (c.problem[0])
+		miss_output(r, c.problem, v);
 	forge_collected_done(&c);
-	return 0;
 }
 
 static void post_process(struct run *r)
@@ -582,6 +594,8 @@ static int finish(struct run *r, const struct forge_outcome *o,
 	return confirm(r, local, &full, err);
 }
 
+static const int ends[] = { SIGINT, SIGTERM, SIGHUP };
+
 /*
  * Signals arrive at the supervisor's descriptor; a broken pipe or a log at the caller's file
  * size limit is an error code. Stopped by the terminal, nobody would watch the limits. What
@@ -589,7 +603,6 @@ static int finish(struct run *r, const struct forge_outcome *o,
  */
 static void catch_signals(sigset_t *ret_before)
 {
-	static const int ends[] = { SIGINT, SIGTERM, SIGHUP };
 	static const int ignored[] = { SIGPIPE, SIGXFSZ, SIGTSTP, SIGTTIN, SIGTTOU };
 	struct sigaction ign = { .sa_handler = SIG_IGN }, now;
 	sigset_t set;
@@ -601,6 +614,24 @@ static void catch_signals(sigset_t *ret_before)
 	(void)sigprocmask(SIG_BLOCK, &set, ret_before);
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(ignored); i++)
 		(void)sigaction(ignored[i], &ign, NULL);
+}
+
+/*
+ * A signal that was only seen waiting (in the queue, while hashing) or that came too late is
+ * answered by the verdict; still pending it would kill us before that is told.
+ */
+static void release_signals(const sigset_t *before)
+{
+	const struct timespec at_once = { 0 };
+	sigset_t set;
+
+	sigemptyset(&set);
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(ends); i++)
+		if (!sigismember(before, ends[i]))
+			sigaddset(&set, ends[i]);
+	while (sigtimedwait(&set, NULL, &at_once) > 0)
+		;
+	(void)sigprocmask(SIG_SETMASK, before, NULL);
 }
 
 static int execute(struct run *r, struct forge_verdict *v, struct forge_outcome *outcome,
@@ -624,11 +655,11 @@ static int execute(struct run *r, struct forge_verdict *v, struct forge_outcome 
 		forge_judge(outcome, &r->spec.limits, v);
 	set_inputs(r);
 	if (r->has_started)
-		rc = collect(r, outcome, v, err);
-	if (rc == 0 && r->spec.post_process.n && strcmp(v->status, "succeeded") == 0)
+		collect(r, outcome, v);
+	if (r->spec.post_process.n && strcmp(v->status, "succeeded") == 0)
 		post_process(r);
 	forge_admit_release(&r->share);
-	return rc;
+	return 0;
 }
 
 /* From the slot to the verdict. */
@@ -642,8 +673,17 @@ static int carry_out(struct run *r, struct forge_run_result *ret, struct forge_e
 		memcpy(ret->existing_run, r->courier.other_run, sizeof(ret->existing_run));
 		return 0;
 	}
-	if (rc == 0 && !verdict.status)
-		rc = execute(r, &verdict, &outcome, err);
+	if (rc == 0 && !verdict.status) {
+		struct forge_error why = FORGE_ERROR_INIT;
+		rc = execute(r, &verdict, &outcome, &why);
+		/* What is confirmed has a verdict, also when it cannot be begun. */
+		if (rc < 0 && r->is_confirmed && !r->has_started) {
+			forge_judge_refused(&why, &verdict);
+			rc = 0;
+		} else if (rc < 0 && err) {
+			*err = why;
+		}
+	}
 	if (rc < 0) {
 		r->needs_repair = clean(r, NULL) < 0; /* the first error is told */
 		return rc;
@@ -669,7 +709,7 @@ int forge_run(const struct forge_config *cfg, const struct forge_run_request *re
 	if (rc == 0)
 		rc = carry_out(&r, ret, err);
 	run_done(&r);
-	(void)sigprocmask(SIG_SETMASK, &before, NULL);
+	release_signals(&before);
 	return rc;
 }
 

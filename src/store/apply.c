@@ -21,7 +21,8 @@ static const char SQL_ANALYSIS[] =
 static const char SQL_NEW_RUN[] =
 	"INSERT INTO runs (run_id, analysis_id, status, runtime, executor, host, "
 	"username, created_at, pid, pid_start, boot_id, idempotency_key, record) "
-	"VALUES ($1, $2, '', $3, $4, $5, $6, $7, $8, $9, $10, $11, '{}')";
+	"VALUES ($1, $2, '', $3, $4, $5, $6, $7, $8, $9, $10, $11, '{}') "
+	"ON CONFLICT (run_id) DO NOTHING";
 static const char SQL_UPDATE[] =
 	"UPDATE runs SET status = $1, reason = $2, notes = $3, started_at = $4, "
 	"ended_at = $5, exit_code = $6, wall_usec = $7, memory_peak = $8, "
@@ -96,6 +97,13 @@ static int read_position(struct forge_store *st, const char *run_id, struct posi
 	return rc < 0 ? rc : 0;
 }
 
+/* What makes transact() try again from the beginning. */
+static int changed_meanwhile(const char *run_id, struct forge_error *err)
+{
+	return forge_fail(err, EBUSY, "run %s was changed at the same time", run_id);
+}
+
+/* Its seq was free when the run was looked at. */
 static int insert_event(struct forge_store *st, const char *run_id, const json_t *e,
 			struct forge_error *err)
 {
@@ -103,6 +111,8 @@ static int insert_event(struct forge_store *st, const char *run_id, const json_t
 			   SQL_TEXT(run_id), int_value(e, "seq"), text_value(e, "time"),
 			   text_value(e, "actor"), text_value(e, "event"),
 			   text_value(e, "status"), text_value(e, "detail"));
+	if (rc == -EEXIST)
+		return changed_meanwhile(run_id, err);
 	return rc < 0 ? rc : 0;
 }
 
@@ -186,6 +196,8 @@ static int insert_run(struct forge_store *st, const json_t *record, struct forge
 		       int_value(supervisor, "pid"), int_value(supervisor, "start_time"),
 		       text_value(supervisor, "boot_id"),
 		       text_value(record, "idempotency_key"));
+	if (rc == 0)
+		return changed_meanwhile(text_of(record, "run_id"), err);
 	return rc < 0 ? rc : 0;
 }
 
@@ -208,8 +220,7 @@ static int update_run(struct forge_store *st, const json_t *record, const char *
 			   text_value(record, "run_id"), SQL_TEXT(was));
 	if (rc < 0)
 		return rc;
-	return rc == 1 ? 0 : forge_fail(err, EBUSY, "run %s was changed at the same time",
-					text_of(record, "run_id"));
+	return rc == 1 ? 0 : changed_meanwhile(text_of(record, "run_id"), err);
 }
 
 static int insert_files(struct forge_store *st, const json_t *record, struct forge_error *err)

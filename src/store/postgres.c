@@ -137,11 +137,13 @@ static int postgres_open(struct forge_store *st, const char *url, struct forge_e
 	static const char *const keys[] = {
 		"connect_timeout",     "application_name", "keepalives_idle",
 		"keepalives_interval", "keepalives_count", "tcp_user_timeout",
-		"options",	       "dbname",	   NULL,
+		"options",	       "client_encoding",  "dbname",
+		NULL,
 	};
 	const char *values[] = {
 		"5", "forge", "5", "2", "2", "10000",
 		"-c statement_timeout=30000 -c lock_timeout=20000 -c client_min_messages=warning",
+		"UTF8", /* whatever $PGCLIENTENCODING says: our texts are */
 		url, NULL,
 	};
 	struct postgres_store *s = self(st);

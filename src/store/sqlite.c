@@ -156,6 +156,25 @@ static int open_file(struct sqlite_store *s, const char *path, struct forge_erro
 	return rc != SQLITE_OK ? forge_wrap(err, fail(s, err), "%s", path) : 0;
 }
 
+/*
+ * A fresh file only: the mode is kept in it. When others do the same at this moment SQLite says
+ * "busy" without asking on_busy() first.
+ */
+static int set_wal(struct sqlite_store *s, const char *path, struct forge_error *err)
+{
+	struct forge_error e = FORGE_ERROR_INIT;
+	struct stat file;
+	int rc = -EBUSY;
+
+	if (stat(path, &file) < 0 || file.st_size > 0)
+		return 0;
+	for (int tries = 0; rc == -EBUSY && on_busy(s, tries); tries++)
+		rc = run(s, "PRAGMA journal_mode = WAL", &e);
+	if (rc < 0 && err)
+		*err = e;
+	return rc;
+}
+
 static int sqlite_store_open(struct forge_store *st, const char *url,
 			     struct forge_error *err)
 {
@@ -178,12 +197,8 @@ static int sqlite_store_open(struct forge_store *st, const char *url,
 	rc = run(s, "PRAGMA cache_size = -512; PRAGMA foreign_keys = ON", err);
 	if (rc == 0)
 		rc = set_durable(s, false, err);
-	if (rc == 0) {
-		struct stat file;
-		/* A fresh file. The mode is kept in it, and cannot change in a transaction. */
-		if (stat(path, &file) == 0 && file.st_size == 0)
-			rc = run(s, "PRAGMA journal_mode = WAL", err);
-	}
+	if (rc == 0)
+		rc = set_wal(s, path, err);
 	return rc < 0 ? forge_wrap(err, rc, "%s", path) : 0;
 }
 

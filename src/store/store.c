@@ -44,10 +44,10 @@ char *forge_store_display(const char *url)
 
 	if (colon && colon < at)
 		memmove(colon, at, strlen(at) + 1);
-	char *password = s ? strstr(s, "password=") : NULL;
-	if (password) {
-		size_t len = strcspn(password, "&");
-		memmove(password, password + len, strlen(password + len) + 1);
+	/* also sslpassword=, and whatever is there twice */
+	for (char *p = s; p && (p = strstr(p, "password="));) {
+		size_t len = strcspn(p, "&");
+		memmove(p, p + len, strlen(p + len) + 1);
 	}
 	return s;
 }

@@ -15,8 +15,10 @@ build           600 gcc, warnings are errors
 clang           600 clang, warnings are errors
 asan            600 gcc with AddressSanitizer and UBSan
 static          120 layers, documents, shell scripts
-unit            300 units and fuzz corpora, sanitized
+unit            300 units (those of the store on both), fuzz corpora, sanitized
 cli             300 command line, sanitized
+store-sqlite    900 runs on a store, SQLite, sanitized
+store-postgres  900 ... PostgreSQL
 sandbox-root    900 the sandbox attacked as root, sanitized
 sandbox-user    900 ... as an ordinary user
 sandbox-nested  900 ... in a user namespace
@@ -63,7 +65,7 @@ stage_static() {
         examples/*.sh man/*.sh tests/*/*.sh tests/guest/uml-init
 }
 
-stage_unit() { tests/tools/meson-tap.py build-asan unit fuzz; }
+stage_unit() { tests/tools/with-postgres.sh tests/tools/meson-tap.py build-asan unit fuzz; }
 
 fatal_sanitizers() {
     ASAN_OPTIONS=exitcode=99 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 "$@"
@@ -101,6 +103,19 @@ needs_root() {
 }
 
 stage_cli() { with_forge build-asan bats --tap tests/cli; }
+
+# The same suite on each store, like git's on each kind of refs.
+stage_store_sqlite() {
+    needs_root "runs on SQLite" || return 0
+    FORGE_PLAIN=$root/build/src/cli/forge FORGE_TEST_STORE=sqlite with_copy build-asan \
+        tests/tools/delegate.sh bats --tap tests/store
+}
+
+stage_store_postgres() {
+    needs_root "runs on PostgreSQL" || return 0
+    FORGE_TEST_STORE=postgres with_copy build tests/tools/with-postgres.sh \
+        tests/tools/delegate.sh bats --tap tests/store
+}
 
 stage_sandbox_root() {
     needs_root "the sandbox as root" || return 0

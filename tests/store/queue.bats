@@ -1,0 +1,205 @@
+#!/usr/bin/env bats
+# Admission: what fits runs, what does not waits its turn, what never can is refused.
+# SPDX-License-Identifier: Apache-2.0
+
+load ../lib/store.bash
+setup() { setup_store; }
+teardown() { teardown_store; }
+
+# Names of tickets and shares are how one sees who waits from outside.
+waiting() { find "$FORGE_HOME/queue" -name 'w-*' | wc -l; }
+shares() { find "$FORGE_HOME/queue" -name 's-*' | wc -l; }
+waits() { [ "$(waiting)" -eq "$1" ]; }
+
+# line N OPTION...: one more that waits, as the Nth; appends to $T/order when it runs.
+line() {
+    local n=$1
+    shift
+    submit --id "line$n" "$@" -- sh -c "echo line$n"
+    is_in "$id" queued
+    patiently waits "$n"
+    ids[n]=$id
+}
+
+# In which order the runs of line() were started.
+order() {
+    local n
+    for n in "${!ids[@]}"; do
+        finished "${ids[n]}" >/dev/null
+        [ "$(field .status)" = succeeded ] || echo "line$n is $(field .status)"
+        "$FORGE" logs --events "${ids[n]}" | jq -r --arg n "$n" 'select(.status == "preparing") | .time + " " + $n'
+    done | sort | cut -d' ' -f2 | xargs
+}
+
+@test "with host.budget.runs: 1 the second waits until the first is over" {
+    budget '    runs: 1'
+    start && first=$id
+    submit -- echo second
+    is_in "$id" queued
+    [ "$(of "$id" .started_at)" = null ]
+    run "$FORGE" ps -q --status queued
+    [ "$output" = "$id" ]
+    open_gate
+    finished "$id"
+    [ "$(field .status)" = succeeded ]
+    finished "$first"
+    [ "$(shares)$(waiting)" = 00 ]
+    "$FORGE" logs --events "$id" >events
+    [ "$(jq -r 'select(.status) | .status' events | xargs)" = "queued preparing running collecting succeeded" ]
+    # never both at once
+    [[ ! "$(of "$id" .started_at)" < "$(of "$first" .ended_at)" ]]
+}
+
+@test "forge run waits too, and says so" {
+    budget '    runs: 1'
+    start
+    "$FORGE" run -- echo hello >out 2>said 3>&- &
+    pid=$!
+    started+=("$pid")
+    patiently waits 1
+    grep -q 'queued: waiting' said
+    open_gate
+    wait "$pid"
+    [ "$(cat out)" = hello ]
+}
+
+@test "memory and CPUs count, not only runs" {
+    configure 'host:' '  budget:' '    memory: 300M' '    cpus: 3'
+    start --memory 200M && first=$id
+    submit --memory 100M -i gate -- sh -c "$(gated)" && small=$id
+    is_in "$small" running
+    submit --memory 100M -- true
+    is_in "$id" queued
+    open_gate
+    finished "$id"
+    [ "$status" -eq 0 ]
+    rm gate/open
+    start --memory 10M --cpus 2
+    submit --memory 10M --cpus 2 -- true
+    is_in "$id" queued
+}
+
+@test "higher priority goes first, then age" {
+    budget '    runs: 1'
+    start
+    line 1
+    line 2 --priority -5
+    line 3 --priority 10
+    line 4
+    line 5 --priority 10
+    open_gate
+    [ "$(order)" = "3 5 1 4 2" ]
+}
+
+@test "a big run at the head of the line is not overtaken by small ones" {
+    configure 'host:' '  budget:' '    memory: 300M' '    cpus: 64'
+    start --memory 100M
+    line 1 --memory 300M
+    line 2 --memory 10M # would fit now
+    open_gate
+    [ "$(order)" = "1 2" ]
+}
+
+@test "what can never fit is rejected at once: admission, 125" {
+    configure 'host:' '  budget:' '    memory: 300M' '    cpus: 2'
+    forge_run --memory 301M -- true
+    [ "$status" -eq 125 ]
+    [ "$(field .status)" = rejected ]
+    [ "$(field .reason)" = admission ]
+    [[ "$(field .completion_notes)" == *"301.00 MiB"*"300.00 MiB"* ]]
+    forge_run --memory 100M --cpus 3 -- true
+    [ "$(field .reason)" = admission ]
+    # a detached one is a run as well
+    submit --memory 301M -- true
+    finished "$id"
+    [ "$status" -eq 125 ]
+    [ "$(field .reason)" = admission ]
+    [ "$("$FORGE" ps -q --status rejected | wc -l)" -eq 3 ]
+    forge_run --memory 300M --cpus 2 -- true
+    [ "$status" -eq 0 ]
+}
+
+@test "a dead holder's share is free, without any help" {
+    budget '    runs: 1'
+    start && first=$id
+    line 1
+    murder "$first"
+    # Nobody asks anything of forge: the waiter is woken by the kernel.
+    patiently grep -q line1 "$FORGE_HOME/runs/${ids[1]}/stdout"
+    [ "$(order)" = 1 ]
+    [ "$(of "$first" .status)" = lost ]
+}
+
+@test "a dead waiter does not hold up those behind it" {
+    budget '    runs: 1'
+    start
+    line 1
+    line 2
+    murder "${ids[1]}"
+    open_gate
+    finished "${ids[2]}"
+    [ "$(field .status)" = succeeded ]
+    [ "$(of "${ids[1]}" .status)" = lost ]
+}
+
+@test "killing the one in front wakes the one behind" {
+    budget '    runs: 1'
+    start && first=$id
+    line 1
+    line 2
+    "$FORGE" kill "${ids[1]}"
+    [ "$(of "${ids[1]}" .status)" = cancelled ]
+    [ "$(of "${ids[2]}" .status)" = queued ]
+    "$FORGE" kill "$first"
+    finished "${ids[2]}"
+    [ "$(field .status)" = succeeded ]
+}
+
+@test "queue.max_wait cancels what has waited too long" {
+    budget '    runs: 1' 'queue:' '  max_wait: 200ms'
+    start
+    submit -- true
+    finished "$id"
+    [ "$status" -eq 125 ]
+    [ "$(field .status)" = cancelled ]
+    [ "$(field .reason)" = admission ]
+    [[ "$(field .completion_notes)" == *queue.max_wait* ]]
+    [ "$(waiting)" -eq 0 ]
+}
+
+@test "Ctrl-C while queued cancels" {
+    budget '    runs: 1'
+    start
+    background "$FORGE" run --json -- true >"$record" 2>"$err"
+    patiently waits 1
+    status=0
+    kill -TERM "$pid"
+    wait "$pid" || status=$?
+    [ "$status" -eq 130 ]
+    [ "$(field .status)" = cancelled ]
+    [ "$(waiting)" -eq 0 ]
+}
+
+@test "twelve at once through two places: never more than two, all served" {
+    budget '    runs: 2'
+    for i in $(seq 12); do
+        submit -- sh -c 'sleep 0.05'
+        all[i]=$id
+    done
+    for id in "${all[@]}"; do
+        finished "$id" >/dev/null
+        [ "$(field .status)" = succeeded ]
+        printf '%s 1\n%s -1\n' "$(field .started_at)" "$(field .ended_at)"
+    done >times
+    # an end and a start in the same millisecond: the end was first
+    [ "$(sort -k1,1 -k2,2n times | awk '{ n += $2; if (n > most) most = n } END { print most }')" -le 2 ]
+    [ "$(shares)$(waiting)" = 00 ]
+}
+
+@test "--priority must be a number that means something" {
+    for bad in x 1.5 1001 -1001 ''; do
+        run "$FORGE" submit --priority "$bad" -- true
+        [ "$status" -eq 125 ]
+        [[ "$output" == *--priority* ]]
+    done
+}

@@ -1,0 +1,311 @@
+#!/usr/bin/env bats
+# Repair and cleaning: what dead supervisors left, what time has made superfluous; and that no run
+# can reach what forge writes down.
+# SPDX-License-Identifier: Apache-2.0
+
+load ../lib/store.bash
+setup() { setup_store; }
+teardown() {
+    rm -rf "$work/scidex-analysis-kept-$$"
+    teardown_store
+}
+
+# ---- repair
+
+@test "a run whose supervisor was killed is lost after the next forge command" {
+    start -o x && a=$id
+    workdir=$(of "$a" .workdir)
+    murder "$a"
+    run "$FORGE" ps -q --status lost
+    [ "$output" = "$a" ]
+    [ "$(of "$a" .reason)" = host_lost ]
+    [ "$(of "$a" .exit_status)" -eq 137 ]
+    [ -n "$(of "$a" .started_at)" ]
+    [ ! -e "$workdir" ]
+    run "$FORGE" wait "$a"
+    [ "$status" -eq 137 ]
+    run "$FORGE" kill "$a"
+    [ "$output" = "$a: already finished, lost" ]
+    [ "$("$FORGE" logs --events "$a" | jq -r 'select(.status == "lost") | .actor')" = repair ]
+    [ "$("$FORGE" logs "$a")" = ready ]
+    [ -z "$(ls "$FORGE_HOME/undelivered" 2>/dev/null)" ]
+}
+
+@test "forge wait that is already waiting hears of the murder" {
+    start
+    "$FORGE" wait "$id" 2>said 3>&- &
+    pid=$!
+    started+=("$pid")
+    # It holds the supervisor by a descriptor by then.
+    patiently sh -c "ls -l /proc/$pid/fd | grep -q pidfd"
+    murder "$id"
+    status=0
+    wait "$pid" || status=$?
+    [ "$status" -eq 137 ]
+    grep -qi lost said
+}
+
+# orphan RUN [JSON]: a slot that nobody holds, as if its supervisor had been killed just now; JSON
+# is what the slot says of the record.
+orphan() {
+    patiently nothing_active
+    printf '{"run_id": "%s", "pid": 1, "workdir": "/nonexistent", "store": "%s"%s}\n' "$1" \
+        "${FORGE_STORE:-sqlite:$FORGE_HOME/forge.db}" "${2:+, \"record\": $2}" >"$FORGE_HOME/active/0"
+}
+
+@test "a verdict is never changed by a repair" {
+    submit -- sh -c 'echo hello; exit 3' && a=$id
+    finished "$a"
+    before=$(of "$a" . | md5sum)
+    # With the slot's last line, and with only its first, which a power cut may leave.
+    for said in "$(of "$a" '.status = "running" | del(.reason, .exit_status)')" ''; do
+        orphan "$a" "$(tr '\n' ' ' <<<"$said")"
+        "$FORGE" gc >/dev/null
+        [ "$(of "$a" . | md5sum)" = "$before" ]
+        [ "$(field .status "$FORGE_HOME/runs/$a/record.json")" = failed ]
+        [ "$("$FORGE" logs "$a")" = hello ]
+        [ -s "$FORGE_HOME/runs/$a/events.jsonl" ]
+    done
+    [ -z "$("$FORGE" ps -q --status lost)" ]
+}
+
+@test "a record that the slot has forgotten is closed by what is on disk" {
+    start && a=$id
+    murder "$a"
+    slot=$(find "$FORGE_HOME/active" -type f -size +0)
+    # Only its first line, which has no record in it, came to the disk.
+    sed -i '2,$d' "$slot"
+    [ "$(jq -r '.run_id + (.record | tostring)' "$slot")" = "${a}null" ]
+    "$FORGE" gc >/dev/null
+    [ "$(of "$a" .status)" = lost ]
+    [ "$("$FORGE" logs "$a")" = ready ]
+    # A real loss of power takes these with it, and nobody knows of them now.
+    rm -rf "$work/scidex-analysis-$a"
+    for dir in "${cgroup_dirs[@]}"; do
+        [ ! -d "$dir/forge-$a" ] || find "$dir/forge-$a" -depth -type d -exec rmdir {} +
+    done
+}
+
+@test "a pid that is somebody else's by now is not the supervisor" {
+    start && a=$id
+    murder "$a"
+    # The store alone knows of it: the slot did not reach the disk.
+    find "$FORGE_HOME/active" -type f -exec truncate -s 0 {} +
+    rm -rf "$(of "$a" .workdir)" 2>/dev/null || true
+    run "$FORGE" ps -q --status lost
+    [ "$output" = "$a" ]
+    rm -rf "$work/scidex-analysis-$a"
+    for dir in "${cgroup_dirs[@]}"; do
+        # Only the slot knew of these; a real loss of power takes them with it.
+        [ ! -d "$dir/forge-$a" ] || find "$dir/forge-$a" -depth -type d -exec rmdir {} +
+    done
+}
+
+@test "a queued run whose supervisor was killed is lost too" {
+    budget '    runs: 1'
+    start
+    submit -- true && a=$id
+    is_in "$a" queued
+    murder "$a"
+    [ "$(of "$a" .status)" = lost ]
+    [ "$("$FORGE" logs --events "$a" | jq -r 'select(.status) | .status' | xargs)" = "queued lost" ]
+}
+
+@test "ten murdered at once are ten lost, by two repairs at once" {
+    for i in $(seq 10); do
+        start
+        all[i]=$id
+    done
+    for id in "${all[@]}"; do pids+=("$(of "$id" .supervisor.pid)"); done
+    kill -KILL "${pids[@]}"
+    for pid in "${pids[@]}"; do patiently gone "$pid"; done
+    "$FORGE" gc >one 3>&- &
+    "$FORGE" gc >two 3>&- &
+    wait
+    [ "$("$FORGE" ps -qa --status lost | wc -l)" -eq 10 ]
+    [ "$("$FORGE" gc)" = "nothing to repair" ]
+    for id in "${all[@]}"; do
+        [ "$("$FORGE" logs --events "$id" | jq -r 'select(.status == "lost") | .status' | wc -l)" -eq 1 ]
+    done
+}
+
+@test "gc --dry-run says what would be done, and does nothing" {
+    start && a=$id
+    murder "$a"
+    before=$(hash_of "$FORGE_HOME/active" "$FORGE_HOME/runs" "$work/scidex-analysis-$a")
+    run "$FORGE" gc --dry-run
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"$a: would close record as lost"* ]]
+    [[ "$output" == *"$a: would remove workdir"* ]]
+    [ "$(hash_of "$FORGE_HOME/active" "$FORGE_HOME/runs" "$work/scidex-analysis-$a")" = "$before" ]
+    run "$FORGE" gc
+    [[ "$output" == *"$a: close record as lost"* ]]
+    [ "$(of "$a" .status)" = lost ]
+}
+
+# ---- retention
+
+# age PATH...: makes them look as old as the hills; ctime cannot be set, so rules use 1ms there.
+age() { touch -h -d '2 years ago' "$@"; }
+
+@test "logs go after retention.logs; the record says so and stays" {
+    submit -- echo hello && a=$id
+    finished "$a"
+    submit -- echo hello && b=$id
+    finished "$b"
+    age "$FORGE_HOME/runs/$a/record.json"
+    budget 'retention:' '  logs: 1h'
+    run "$FORGE" gc --dry-run
+    [[ "$output" == *"would remove logs of $a"* ]]
+    [ "$("$FORGE" logs "$a")" = hello ]
+    run "$FORGE" gc
+    [[ "$output" == "remove logs of $a"* ]]
+    run "$FORGE" logs "$a"
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"removed by forge gc"* ]]
+    [ "$(of "$a" .logs_removed)" = true ]
+    [ "$(of "$a" .status)" = succeeded ]
+    [ "$("$FORGE" logs "$b")" = hello ]
+    [ "$("$FORGE" gc)" = "nothing to repair" ]
+    grep -q "remove logs of.*$a" "$FORGE_HOME/gc.jsonl"
+    jq -e '.time and .what and .name' "$FORGE_HOME/gc.jsonl"
+}
+
+@test "retention.logs_size keeps the newest" {
+    for i in 1 2 3; do
+        submit -- head -c 4000 /dev/zero
+        finished "$id"
+        all[i]=$id
+        touch -d "$((4 - i)) hours ago" "$FORGE_HOME/runs/$id/record.json"
+    done
+    budget 'retention:' '  logs_size: 9000'
+    run "$FORGE" gc
+    [[ "$output" == *"remove logs of ${all[1]}"* ]]
+    [ "${#lines[@]}" -eq 1 ]
+    [ -e "$FORGE_HOME/runs/${all[3]}/stdout" ]
+    [ ! -e "$FORGE_HOME/runs/${all[1]}/stdout" ]
+}
+
+@test "kept workdirs go after retention.workdirs, and only if they are still ours" {
+    forge_run --keep --id "kept-$$" -- touch x
+    id=$(field .run_id)
+    [ -d "$work/scidex-analysis-kept-$$" ]
+    "$FORGE" gc
+    [ -d "$work/scidex-analysis-kept-$$" ]
+    age "$FORGE_HOME/runs/$id/record.json"
+    mv "$work/scidex-analysis-kept-$$" "$T/aside"
+    mkdir "$work/scidex-analysis-kept-$$" && touch "$work/scidex-analysis-kept-$$/mine"
+    "$FORGE" gc
+    [ -e "$work/scidex-analysis-kept-$$/mine" ]
+    rm -r "$work/scidex-analysis-kept-$$"
+    mv "$T/aside" "$work/scidex-analysis-kept-$$"
+    run "$FORGE" gc
+    [[ "$output" == *"remove workdir $work/scidex-analysis-kept-$$"* ]]
+    [ ! -e "$work/scidex-analysis-kept-$$" ]
+    [ "$(of "$id" .workdir_kept)" = false ]
+}
+
+@test "objects that a record points to stay; others go after retention.objects" {
+    forge_run -o x -- sh -c 'echo kept >x'
+    id=$(field .run_id)
+    stray=$FORGE_HOME/objects/ab/cd
+    mkdir -p "${stray%/*}" && echo stray >"$stray"
+    "$FORGE" gc
+    [ -e "$stray" ] # young
+    budget 'retention:' '  objects: 1ms'
+    would() { "$FORGE" gc --dry-run | grep -q 'would remove object abcd'; }
+    patiently would
+    [ -e "$stray" ]
+    older() { "$FORGE" gc && [ ! -e "$stray" ]; }
+    patiently older
+    "$FORGE" outputs --copy got "$id"
+    [ "$(cat got/x)" = kept ]
+    grep -q abcd "$FORGE_HOME/gc.jsonl"
+}
+
+@test "an object stays while either the directory or the store points to it" {
+    budget 'retention:' '  objects: 1ms'
+    forge_run -o x -- sh -c 'echo one >x' && a=$(field .run_id)
+    forge_run -o x -- sh -c 'echo two >x'
+    stray=$FORGE_HOME/objects/ab/cd
+    mkdir -p "${stray%/*}" && echo stray >"$stray"
+    rm -r "$FORGE_HOME/runs/$a" # the store alone knows the first
+    older() { "$FORGE" gc && [ ! -e "$stray" ]; }
+    patiently older
+    [ "$(objects | wc -l)" -eq 2 ]
+}
+
+@test "objects are left alone when the store cannot be asked" {
+    budget 'retention:' '  objects: 1ms'
+    forge_run -o x -- sh -c 'echo one >x'
+    rm -r "$FORGE_HOME/runs/$(field .run_id)"
+    run env FORGE_STORE="postgresql:///none?host=/nonexistent" "$FORGE" gc
+    [[ "$output" == *"left alone"* ]]
+    [ "$(objects | wc -l)" -eq 1 ]
+}
+
+@test "the object of a run that is just being collected is not swept" {
+    budget 'retention:' '  objects: 1ms'
+    # Published and not yet in any record, for as long as the post-process takes.
+    submit -i gate -o x --post-process "$(gated); echo '{}'" -- sh -c 'echo one >x'
+    patiently sh -c 'test -n "$(find "$FORGE_HOME/objects" -type f)"'
+    "$FORGE" gc >said 3>&- &
+    pid=$!
+    started+=("$pid")
+    open_gate
+    finished "$id"
+    wait "$pid"
+    "$FORGE" outputs --copy got "$id"
+    [ "$(cat got/x)" = one ]
+}
+
+@test "staging directories of dead post-processes go" {
+    mkdir -p "$FORGE_HOME/staging" && chmod 700 "$FORGE_HOME" "$FORGE_HOME/staging"
+    forge_run -- true
+    mkdir "$FORGE_HOME/staging/x.999999999" && touch "$FORGE_HOME/staging/x.999999999/y"
+    run "$FORGE" gc
+    [[ "$output" == *"remove staging x.999999999"* ]]
+    [ -z "$(ls "$FORGE_HOME/staging")" ]
+}
+
+@test "gc with nothing to do says so, also before the first run" {
+    [ "$("$FORGE" gc)" = "nothing to repair" ]
+    forge_run -- true
+    [ "$("$FORGE" gc)" = "nothing to repair" ]
+}
+
+# ---- what a run must never reach
+
+@test "a run cannot name or write what forge records" {
+    mkdir -p "$FORGE_HOME" && chmod 700 "$FORGE_HOME"
+    forge_run -- sh -c '
+        ls -d "$0" 2>/dev/null && exit 11
+        for f in "$0"/* "$0"/runs/* "$0"/forge.db; do test ! -e "$f" || exit 12; done
+        env | grep -E "FORGE_(HOME|STORE)|^PG" && exit 13
+        ls -l /proc/self/fd | grep -F "$0" && exit 14
+        echo x 2>/dev/null >"$0/planted" && exit 15
+        exit 0' "$FORGE_HOME"
+    cat "$out"
+    [ "$status" -eq 0 ]
+    [ ! -e "$FORGE_HOME/planted" ]
+}
+
+@test "FORGE_HOME, the store and what holds them are refused as inputs" {
+    forge_run -- true
+    for path in "$FORGE_HOME" "$FORGE_HOME/runs" "$FORGE_HOME/objects" "$FORGE_HOME/runs/$(field .run_id)/record.json" "$T" /; do
+        run "$FORGE" run -q -i "$path" -- true
+        [ "$status" -eq 125 ] || { echo "$path"; false; }
+    done
+}
+
+@test "a link among the inputs does not show FORGE_HOME either" {
+    forge_run -- true
+    mkdir in && ln -s "$FORGE_HOME" in/home && ln -s "$FORGE_HOME/runs" in/runs
+    forge_run -i in -- sh -c 'ls in/home/ in/runs/ in/home/runs 2>/dev/null | grep -q . && exit 11; exit 0'
+    [ "$status" -eq 0 ]
+}
+
+@test "a supervisor's descriptors are not the command's" {
+    forge_run -i "$PROBE" -- "$PROBE" fds
+    [ "$status" -eq 0 ]
+}
