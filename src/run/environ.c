@@ -12,6 +12,7 @@
 #include <sched.h>
 
 #include "base/fd.h"
+#include "run/env.h"
 #include "run/spec.h"
 
 extern char **environ;
@@ -156,16 +157,26 @@ static int set_own(struct forge_spec *s)
 }
 
 int forge_spec_environment(struct forge_spec *s, const struct forge_config *cfg,
-			   const struct forge_run_request *req, struct forge_error *err)
+			   const struct forge_run_request *req, const struct forge_home *home,
+			   const char *store, struct forge_error *err)
 {
 	int rc = forge_strv_setenv(&s->env, "PATH", "/usr/local/bin:/usr/bin:/bin");
 
+	if (req->exact_env) {
+		forge_strv_done(&s->env);
+		s->env = (struct forge_strv){ 0 };
+		return forge_strv_copy(&s->env, req->exact_env) < 0 || set_own(s) < 0 ?
+			       forge_fail(err, ENOMEM, "out of memory") :
+			       0;
+	}
 	if (rc == 0)
 		rc = pass_allowed(s, &cfg->env_pass);
 	if (rc == 0)
 		rc = set_threads(s);
 	if (rc < 0)
 		return forge_fail(err, ENOMEM, "out of memory");
+	if (s->has_runtime)
+		rc = forge_runtime_enter(cfg, home, store, &s->runtime, &s->env, err);
 	for (size_t i = 0; i < cfg->env_set.n && rc == 0; i++)
 		rc = set_one(s, cfg->env_set.v[i], "env.set", err);
 	if (rc == 0 && req->env_file)

@@ -94,6 +94,7 @@ static json_t *new_record(const struct forge_home *home, const struct forge_spec
 	json_object_set_new(r, "started_at", json_null());
 	json_object_set_new(r, "ended_at", json_null());
 	json_object_set_new(r, "profile", json_string(s->profile));
+	json_object_set_new(r, "runtime", s->runtime_json ? json_incref(s->runtime_json) : json_null());
 	json_object_set_new(r, "limits", limits_json(&s->limits));
 	json_object_set_new(r, "usage", json_object());
 	json_object_set_new(r, "network", json_string(s->own_network ? "none" : "host"));

@@ -203,6 +203,8 @@ static void fill_job(struct run *r, struct forge_job *job)
 		.env = &r->spec.env,
 		.read_only = &r->spec.read_only,
 		.aliases = &r->spec.aliases,
+		.tools = &r->spec.tools,
+		.root = r->spec.root,
 		.workdir = r->spec.workdir,
 		.workdir_fd = r->workdir.fd,
 		.host_uid = r->ids.uid,
@@ -249,6 +251,10 @@ static int open_state(struct run *r, struct forge_error *err)
 
 	if (rc == 0)
 		rc = forge_store_choose(r->req->store, r->cfg, &r->store, err);
+	if (rc == 0)
+		rc = forge_spec_check_runtime(&r->spec, r->cfg, r->req, &r->home, r->store, err);
+	if (rc == 0)
+		rc = forge_spec_environment(&r->spec, r->cfg, r->req, &r->home, r->store, err);
 	if (rc == 0)
 		rc = claim(r, err);
 	if (rc == 0)
@@ -721,6 +727,13 @@ int forge_run_explain(const struct forge_config *cfg, const struct forge_run_req
 
 	run_init(&r, cfg, req);
 	int rc = forge_spec_resolve(cfg, req, &r.spec, err);
+	/* A runtime may have to be asked for what its scripts do; without one nothing is made. */
+	if (rc == 0 && r.spec.has_runtime)
+		rc = forge_home_open(true, &r.home, err);
+	if (rc == 0)
+		rc = forge_store_choose(req->store, cfg, &r.store, err);
+	if (rc == 0)
+		rc = forge_spec_environment(&r.spec, cfg, req, &r.home, r.store, err);
 	if (rc == 0)
 		rc = forge_ids_choose(cfg->uid_base, 0, &r.ids, err);
 	if (rc == -EAGAIN)

@@ -16,6 +16,7 @@
 struct forge_run_request {
 	const char *analysis_id;    /* NULL: the run id */
 	const char *profile;	    /* NULL: "default" */
+	const char *runtime;	    /* NULL: the script's, the configured, or none */
 	struct forge_limits limits; /* of the command line; 0 where not given */
 	struct forge_strv inputs;   /* paths as typed */
 	struct forge_strv env;	    /* "K=V", or "K" to pass the caller's value */
@@ -36,6 +37,9 @@ struct forge_run_request {
 	 * names below the workdir and inputs that they lead to. */
 	const char *parent_run, *parent_outputs;
 	struct forge_strv links;
+	/* Finding out about a runtime: it need not be healthy, nothing of the caller's counts. */
+	bool is_probe;
+	const struct forge_strv *exact_env; /* instead of the environment; NULL: not */
 	bool keep;		    /* keep the workdir */
 	bool pass_stdin;	    /* feed the caller's standard input to the command */
 	int stdout_fd, stderr_fd;   /* where output is also shown live, -1: nowhere */

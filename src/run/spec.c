@@ -23,6 +23,13 @@ void forge_spec_done(struct forge_spec *s)
 	forge_strv_done(&s->aliases);
 	forge_strv_done(&s->links);
 	forge_strv_done(&s->read_only);
+	forge_strv_done(&s->view);
+	forge_strv_done(&s->tools);
+	free(s->root);
+	free(s->header_runtime);
+	json_decref(s->runtime_json);
+	forge_runtime_close(&s->runtime);
+	forge_catalog_close(&s->catalog);
 	forge_strv_done(&s->outputs);
 	forge_strv_done(&s->input_names);
 	forge_strv_done(&s->post_process);
@@ -112,6 +119,15 @@ static void fit_budget(struct forge_spec *s, const struct forge_config *cfg,
 		s->limits.cpus_milli = b.milli;
 }
 
+/* Later ones win; where each came from is kept for --explain-limits. */
+static void overlay(struct forge_spec *s, const struct forge_limits *over, const char *from)
+{
+	for (size_t i = 0; i < FORGE_LIMIT_COUNT_ROWS; i++)
+		if (forge_limit_value(over, &forge_limit_rows[i]))
+			s->limit_from[i] = from;
+	forge_limits_overlay(&s->limits, over);
+}
+
 static int resolve_limits(struct forge_spec *s, const struct forge_config *cfg,
 			  const struct forge_run_request *req, struct forge_error *err)
 {
@@ -121,8 +137,11 @@ static int resolve_limits(struct forge_spec *s, const struct forge_config *cfg,
 	if (rc < 0)
 		return rc;
 	s->profile = profile->name;
-	s->limits = profile->limits;
-	forge_limits_overlay(&s->limits, &req->limits);
+	overlay(s, &profile->limits, "profile");
+	if (s->has_runtime)
+		overlay(s, &s->runtime.decl->limits, "runtime");
+	overlay(s, &s->header_limits, "script");
+	overlay(s, &req->limits, "command line");
 	rc = forge_limits_check(&s->limits, &cfg->caps, cfg->allow_unlimited, err);
 	if (rc == 0)
 		fit_budget(s, cfg, req);
@@ -232,6 +251,10 @@ int forge_spec_resolve(const struct forge_config *cfg,
 	if (rc == 0)
 		rc = expand_workdir(ret, cfg->workdir, err);
 	if (rc == 0)
+		rc = forge_spec_header(ret, req, err);
+	if (rc == 0)
+		rc = forge_spec_runtime(ret, cfg, req, err);
+	if (rc == 0)
 		rc = resolve_limits(ret, cfg, req, err);
 	if (rc == 0)
 		rc = resolve_network(ret, req->network, err);
@@ -249,7 +272,8 @@ int forge_spec_resolve(const struct forge_config *cfg,
 		rc = add_roots(ret, cfg, err);
 	if (rc == 0 && add_parent(ret, req) < 0)
 		rc = forge_fail(err, ENOMEM, "out of memory");
-	if (rc == 0)
-		rc = forge_spec_environment(ret, cfg, req, err);
+	forge_strv_foreach (path, &ret->view)
+		if (rc == 0 && forge_strv_add(&ret->read_only, path) < 0)
+			rc = forge_fail(err, ENOMEM, "out of memory");
 	return rc;
 }

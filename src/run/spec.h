@@ -6,7 +6,9 @@
 #include "base/error.h"
 #include "base/strv.h"
 #include "config/config.h"
+#include "run/home.h"
 #include "run/run.h"
+#include "runtime/runtime.h"
 
 struct forge_spec {
 	char run_id[FORGE_RUN_ID_MAX];
@@ -27,7 +29,19 @@ struct forge_spec {
 	struct forge_strv input_names; /* of each input: below the workdir, "" when it has none */
 	struct forge_strv aliases;   /* pairs: absolute path as typed, canonical */
 	struct forge_strv links;     /* pairs: path below the workdir, canonical */
-	struct forge_strv read_only; /* inputs and the configured roots */
+	struct forge_strv read_only; /* inputs, the configured roots, the runtime */
+	/* the runtime, and what the script says about itself */
+	char *header_runtime;
+	struct forge_limits header_limits;
+	struct forge_catalog catalog;
+	struct forge_runtime runtime;
+	bool has_runtime;
+	const char *runtime_why;
+	struct forge_strv view;	 /* trees that the runtime needs */
+	struct forge_strv tools; /* pairs: link inside, its text */
+	char *root;		 /* another system's trees, NULL: the host's */
+	json_t *runtime_json;	 /* for the record, NULL: none */
+	const char *limit_from[FORGE_LIMIT_COUNT_ROWS]; /* where each limit came from */
 };
 
 /* Anything unknown, malformed or out of reach stops here. */
@@ -45,7 +59,24 @@ FORGE_MUST_CHECK int forge_spec_add_input(struct forge_spec *s, const char *type
 					  struct forge_error *err);
 FORGE_MUST_CHECK int forge_spec_command(struct forge_spec *s, char *const *argv,
 					struct forge_error *err);
+FORGE_MUST_CHECK int forge_spec_header(struct forge_spec *s,
+				       const struct forge_run_request *req,
+				       struct forge_error *err);
+FORGE_MUST_CHECK int forge_spec_runtime(struct forge_spec *s, const struct forge_config *cfg,
+					const struct forge_run_request *req,
+					struct forge_error *err);
+
+/* ---- after the state directory is open: these may run something ---- */
+
+/* The complete environment, with the runtime activated. */
 FORGE_MUST_CHECK int forge_spec_environment(struct forge_spec *s,
 					    const struct forge_config *cfg,
 					    const struct forge_run_request *req,
+					    const struct forge_home *home, const char *store,
 					    struct forge_error *err);
+/* Refuses a runtime that is not healthy; probes one that has not been checked. */
+FORGE_MUST_CHECK int forge_spec_check_runtime(struct forge_spec *s,
+					      const struct forge_config *cfg,
+					      const struct forge_run_request *req,
+					      const struct forge_home *home, const char *store,
+					      struct forge_error *err);

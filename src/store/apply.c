@@ -20,8 +20,8 @@ static const char SQL_ANALYSIS[] =
 	"INSERT INTO analyses VALUES ($1, $2) ON CONFLICT DO NOTHING";
 static const char SQL_NEW_RUN[] =
 	"INSERT INTO runs (run_id, analysis_id, status, runtime, executor, host, "
-	"username, created_at, pid, pid_start, boot_id, idempotency_key, record) "
-	"VALUES ($1, $2, '', $3, $4, $5, $6, $7, $8, $9, $10, $11, '{}') "
+	"username, created_at, pid, pid_start, boot_id, idempotency_key, runtime_digest, "
+	"record) VALUES ($1, $2, '', $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, '{}') "
 	"ON CONFLICT (run_id) DO NOTHING";
 static const char SQL_UPDATE[] =
 	"UPDATE runs SET status = $1, reason = $2, notes = $3, started_at = $4, "
@@ -195,7 +195,8 @@ static int insert_run(struct forge_store *st, const json_t *record, struct forge
 		       text_value(record, "user"), text_value(record, "created_at"),
 		       int_value(supervisor, "pid"), int_value(supervisor, "start_time"),
 		       text_value(supervisor, "boot_id"),
-		       text_value(record, "idempotency_key"));
+		       text_value(record, "idempotency_key"),
+		       text_value(json_object_get(record, "runtime"), "digest"));
 	if (rc == 0)
 		return changed_meanwhile(text_of(record, "run_id"), err);
 	return rc < 0 ? rc : 0;

@@ -253,3 +253,29 @@ int forge_store_each_object(struct forge_store *st,
 
 	return rc < 0 ? rc : 0;
 }
+
+struct uses {
+	int (*visit)(const struct forge_runtime_use *use, void *arg);
+	void *arg;
+};
+
+static int visit_use(const char *const *c, void *arg)
+{
+	const struct uses *u = arg;
+	struct forge_runtime_use use = { c[0], c[1], c[2], number(c[3]) };
+
+	return u->visit(&use, u->arg);
+}
+
+int forge_store_runtime_history(struct forge_store *st, const char *name,
+				int (*visit)(const struct forge_runtime_use *use, void *arg),
+				void *arg, struct forge_error *err)
+{
+	struct uses u = { visit, arg };
+
+	return forge_sql(st, err, visit_use, &u,
+			 "SELECT runtime_digest, min(created_at), max(created_at), count(*) FROM "
+			 "runs WHERE runtime = $1 AND runtime_digest IS NOT NULL GROUP BY "
+			 "runtime_digest ORDER BY 3 DESC",
+			 SQL_TEXT(name));
+}

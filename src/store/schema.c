@@ -55,7 +55,15 @@ static const char *const v3[] = {
 	NULL,
 };
 
-static const char *const *const migrations[] = { v1, v2, v3 };
+/* Which content of a runtime a run had. */
+static const char *const v4[] = {
+	"ALTER TABLE runs ADD COLUMN runtime_digest TEXT",
+	"CREATE INDEX runs_runtime_digest ON runs (runtime, runtime_digest)"
+	" WHERE runtime_digest IS NOT NULL",
+	NULL,
+};
+
+static const char *const *const migrations[] = { v1, v2, v3, v4 };
 
 unsigned forge_store_schema_version(void)
 {

@@ -96,6 +96,16 @@ FORGE_MUST_CHECK int forge_store_list(struct forge_store *st,
 				      const struct forge_run_filter *filter,
 				      forge_run_visitor *visit, void *arg,
 				      struct forge_error *err);
+/* One content of a runtime, and the runs that used it. Strings are borrowed for the call. */
+struct forge_runtime_use {
+	const char *digest, *first, *last; /* created_at of the first and the last of them */
+	int64_t runs;
+};
+/* The newest first. */
+FORGE_MUST_CHECK int forge_store_runtime_history(
+	struct forge_store *st, const char *name,
+	int (*visit)(const struct forge_runtime_use *use, void *arg), void *arg,
+	struct forge_error *err);
 /* Every "sha256:..." that a record points to. */
 FORGE_MUST_CHECK int forge_store_each_object(struct forge_store *st,
 					     int (*visit)(const char *digest, void *arg),

@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* forge runtime: what there is, whether it works, what it consists of. */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/session.h"
+#include "cli/table.h"
+#include "run/deliver.h"
+#include "run/env.h"
+#include "run/lockfile.h"
+
+static bool is_json;
+static const char *lock_path;
+
+static const struct forge_opt *runtime_opts(void)
+{
+	static const struct forge_opt opts[] = {
+		FORGE_STRING(0, "lock", "FILE", &lock_path,
+			     "check: also say what differs from this lock"),
+		FORGE_FLAG(0, "json", &is_json, "Print JSON"),
+		FORGE_STORE_ROW,
+		FORGE_CONFIG_ROW,
+		FORGE_HELP_ROW,
+		FORGE_OPTS_END,
+	};
+
+	return opts;
+}
+
+/* No store is opened: probing forks, and SQLite does not survive that. */
+struct place {
+	struct forge_config *cfg;
+	struct forge_home home;
+	struct forge_catalog catalog;
+	char *store;
+};
+
+static int open_place(struct place *p, struct forge_error *err)
+{
+	*p = (struct place){ .home = FORGE_HOME_INIT };
+	int rc = forge_config_load(forge_session_config, &p->cfg, err);
+	if (rc < 0)
+		return rc;
+	forge_reconcile_first();
+	rc = forge_home_open(true, &p->home, err);
+	if (rc == 0)
+		rc = forge_store_choose(forge_store_wanted, p->cfg, &p->store, err);
+	return rc < 0 ? rc : forge_catalog_open(p->cfg, &p->catalog, err);
+}
+
+static void close_place(struct place *p)
+{
+	forge_catalog_close(&p->catalog);
+	forge_home_close(&p->home);
+	forge_config_free(p->cfg);
+	free(p->store);
+}
+#define forge_auto_place FORGE_CLEANUP(close_place)
+
+static const char *health_word(enum forge_health health)
+{
+	return health == FORGE_HEALTHY ? "healthy" :
+	       health == FORGE_BROKEN  ? "broken" :
+					 "unchecked";
+}
+
+static enum forge_colour health_colour(enum forge_health health)
+{
+	return health == FORGE_HEALTHY ? FORGE_GREEN :
+	       health == FORGE_BROKEN  ? FORGE_RED :
+					 FORGE_YELLOW;
+}
+
+static void list_words(const struct forge_strv *list, char *buf, size_t size)
+{
+	size_t len = strlen(buf);
+
+	forge_strv_foreach (s, list)
+		if (len < size)
+			len += (size_t)snprintf(buf + len, size - len, "%s%s", len ? " " : "", s);
+}
+
+/* A runtime as it is now; what is wrong with one that cannot even be opened is its state too. */
+static json_t *describe(struct place *p, const struct forge_runtime_decl *d)
+{
+	struct forge_error err = FORGE_ERROR_INIT;
+	struct forge_runtime rt = { .kind = NULL };
+	struct forge_runtime_state state = { .health = FORGE_UNCHECKED };
+	char has[512] = "";
+
+	int rc = forge_runtime_open(&p->catalog, d->name, &rt, &err);
+	if (rc == 0)
+		rc = forge_runtime_state(&p->home, &rt, &state, &err);
+	if (rc < 0) {
+		state.health = FORGE_BROKEN;
+		(void)snprintf(state.problem, sizeof(state.problem), "%.300s", err.msg);
+	}
+	list_words(&d->commands, has, sizeof(has));
+	list_words(&d->python, has, sizeof(has));
+	list_words(&d->r, has, sizeof(has));
+	json_t *j = json_pack("{s:s, s:s, s:s?, s:s?, s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:O?}",
+			      "name", d->name, "kind", d->kind, "description", d->description,
+			      "prefix", rt.prefix ? rt.prefix : d->prefix, "has", has, "health",
+			      health_word(state.health), "problem", state.problem, "checked_at",
+			      state.checked_at, "digest", state.digest, "declared_in", d->file,
+			      "line", (int)d->line, "versions", state.versions);
+	forge_runtime_state_done(&state);
+	forge_runtime_close(&rt);
+	return j;
+}
+
+/* ---- list ---- */
+
+struct listing {
+	struct place *place;
+	json_t *all;
+};
+
+static void add_one(const struct forge_runtime_decl *d, void *arg)
+{
+	struct listing *l = arg;
+
+	json_array_append_new(l->all, describe(l->place, d));
+}
+
+enum { NAME, KIND, HEALTH, SINCE, DIGEST, HAS, COLUMNS };
+
+static void print_list(const json_t *all)
+{
+	static const char *const heading[COLUMNS] = { "NAME",  "KIND",	 "HEALTH",
+						      "SINCE", "DIGEST", "HAS" };
+	size_t n = json_array_size(all), i;
+	struct forge_cell *cells = calloc((n + 1) * COLUMNS, sizeof(*cells));
+	char(*text)[2][512] = calloc(n + 1, sizeof(*text));
+	const json_t *r;
+
+	for (size_t c = 0; cells && text && c < COLUMNS; c++)
+		cells[c] = (struct forge_cell){ heading[c], FORGE_BOLD };
+	json_array_foreach (all, i, r) {
+		if (!cells || !text)
+			break;
+		struct forge_cell *row = &cells[(i + 1) * COLUMNS];
+		const char *health = forge_record_text(r, "health"),
+			   *problem = forge_record_text(r, "problem"),
+			   *digest = forge_record_text(r, "digest");
+		(void)snprintf(text[i][0], sizeof(text[i][0]), "%s%s%s", health,
+			       *problem ? ": " : "", problem);
+		(void)snprintf(text[i][1], sizeof(text[i][1]), "%.12s",
+			       *digest ? digest + strlen("sha256:") : "");
+		row[NAME].text = forge_record_text(r, "name");
+		row[KIND].text = forge_record_text(r, "kind");
+		row[HEALTH] = (struct forge_cell){
+			text[i][0], health_colour(*health == 'h' ? FORGE_HEALTHY :
+						  *health == 'b' ? FORGE_BROKEN :
+								   FORGE_UNCHECKED)
+		};
+		row[SINCE].text = forge_record_text(r, "checked_at");
+		row[DIGEST].text = text[i][1];
+		row[HAS].text = forge_record_text(r, "has");
+	}
+	if (cells && text)
+		forge_table_print(stdout, cells, COLUMNS, n + 1);
+	free(cells);
+	free(text);
+}
+
+static int list(struct place *p)
+{
+	struct listing l = { .place = p, .all = json_array() };
+
+	forge_catalog_each(&p->catalog, add_one, &l);
+	if (is_json)
+		forge_print_json(l.all);
+	else
+		print_list(l.all);
+	json_decref(l.all);
+	return FORGE_EXIT_OK;
+}
+
+/* ---- check ---- */
+
+static int print_drift(const struct forge_runtime *rt, struct forge_error *err)
+{
+	forge_auto_json json_t *drift = NULL;
+	size_t i;
+	const json_t *d;
+	int rc = forge_lock_compare(rt, lock_path, &drift, err);
+
+	if (rc < 0)
+		return rc;
+	json_array_foreach (drift, i, d)
+		printf("  %s %s %s%s%s\n", forge_record_text(d, "change"),
+		       forge_record_text(d, "name"), forge_record_text(d, "was"),
+		       *forge_record_text(d, "was") && *forge_record_text(d, "is") ? " -> " : "",
+		       forge_record_text(d, "is"));
+	if (json_array_size(drift) == 0)
+		printf("  as in %s\n", lock_path);
+	return json_array_size(drift) > 0;
+}
+
+/* 0: healthy (and as locked), 1: not. */
+static int check_one(struct place *p, const char *name, struct forge_error *err)
+{
+	struct forge_runtime rt = { .kind = NULL };
+	struct forge_runtime_state state = { .health = FORGE_UNCHECKED };
+	int rc = forge_runtime_open(&p->catalog, name, &rt, err);
+
+	if (rc == 0)
+		rc = forge_runtime_probe(p->cfg, &p->home, p->store, &rt, &state, err);
+	if (rc == 0 && is_json) {
+		forge_auto_json json_t *j = describe(p, rt.decl);
+		forge_print_json(j);
+	} else if (rc == 0) {
+		const char *what;
+		json_t *version;
+		printf("%s: %s%s%s\n", name, health_word(state.health),
+		       *state.problem ? ": " : "", state.problem);
+		json_object_foreach (state.versions, what, version) {
+			const char *text = json_string_value(version);
+			printf("  %s: ", what);
+			forge_print_clean(stdout, text, strlen(text));
+			putchar('\n');
+		}
+	}
+	int status = state.health != FORGE_HEALTHY;
+	if (rc == 0 && lock_path) {
+		rc = print_drift(&rt, err);
+		status = rc > 0 ? 1 : status;
+	}
+	forge_runtime_state_done(&state);
+	forge_runtime_close(&rt);
+	return rc < 0 ? rc : status;
+}
+
+struct checking {
+	struct place *place;
+	int status;
+};
+
+static void check_each(const struct forge_runtime_decl *d, void *arg)
+{
+	struct checking *c = arg;
+	struct forge_error err = FORGE_ERROR_INIT;
+	int rc = check_one(c->place, d->name, &err);
+
+	if (rc < 0)
+		printf("%s: broken: %s\n", d->name, err.msg);
+	c->status = rc != 0 ? FORGE_EXIT_FAILED : c->status;
+}
+
+static int check(struct place *p, const char *name, struct forge_error *err)
+{
+	struct checking c = { .place = p };
+
+	if (name)
+		return check_one(p, name, err);
+	forge_catalog_each(&p->catalog, check_each, &c);
+	return c.status;
+}
+
+/* ---- show, lock, history ---- */
+
+static int show(struct place *p, const char *name, struct forge_error *err)
+{
+	static const char *const keys[] = { "name",   "kind",	    "description", "prefix",
+					    "health", "problem",    "checked_at",  "digest",
+					    "has",    "declared_in" };
+	struct forge_runtime rt = { .kind = NULL };
+	struct forge_packages packages = { .v = NULL };
+	int rc = forge_runtime_open(&p->catalog, name, &rt, err);
+
+	if (rc == 0)
+		rc = forge_runtime_identify(&rt, &packages, err);
+	if (rc == 0) {
+		forge_auto_json json_t *j = describe(p, rt.decl);
+		forge_packages_sort(&packages);
+		json_t *list_of = json_array();
+		for (size_t i = 0; i < packages.n; i++)
+			json_array_append_new(
+				list_of,
+				json_pack("{s:s, s:s, s:s, s:s, s:s}", "source", packages.v[i].source,
+					  "name", packages.v[i].name, "version",
+					  packages.v[i].version, "build", packages.v[i].build, "hash",
+					  packages.v[i].hash));
+		json_object_set_new(j, "packages", list_of);
+		if (is_json)
+			forge_print_json(j);
+		for (size_t i = 0; !is_json && i < FORGE_ARRAY_SIZE(keys); i++) {
+			const char *text = forge_record_text(j, keys[i]);
+			if (text && *text)
+				printf("%-12s%s\n", keys[i], text);
+		}
+		if (!is_json)
+			printf("%-12s%zu\n", "packages", packages.n);
+	}
+	forge_packages_done(&packages);
+	forge_runtime_close(&rt);
+	return rc;
+}
+
+static int lock(struct place *p, const char *name, struct forge_error *err)
+{
+	struct forge_runtime rt = { .kind = NULL };
+	int rc = forge_runtime_open(&p->catalog, name, &rt, err);
+
+	if (rc == 0)
+		rc = forge_runtime_lock(&rt, stdout, err);
+	forge_runtime_close(&rt);
+	return rc;
+}
+
+static int print_digest(const struct forge_runtime_use *use, void *arg)
+{
+	(void)arg;
+	if (is_json)
+		printf("{\"digest\": \"%s\", \"first\": \"%s\", \"last\": \"%s\", \"runs\": %lld}\n",
+		       use->digest, use->first, use->last, (long long)use->runs);
+	else
+		printf("%s  %s  %s  %lld run%s\n", use->digest, use->first, use->last,
+		       (long long)use->runs, use->runs == 1 ? "" : "s");
+	return 0;
+}
+
+static int history(struct place *p, const char *name, struct forge_error *err)
+{
+	forge_auto_store struct forge_store *st = NULL;
+	int rc = forge_store_open(p->store, &st, err);
+
+	if (rc == 0)
+		rc = forge_store_runtime_history(st, name, print_digest, NULL, err);
+	return rc < 0 ? rc : 0;
+}
+
+static int run(struct place *p, int argc, char **argv, struct forge_error *err)
+{
+	const char *verb = argv[0], *name = argc > 1 ? argv[1] : NULL;
+
+	if (strcmp(verb, "list") == 0)
+		return list(p);
+	if (strcmp(verb, "check") == 0)
+		return check(p, name, err);
+	if (strcmp(verb, "show") == 0)
+		return show(p, name, err);
+	if (strcmp(verb, "lock") == 0)
+		return lock(p, name, err);
+	return history(p, name, err);
+}
+
+static int cmd_runtime(int argc, char **argv)
+{
+	struct forge_error err = FORGE_ERROR_INIT;
+	forge_auto_place struct place p = { .home = FORGE_HOME_INIT };
+	bool is_known = argc > 0 && forge_word_is_one("list|show|check|lock|history", argv[0]);
+	bool needs_name = is_known && strcmp(argv[0], "list") != 0 && strcmp(argv[0], "check") != 0;
+
+	if (!is_known || (needs_name && argc < 2)) {
+		(void)forge_fail(&err, EINVAL,
+				 is_known ? "runtime %s: no runtime given" :
+					    "runtime: list, show, check, lock or history%s",
+				 is_known ? argv[0] : "");
+		return forge_print_usage(&forge_cmd_runtime, &err);
+	}
+	int rc = forge_refuse_words(&forge_cmd_runtime, argc, argv, 2);
+	if (rc)
+		return rc;
+	rc = open_place(&p, &err);
+	if (rc == 0)
+		rc = run(&p, argc, argv, &err);
+	return rc < 0 ? forge_session_fail(&err) : rc;
+}
+
+const struct forge_cmd forge_cmd_runtime = {
+	.name = "runtime",
+	.synopsis = "[OPTIONS] list | check [NAME] | show NAME | lock NAME | history NAME",
+	.help = "Named environments: list, check and lock them",
+	.about = "list shows every declared or discovered runtime with its health; check probes\n"
+		 "one, or all, in a sandbox now; show tells what one consists of; lock writes\n"
+		 "that down, in conda's own form for conda; history tells which digests runs\n"
+		 "have used.",
+	.first = "list|show|check|lock|history",
+	.bad_value = FORGE_EXIT_FAILED,
+	.run = cmd_runtime,
+	.opts = runtime_opts,
+};

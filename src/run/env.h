@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The runtime of a run: chosen, opened, activated, identified, and known to be healthy. See
+ * src/runtime/ for what runtimes are; here is what has to be run to know it.
+ */
+#pragma once
+
+#include <jansson.h>
+
+#include "base/error.h"
+#include "config/config.h"
+#include "run/home.h"
+#include "runtime/runtime.h"
+
+/* What a probe found; kept in $FORGE_HOME/runtimes/<name>.json. */
+enum forge_health { FORGE_UNCHECKED, FORGE_HEALTHY, FORGE_BROKEN };
+
+struct forge_runtime_state {
+	enum forge_health health;
+	char digest[FORGE_DIGEST_MAX]; /* of the packages, now */
+	json_t *versions;	       /* {"python3": "3.11.2", "numpy": "1.24.2"}; may be NULL */
+	char checked_at[32];	       /* "" never */
+	char probe_run[27];	       /* the run that found it out, "" none */
+	char problem[384];	       /* broken: why */
+};
+void forge_runtime_state_done(struct forge_runtime_state *s);
+
+/*
+ * The digest of what the runtime consists of. Remembered by what the files look like (names, sizes,
+ * times), so that asking again costs a few stats.
+ */
+FORGE_MUST_CHECK int forge_runtime_digest(const struct forge_home *home,
+					  const struct forge_runtime *rt,
+					  char ret[FORGE_DIGEST_MAX], struct forge_error *err);
+/* What the last probe said, if it was about this very content and declaration. */
+FORGE_MUST_CHECK int forge_runtime_state(const struct forge_home *home,
+					 const struct forge_runtime *rt,
+					 struct forge_runtime_state *ret,
+					 struct forge_error *err);
+/*
+ * Runs the probe in a sandbox, now, and keeps what it found. 0: *ret says how it is, which may be
+ * broken. Negative: it could not be run at all.
+ */
+FORGE_MUST_CHECK int forge_runtime_probe(const struct forge_config *cfg,
+					 const struct forge_home *home, const char *store,
+					 const struct forge_runtime *rt,
+					 struct forge_runtime_state *ret,
+					 struct forge_error *err);
+/*
+ * The activated environment: env is changed. Scripts of the environment are sourced once, in a
+ * sandbox; what they change is remembered by their content.
+ */
+FORGE_MUST_CHECK int forge_runtime_enter(const struct forge_config *cfg,
+					 const struct forge_home *home, const char *store,
+					 const struct forge_runtime *rt,
+					 struct forge_strv *env, struct forge_error *err);

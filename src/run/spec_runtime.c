@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which runtime a run has, and why; what a script says about itself. */
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/json.h"
+#include "run/env.h"
+#include "run/spec.h"
+
+/* ---- "# forge: memory=4G timeout=2h runtime=data-ml" in the first lines of a script ---- */
+
+#define HEADER_BYTES 4096
+
+static int set_word(struct forge_spec *s, const char *script, char *word,
+		    struct forge_error *err)
+{
+	char *value = strchr(word, '=');
+
+	if (!value || !value[1])
+		return forge_fail(err, EINVAL, "%s: '# forge: %s' is not NAME=VALUE", script, word);
+	*value++ = '\0';
+	if (strcmp(word, "runtime") == 0) {
+		free(s->header_runtime);
+		s->header_runtime = strdup(value);
+		return s->header_runtime ? 0 : forge_fail(err, ENOMEM, "out of memory");
+	}
+	for (size_t i = 0; i < FORGE_LIMIT_COUNT_ROWS; i++) {
+		const struct forge_limit_row *row = &forge_limit_rows[i];
+		if (strcmp(row->key, word) != 0 && strcmp(row->name, word) != 0)
+			continue;
+		int rc = forge_limit_set(&s->header_limits, row, value, err);
+		return rc < 0 ? forge_wrap(err, rc, "%s: '# forge: %s'", script, word) : 0;
+	}
+	return forge_fail(err, EINVAL,
+			  "%s: '# forge: %s' is no limit (memory, cpus, timeout ...) nor runtime",
+			  script, word);
+}
+
+static int read_header(struct forge_spec *s, const char *script, struct forge_error *err)
+{
+	char text[HEADER_BYTES];
+	ssize_t n = forge_read_at(AT_FDCWD, script, text, sizeof(text));
+	int rc = 0;
+
+	for (char *line = text, *end; n > 0 && rc == 0 && line && *line; line = end) {
+		end = strchr(line, '\n');
+		if (end)
+			*end++ = '\0';
+		line += strspn(line, " \t");
+		if (*line != '#')
+			continue;
+		line += strspn(line, "# \t");
+		if (strncmp(line, "forge:", 6) != 0)
+			continue;
+		for (char *word = line + 6; rc == 0;) {
+			word += strspn(word, " \t\r");
+			size_t len = strcspn(word, " \t\r");
+			if (!len)
+				break;
+			char *next = word + len + (word[len] ? 1 : 0);
+			word[len] = '\0';
+			rc = set_word(s, script, word, err);
+			word = next;
+		}
+	}
+	return rc;
+}
+
+/* Only a script that is named as what to run speaks for the run. */
+int forge_spec_header(struct forge_spec *s, const struct forge_run_request *req,
+		      struct forge_error *err)
+{
+	struct stat st;
+	const char *script = req->argv ? req->argv[0] : NULL;
+	const char *dot = script ? strrchr(script, '.') : NULL;
+
+	if (req->is_probe || !dot || stat(script, &st) < 0 || !S_ISREG(st.st_mode))
+		return 0;
+	return read_header(s, script, err);
+}
+
+/* ---- the runtime ---- */
+
+/* The programs that kind system declares, by their names and nothing else. */
+static int add_tools(struct forge_spec *s)
+{
+	static const char *const dirs[] = { "/usr/local/bin", "/usr/bin", "/bin" };
+	int rc = 0;
+
+	if (s->runtime.kind != &forge_kind_system)
+		return 0;
+	forge_strv_foreach (name, &s->runtime.decl->commands) {
+		char path[PATH_MAX];
+		for (size_t i = 0; i < FORGE_ARRAY_SIZE(dirs) && rc == 0; i++) {
+			(void)snprintf(path, sizeof(path), "%s/%s", dirs[i], name);
+			if (access(path, X_OK) < 0)
+				continue;
+			rc = forge_strv_addf(&s->tools, "%s/%s", FORGE_SYSTEM_BIN, name);
+			if (rc == 0)
+				rc = forge_strv_add(&s->tools, path);
+			break;
+		}
+	}
+	return rc;
+}
+
+int forge_spec_runtime(struct forge_spec *s, const struct forge_config *cfg,
+		       const struct forge_run_request *req, struct forge_error *err)
+{
+	const char *name = req->runtime		? req->runtime :
+			   s->header_runtime	? s->header_runtime :
+			   !req->parent_run	? cfg->runtime :
+						  NULL;
+
+	if (!name)
+		return 0;
+	s->runtime_why = req->runtime ? "asked for" : s->header_runtime ? "the script's header" :
+									  "the configuration";
+	int rc = forge_catalog_open(cfg, &s->catalog, err);
+	if (rc == 0)
+		rc = forge_runtime_open(&s->catalog, name, &s->runtime, err);
+	if (rc < 0)
+		return rc;
+	s->has_runtime = true;
+	rc = forge_runtime_view(&s->runtime, &s->view, &s->root, err);
+	if (rc == 0 && add_tools(s) < 0)
+		rc = forge_fail(err, ENOMEM, "out of memory");
+	return rc;
+}
+
+/* ---- health ---- */
+
+static json_t *describe(const struct forge_spec *s, const struct forge_runtime_state *state)
+{
+	json_t *j = json_pack("{s:s, s:s, s:s?, s:s, s:s, s:O?}", "name", s->runtime.decl->name,
+			      "kind", s->runtime.kind->name, "prefix", s->runtime.prefix,
+			      "digest", state->digest, "why", s->runtime_why, "versions",
+			      state->versions);
+
+	if (*state->checked_at)
+		json_object_set_new(j, "checked_at", json_string(state->checked_at));
+	if (*state->probe_run)
+		json_object_set_new(j, "probe_run", json_string(state->probe_run));
+	return j;
+}
+
+/* Known to be healthy, or found out now. A run never starts in what is not. */
+int forge_spec_check_runtime(struct forge_spec *s, const struct forge_config *cfg,
+			     const struct forge_run_request *req, const struct forge_home *home,
+			     const char *store, struct forge_error *err)
+{
+	struct forge_runtime_state state = { .health = FORGE_UNCHECKED };
+
+	if (!s->has_runtime)
+		return 0;
+	int rc = forge_runtime_state(home, &s->runtime, &state, err);
+	if (rc == 0 && !req->is_probe && state.health != FORGE_HEALTHY) {
+		forge_runtime_state_done(&state);
+		rc = forge_runtime_probe(cfg, home, store, &s->runtime, &state, err);
+	}
+	if (rc < 0)
+		return rc;
+	if (!req->is_probe && state.health != FORGE_HEALTHY)
+		rc = forge_hint(err,
+				forge_fail(err, ENOEXEC, "runtime %s is broken: %s",
+					   s->runtime.decl->name, state.problem),
+				"After mending it: forge runtime check %s", s->runtime.decl->name);
+	else
+		s->runtime_json = describe(s, &state);
+	forge_runtime_state_done(&state);
+	return rc;
+}
