@@ -24,6 +24,8 @@ static const struct forge_opt fixed_rows[] = {
 		   "Let the command read this file or directory"),
 	FORGE_STRV('o', "output", "GLOB", &forge_request.outputs,
 		   "Collect these files of the workdir; each must match one"),
+	FORGE_STRV('p', "param", "NAME=VALUE", &forge_request.parameters,
+		   "Set a parameter of a notebook"),
 	FORGE_STRING(0, "profile", "NAME", &forge_request.profile,
 		     "Start from the limits of this profile"),
 	FORGE_WORD(0, "network", "none|host", &forge_request.network,
@@ -140,6 +142,7 @@ void forge_request_done(void)
 {
 	forge_strv_done(&forge_request.inputs);
 	forge_strv_done(&forge_request.outputs);
+	forge_strv_done(&forge_request.parameters);
 	forge_strv_done(&forge_request.env);
 }
 

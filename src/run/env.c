@@ -311,7 +311,25 @@ static int add_words(struct forge_strv *argv, const char *what, const struct for
 	return rc;
 }
 
-static int probe_argv(const struct forge_runtime_decl *d, struct forge_strv *argv)
+/* What is asked of a runtime that says nothing about itself: its interpreters must run. */
+static int default_commands(const struct forge_runtime *rt, struct forge_strv *ret)
+{
+	static const char *const usual[] = { "python", "python3", "Rscript", "julia", "perl" };
+	char path[PATH_MAX];
+	int rc = 0;
+
+	for (size_t i = 0; rt->prefix && i < FORGE_ARRAY_SIZE(usual) && rc == 0; i++) {
+		(void)snprintf(path, sizeof(path), "%s/%sbin/%s", rt->prefix,
+			       rt->kind == &forge_kind_rootfs ? "usr/" : "", usual[i]);
+		struct stat st;
+		if (lstat(path, &st) == 0)
+			rc = forge_strv_add(ret, usual[i]);
+	}
+	return rc;
+}
+
+static int probe_argv(const struct forge_runtime_decl *d, const struct forge_strv *usual,
+		      struct forge_strv *argv)
 {
 	static const char *const head[] = { "/bin/sh", "-c", probe_script, "probe" };
 	int rc = 0;
@@ -319,7 +337,7 @@ static int probe_argv(const struct forge_runtime_decl *d, struct forge_strv *arg
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(head) && rc == 0; i++)
 		rc = forge_strv_add(argv, head[i]);
 	if (rc == 0)
-		rc = add_words(argv, "c", &d->commands);
+		rc = add_words(argv, "c", usual->n ? usual : &d->commands);
 	if (rc == 0)
 		rc = add_words(argv, "p", &d->python);
 	if (rc == 0)
@@ -373,8 +391,7 @@ static size_t count_asked(const struct forge_runtime_decl *d)
 	return d->commands.n + d->python.n + d->r.n + (d->smoke ? 1 : 0);
 }
 
-static void judge_probe(const struct forge_runtime *rt, const json_t *record,
-			struct forge_runtime_state *s)
+static void judge_probe(size_t asked, const json_t *record, struct forge_runtime_state *s)
 {
 	size_t answers = 0;
 	forge_auto_free char *text = read_log(record);
@@ -385,7 +402,7 @@ static void judge_probe(const struct forge_runtime *rt, const json_t *record,
 		take_answer(line, s);
 	}
 	/* It died in the middle: then the verdict of the run says why. */
-	if (!s->problem[0] && (answers < count_asked(rt->decl) ||
+	if (!s->problem[0] && (answers < asked ||
 			       strcmp(text_of(record, "status"), "succeeded") != 0))
 		(void)snprintf(s->problem, sizeof(s->problem), "the probe did not end: %s",
 			       text_of(record, "completion_notes"));
@@ -396,13 +413,23 @@ int forge_runtime_probe(const struct forge_config *cfg, const struct forge_home 
 			const char *store, const struct forge_runtime *rt,
 			struct forge_runtime_state *ret, struct forge_error *err)
 {
-	forge_auto_strv struct forge_strv argv = { 0 };
+	forge_auto_strv struct forge_strv argv = { 0 }, usual = { 0 };
 	struct forge_runtime_state s = { .versions = json_object() };
 	struct forge_run_result result = { 0 };
+	size_t asked = count_asked(rt->decl);
 	int rc = forge_runtime_digest(home, rt, s.digest, err);
 
-	if (rc == 0 && (!s.versions || probe_argv(rt->decl, &argv) < 0))
+	if (rc == 0 && (!s.versions || (!asked && default_commands(rt, &usual) < 0) ||
+			probe_argv(rt->decl, &usual, &argv) < 0))
 		rc = forge_fail(err, ENOMEM, "out of memory");
+	asked += usual.n;
+	/* What nothing was tried of is not known to work. */
+	if (rc == 0 && !asked)
+		rc = forge_hint(err,
+				forge_fail(err, ENOEXEC,
+					   "runtime %s has nothing that could be tried",
+					   rt->decl->name),
+				"Declare its commands");
 	struct forge_run_request req = {
 		.analysis_id = NULL,
 		.profile = "tool",
@@ -417,7 +444,7 @@ int forge_runtime_probe(const struct forge_config *cfg, const struct forge_home 
 	if (rc == 0)
 		rc = forge_run(cfg, &req, &result, err);
 	if (rc == 0) {
-		judge_probe(rt, result.record, &s);
+		judge_probe(asked, result.record, &s);
 		(void)snprintf(s.probe_run, sizeof(s.probe_run), "%s",
 			       text_of(result.record, "run_id"));
 		(void)forge_format_now(s.checked_at);

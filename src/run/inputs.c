@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "config-build.h"
 #include "run/home.h"
 #include "run/spec.h"
 #include "sandbox/plan.h"
@@ -165,6 +166,62 @@ static const char *interpreter(const char *path)
 	return NULL;
 }
 
+/* Installed, or beside us in a build tree. */
+static char *find_notebook_runner(void)
+{
+	char self[PATH_MAX];
+	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	static const char *const places[] = { "../libexec/forge", "../../../share", "../share" };
+
+	for (size_t i = 0; n > 0 && i < FORGE_ARRAY_SIZE(places); i++) {
+		self[n] = '\0';
+		*strrchr(self, '/') = '\0';
+		forge_auto_free char *path =
+			forge_asprintf("%s/%s/run_notebook.py", self, places[i]);
+		char *real = path ? realpath(path, NULL) : NULL;
+		if (real)
+			return real;
+		n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	}
+	return realpath(FORGE_LIBEXECDIR "/run_notebook.py", NULL);
+}
+
+/*
+ * A notebook is executed by a program of ours in the runtime's Python; what it leaves is an output
+ * of the notebook's name.
+ */
+static int add_notebook(struct forge_spec *s, const char *real,
+			const struct forge_strv *parameters, struct forge_error *err)
+{
+	forge_auto_free char *runner = find_notebook_runner();
+	const char *name = strrchr(real, '/') + 1;
+
+	if (!runner)
+		return forge_hint(err, forge_fail(err, ENOENT, "run_notebook.py is not installed"),
+				  "It belongs in %s", FORGE_LIBEXECDIR);
+	int rc = forge_strv_add(&s->argv, "python3");
+	if (rc == 0)
+		rc = forge_strv_add(&s->argv, runner);
+	if (rc == 0)
+		rc = forge_strv_add(&s->argv, real);
+	if (rc == 0)
+		rc = forge_strv_addf(&s->argv, "outputs/%s", name);
+	forge_strv_foreach (p, parameters)
+		if (rc == 0)
+			rc = forge_strv_add(&s->argv, p);
+	if (rc == 0)
+		rc = forge_strv_add(&s->view, runner);
+	return rc < 0 ? forge_fail(err, ENOMEM, "out of memory") : 0;
+}
+
+bool forge_spec_is_notebook(const char *word)
+{
+	struct stat st;
+	const char *dot = word ? strrchr(word, '.') : NULL;
+
+	return dot && strcmp(dot, ".ipynb") == 0 && stat(word, &st) == 0 && S_ISREG(st.st_mode);
+}
+
 /* A file named as the thing to run is an input by itself, and runs by where it is. */
 static int add_script(struct forge_spec *s, const char *word, bool *ret_is_script,
 		      struct forge_error *err)
@@ -189,7 +246,34 @@ static int add_script(struct forge_spec *s, const char *word, bool *ret_is_scrip
 	return 0;
 }
 
-int forge_spec_command(struct forge_spec *s, char *const *argv, struct forge_error *err)
+static int check_parameters(const struct forge_strv *parameters, bool is_notebook,
+			    struct forge_error *err)
+{
+	if (parameters->n && !is_notebook)
+		return forge_fail(err, EINVAL, "--param is for notebooks (.ipynb)");
+	forge_strv_foreach (p, parameters) {
+		size_t len = strcspn(p, "=");
+		if (!p[len] || forge_parse_env_name(p, len, NULL) < 0)
+			return forge_fail(err, EINVAL, "--param: '%.64s' is not NAME=VALUE", p);
+	}
+	return 0;
+}
+
+static int notebook_command(struct forge_spec *s, char *const *argv,
+			    const struct forge_strv *parameters, struct forge_error *err)
+{
+	forge_auto_free char *real = realpath(argv[0], NULL);
+
+	if (!real)
+		return forge_fail_errno(err, errno, "notebook %s", argv[0]);
+	if (argv[1])
+		return forge_fail(err, EINVAL, "a notebook takes no arguments; use --param NAME=VALUE");
+	int rc = forge_spec_add_input(s, argv[0], err);
+	return rc < 0 ? rc : add_notebook(s, real, parameters, err);
+}
+
+int forge_spec_command(struct forge_spec *s, char *const *argv,
+		       const struct forge_strv *parameters, struct forge_error *err)
 {
 	bool is_script;
 
@@ -197,6 +281,12 @@ int forge_spec_command(struct forge_spec *s, char *const *argv, struct forge_err
 
 	if (!argv || !argv[0] || !*argv[0])
 		return forge_fail(err, EINVAL, "the command is empty");
+	bool is_notebook = forge_spec_is_notebook(argv[0]);
+	int bad = check_parameters(parameters, is_notebook, err);
+	if (bad < 0)
+		return bad;
+	if (is_notebook)
+		return notebook_command(s, argv, parameters, err);
 	if (*argv[0] != '/' && !is_in_path(argv[0]) && stat(argv[0], &st) == 0 &&
 	    S_ISDIR(st.st_mode))
 		return forge_hint(err, forge_fail(err, EISDIR, "'%s' is a directory", argv[0]),

@@ -19,6 +19,7 @@ struct forge_run_request {
 	const char *runtime;	    /* NULL: the script's, the configured, or none */
 	struct forge_limits limits; /* of the command line; 0 where not given */
 	struct forge_strv inputs;   /* paths as typed */
+	struct forge_strv parameters; /* "NAME=VALUE", of a notebook */
 	struct forge_strv env;	    /* "K=V", or "K" to pass the caller's value */
 	const char *env_file;	    /* lines of "K=V" or "K"; NULL: none */
 	struct forge_strv outputs;  /* patterns below the workdir; none: "outputs/" + "**" */
@@ -67,3 +68,7 @@ FORGE_MUST_CHECK int forge_run(const struct forge_config *cfg,
 FORGE_MUST_CHECK int forge_run_explain(const struct forge_config *cfg,
 				       const struct forge_run_request *req, json_t **ret,
 				       struct forge_error *err);
+/* The limits of such a run and where each comes from: [{name, key, value, from}]. */
+FORGE_MUST_CHECK int forge_run_explain_limits(const struct forge_config *cfg,
+					      const struct forge_run_request *req,
+					      json_t **ret, struct forge_error *err);

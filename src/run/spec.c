@@ -132,7 +132,10 @@ static int resolve_limits(struct forge_spec *s, const struct forge_config *cfg,
 			  const struct forge_run_request *req, struct forge_error *err)
 {
 	const struct forge_profile *profile;
-	int rc = forge_config_profile(cfg, req->profile, &profile, err);
+	const char *name = req->profile ? req->profile :
+			   req->argv && forge_spec_is_notebook(req->argv[0]) ? "notebook" :
+									       NULL;
+	int rc = forge_config_profile(cfg, name, &profile, err);
 
 	if (rc < 0)
 		return rc;
@@ -267,7 +270,7 @@ int forge_spec_resolve(const struct forge_config *cfg,
 	for (size_t i = 0; i < req->inputs.n && rc == 0; i++)
 		rc = forge_spec_add_input(ret, req->inputs.v[i], err);
 	if (rc == 0)
-		rc = forge_spec_command(ret, req->argv, err);
+		rc = forge_spec_command(ret, req->argv, &req->parameters, err);
 	if (rc == 0)
 		rc = add_roots(ret, cfg, err);
 	if (rc == 0 && add_parent(ret, req) < 0)
@@ -275,5 +278,31 @@ int forge_spec_resolve(const struct forge_config *cfg,
 	forge_strv_foreach (path, &ret->view)
 		if (rc == 0 && forge_strv_add(&ret->read_only, path) < 0)
 			rc = forge_fail(err, ENOMEM, "out of memory");
+	return rc;
+}
+
+int forge_run_explain_limits(const struct forge_config *cfg,
+			     const struct forge_run_request *req, json_t **ret,
+			     struct forge_error *err)
+{
+	struct forge_spec s = { .profile = NULL };
+	char text[FORGE_FORMAT_MAX];
+	int rc = forge_spec_resolve(cfg, req, &s, err);
+
+	if (rc == 0)
+		*ret = json_array();
+	for (size_t i = 0; rc == 0 && i < FORGE_LIMIT_COUNT_ROWS; i++) {
+		const struct forge_limit_row *row = &forge_limit_rows[i];
+		const char *from = s.limit_from[i] ? s.limit_from[i] : "built-in";
+		const char *name = strcmp(from, "profile") == 0 ? s.profile :
+				   strcmp(from, "runtime") == 0 ? s.runtime.decl->name :
+				   strcmp(from, "script") == 0	? req->argv[0] :
+								  "";
+		json_array_append_new(
+			*ret, json_pack("{s:s, s:s, s:s, s:s}", "limit", row->key, "value",
+					forge_limit_format(text, row, forge_limit_value(&s.limits, row)),
+					"from", from, "name", name));
+	}
+	forge_spec_done(&s);
 	return rc;
 }

@@ -58,7 +58,10 @@ FORGE_MUST_CHECK int forge_spec_link_entries(struct forge_spec *s, const char *d
 FORGE_MUST_CHECK int forge_spec_add_input(struct forge_spec *s, const char *typed,
 					  struct forge_error *err);
 FORGE_MUST_CHECK int forge_spec_command(struct forge_spec *s, char *const *argv,
+					const struct forge_strv *parameters,
 					struct forge_error *err);
+/* Whether this word of a command line is a notebook to be executed. */
+bool forge_spec_is_notebook(const char *word);
 FORGE_MUST_CHECK int forge_spec_header(struct forge_spec *s,
 				       const struct forge_run_request *req,
 				       struct forge_error *err);
