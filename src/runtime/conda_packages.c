@@ -268,6 +268,17 @@ static void print_pip(const char *prefix, FILE *out)
 	forge_packages_done(&p);
 }
 
+/* Of the packages that are for one; all may be "noarch". */
+static const char *platform_of(const struct graph *g)
+{
+	for (size_t i = 0; i < g->n; i++) {
+		const char *subdir = text_of(g->v[i].meta, "subdir");
+		if (*subdir && strcmp(subdir, "noarch") != 0)
+			return subdir;
+	}
+	return "noarch";
+}
+
 int forge_conda_lock(const char *prefix, FILE *out, struct forge_error *err)
 {
 	struct graph g = { .out = out };
@@ -283,7 +294,7 @@ int forge_conda_lock(const char *prefix, FILE *out, struct forge_error *err)
 		      "# $ conda create --name <env> --file <this file>\n",
 		      out);
 		fprintf(out, "# platform: %s\n# forge digest: %s\n",
-			g.n ? text_of(g.v[0].meta, "subdir") : "", forge_packages_digest(&p, digest));
+			platform_of(&g), forge_packages_digest(&p, digest));
 		fputs("@EXPLICIT\n", out);
 		for (size_t i = 0; i < g.n; i++)
 			emit(&g, &g.v[i]);
