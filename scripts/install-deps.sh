@@ -8,7 +8,11 @@ packages() {
     case $1 in
     build) echo gcc libc6-dev make meson ninja-build pkg-config libcmocka-dev libyaml-dev libjansson-dev \
         libseccomp-dev libsystemd-dev libsqlite3-dev libssl-dev libpq-dev scdoc ;;
+    runtimes) echo bcftools bedtools bowtie2 python3-anndata python3-ipykernel python3-matplotlib \
+        python3-nbclient python3-nbformat python3-numpy python3-pandas python3-scipy \
+        python3-sklearn r-base-core r-cran-irkernel r-cran-mass r-cran-survival samtools ;;
     test) packages demo
+        packages runtimes
         echo bats btrfs-progs busybox-static clang e2fsprogs iproute2 jq mmdebstrap postgresql procps \
             python3 shellcheck user-mode-linux util-linux xfsprogs zsh ;;
     demo) packages build
@@ -16,7 +20,7 @@ packages() {
     bench) packages build
         echo bubblewrap firejail jq podman python3 runc util-linux ;;
     *)
-        echo "install-deps.sh: unknown group '$1' (have: build, test, demo, bench)" >&2
+        echo "install-deps.sh: unknown group '$1' (have: build, test, demo, bench, runtimes)" >&2
         exit 2
         ;;
     esac

@@ -409,6 +409,14 @@ static void judge_probe(size_t asked, const json_t *record, struct forge_runtime
 	s->health = s->problem[0] ? FORGE_BROKEN : FORGE_HEALTHY;
 }
 
+/* Two minutes, or what its runs have when that is less. */
+static uint64_t probe_time(const struct forge_runtime_decl *d)
+{
+	const uint64_t most = 120 * 1000000ull;
+
+	return d->limits.wall_usec && d->limits.wall_usec < most ? d->limits.wall_usec : most;
+}
+
 int forge_runtime_probe(const struct forge_config *cfg, const struct forge_home *home,
 			const char *store, const struct forge_runtime *rt,
 			struct forge_runtime_state *ret, struct forge_error *err)
@@ -433,7 +441,7 @@ int forge_runtime_probe(const struct forge_config *cfg, const struct forge_home 
 	struct forge_run_request req = {
 		.analysis_id = NULL,
 		.profile = "tool",
-		.limits = { .wall_usec = 120 * 1000000ull },
+		.limits = { .wall_usec = probe_time(rt->decl) },
 		.store = store,
 		.stdout_fd = -1,
 		.stderr_fd = -1,

@@ -171,7 +171,7 @@ static char *find_notebook_runner(void)
 {
 	char self[PATH_MAX];
 	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-	static const char *const places[] = { "../libexec/forge", "../../../share", "../share" };
+	static const char *const places[] = { "../libexec/forge", "../../../share", "share" };
 
 	for (size_t i = 0; n > 0 && i < FORGE_ARRAY_SIZE(places); i++) {
 		self[n] = '\0';

@@ -462,6 +462,19 @@ static void miss_output(struct run *r, const char *problem, struct forge_verdict
 		forge_judge_missing_output(problem, v);
 }
 
+/* Somebody installed something meanwhile: what the run had is then not known. */
+static void note_runtime(struct run *r)
+{
+	char digest[FORGE_DIGEST_MAX];
+	const char *now = forge_spec_runtime_changed(&r->spec, &r->home, digest);
+
+	if (!now)
+		return;
+	json_object_set_new(json_object_get(r->record.json, "runtime"), "changed_to",
+			    json_string(now));
+	forge_record_event(&r->record, "runtime_changed", now);
+}
+
 /* Outputs are safe on disk before anybody reads that the run succeeded. */
 static void collect(struct run *r, const struct forge_outcome *o, struct forge_verdict *v)
 {
@@ -660,6 +673,7 @@ static int execute(struct run *r, struct forge_verdict *v, struct forge_outcome 
 	else
 		forge_judge(outcome, &r->spec.limits, v);
 	set_inputs(r);
+	note_runtime(r);
 	if (r->has_started)
 		collect(r, outcome, v);
 	if (r->spec.post_process.n && strcmp(v->status, "succeeded") == 0)

@@ -83,3 +83,6 @@ FORGE_MUST_CHECK int forge_spec_check_runtime(struct forge_spec *s,
 					      const struct forge_run_request *req,
 					      const struct forge_home *home, const char *store,
 					      struct forge_error *err);
+/* After a run: what the runtime's digest is now, when it is another; NULL: the same. */
+const char *forge_spec_runtime_changed(const struct forge_spec *s, const struct forge_home *home,
+				       char digest[FORGE_DIGEST_MAX]);

@@ -178,3 +178,14 @@ int forge_spec_check_runtime(struct forge_spec *s, const struct forge_config *cf
 	forge_runtime_state_done(&state);
 	return rc;
 }
+
+const char *forge_spec_runtime_changed(const struct forge_spec *s, const struct forge_home *home,
+				       char digest[FORGE_DIGEST_MAX])
+{
+	const char *before = json_string_value(json_object_get(s->runtime_json, "digest"));
+
+	if (!s->has_runtime || !before ||
+	    forge_runtime_digest(home, &s->runtime, digest, NULL) < 0)
+		return s->has_runtime && before ? "unknown" : NULL;
+	return strcmp(before, digest) == 0 ? NULL : digest;
+}

@@ -22,6 +22,7 @@ store-postgres  900 ... PostgreSQL
 sandbox-root    900 the sandbox attacked as root, sanitized
 sandbox-user    900 ... as an ordinary user
 sandbox-nested  900 ... in a user namespace
+runtime         600 named runtimes and notebooks
 demo            120 what `make demo` shows
 shim            300 kernels that lack system calls
 hosts           300 hosts that refuse something, or whose file servers are dead
@@ -90,6 +91,7 @@ with_copy() {
         "$dir/tests/tools/fuse-stuck" "$copy/"
     mkdir "$copy/r"
     cp -r tests man examples "$copy/r/"
+    cp -r share "$copy/"
     chmod -R a+rX "$copy"
     (cd "$copy/r" && FORGE=$copy/forge FORGE_PROBE=$copy/forge-probe NOSYS=$copy/nosys \
         FUSE_STUCK=$copy/fuse-stuck fatal_sanitizers "$@") || rc=$?
@@ -105,6 +107,11 @@ needs_root() {
 stage_cli() { with_forge build-asan bats --tap tests/cli; }
 
 # The same suite on each store, like git's on each kind of refs.
+stage_runtime() {
+    needs_root "named runtimes" || return 0
+    with_copy build tests/tools/delegate.sh bats --tap tests/runtime
+}
+
 stage_store_sqlite() {
     needs_root "runs on SQLite" || return 0
     FORGE_PLAIN=$root/build/src/cli/forge FORGE_TEST_STORE=sqlite with_copy build-asan \

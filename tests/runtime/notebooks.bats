@@ -1,0 +1,75 @@
+#!/usr/bin/env bats
+# Notebooks in Python and R, executed for real.
+# SPDX-License-Identifier: Apache-2.0
+load ../lib/store.bash
+
+setup() {
+    setup_store
+    mkdir runtimes.d
+    cp "$(dirname "$BATS_TEST_DIRNAME")/../examples/runtimes/notebook.yaml" runtimes.d
+}
+
+teardown() { teardown_store; }
+
+# notebook FILE LANGUAGE PARAMETERS-CELL CELL
+notebook() {
+    jq -n --arg language "$2" --arg first "$3" --arg second "$4" '{
+        nbformat: 4, nbformat_minor: 4,
+        metadata: {kernelspec: {name: "any", display_name: "any", language: $language}},
+        cells: [{cell_type: "code", execution_count: null, outputs: [], source: $first, metadata: {tags: ["parameters"]}},
+                {cell_type: "code", execution_count: null, outputs: [], source: $second, metadata: {}}]}' >"$1"
+}
+
+executed() { "$FORGE" outputs --copy "$T/got" "$(field .run_id)" >/dev/null && cat "$T/got/outputs/$1"; }
+
+@test "a notebook is executed with parameters, under its profile, and is an output" {
+    notebook a.ipynb python 'n = 1; who = "x"' 'print(who, n * 2)'
+    forge_run -r notebook -p n=21 -p who=world a.ipynb
+    [ "$status" -eq 0 ]
+    [ "$(field .profile)" = notebook ]
+    [ "$(cat "$out")" = "world 42" ]
+    executed a.ipynb | jq -e '.cells[1].metadata.tags == ["injected-parameters"]'
+    [ "$(jq -r '.cells[2].outputs[0].text | [.] | flatten | join("")' "$T/got/outputs/a.ipynb")" = "world 42" ]
+}
+
+@test "a failing cell: the run fails, the notebook has the traceback" {
+    notebook a.ipynb python 'n = 1' 'n / 0'
+    forge_run -r notebook a.ipynb
+    [ "$status" -eq 1 ]
+    [ "$(field .status)" = failed ]
+    executed a.ipynb | jq -e '.cells[1].outputs[0].ename == "ZeroDivisionError"'
+    grep -q ZeroDivisionError "$(field .logs.stderr)"
+}
+
+@test "a kernel that eats its memory is reported as memory" {
+    notebook a.ipynb python 'n = 1' 'x = bytearray(700 << 20)'
+    forge_run -r notebook --memory 300M a.ipynb
+    [ "$status" -eq 137 ]
+    [ "$(field .reason)" = memory ]
+}
+
+@test "a kernel that dies is told" {
+    notebook a.ipynb python 'n = 1' 'import os; os.kill(os.getpid(), 9)'
+    forge_run -r notebook a.ipynb
+    [ "$status" -eq 1 ]
+    grep -q 'kernel died' "$(field .logs.stderr)"
+}
+
+@test "R notebooks too" {
+    notebook a.ipynb R 'n <- 1' 'cat(n, mean(mtcars$mpg) > 20)'
+    forge_run -r notebook -p n=7 a.ipynb
+    echo "$(cat "$(field .logs.stderr)")"
+    [ "$status" -eq 0 ]
+    [[ "$(cat "$out")" == *"7 TRUE"* ]]
+}
+
+@test "parameters are for notebooks, and must have a name" {
+    run "$FORGE" run -p n=1 -- true
+    [ "$status" -eq 125 ]
+    notebook a.ipynb python 'n = 1' 'n'
+    run "$FORGE" run -r notebook -p '1x=2' a.ipynb
+    [ "$status" -eq 125 ]
+    echo '{}' >bad.ipynb
+    forge_run -r notebook bad.ipynb
+    [ "$(field .status)" = failed ]
+}
