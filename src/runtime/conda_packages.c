@@ -29,7 +29,10 @@ static json_t *load_meta(int dir, const char *name)
 
 	if (fd < 0 || fstat(fd, &st) < 0 || st.st_size > META_MAX)
 		return NULL;
-	return json_loadfd(fd, 0, NULL);
+	/* Not json_loadfd(): it reads byte by byte. */
+	forge_auto_free char *text = malloc((size_t)st.st_size + 1);
+	ssize_t n = text ? pread(fd, text, (size_t)st.st_size, 0) : -1;
+	return n > 0 ? json_loadb(text, (size_t)n, 0, NULL) : NULL;
 }
 
 /* Calls visit for every package record; a damaged one fails, because nothing is known then. */
