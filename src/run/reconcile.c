@@ -64,8 +64,10 @@ static int remove_workdir(const struct repair *r, struct forge_error *err)
 	       *ino = json_object_get(r->facts, "ino");
 	struct stat st;
 
-	if (!path || lstat(path, &st) < 0 ||
-	    json_is_true(json_object_get(r->facts, "keep")))
+	/* Of a run that has no record nobody would ever find what was kept. */
+	bool keep = json_is_true(json_object_get(r->facts, "keep")) &&
+		    json_object_get(r->facts, "record");
+	if (!path || keep || lstat(path, &st) < 0)
 		return 0;
 	if (!dev || !ino) {
 		/* Killed between making it and noting it. Ours would be empty; rmdir checks that. */
@@ -100,30 +102,23 @@ static int close_unstarted(const struct repair *r)
 	return 0;
 }
 
-static bool has_verdict(const struct repair *r)
+/* The line of the verdict, unless the dead one, or a repair that was killed too, wrote it. */
+static void add_end_event(const struct repair *r, int dir, const char *status)
 {
-	json_t *record;
+	json_t *events = forge_load_events(r->home, r->run_id), *e;
+	json_int_t seq = 0;
+	bool is_there = false;
+	size_t i;
 
-	if (forge_load_record(r->home, r->run_id, &record, NULL) < 0)
-		return false;
-	const char *status = json_string_value(json_object_get(record, "status"));
-	bool is_over = forge_status_is_terminal(forge_status_of(status));
-	json_decref(record);
-	return is_over;
-}
-
-static void add_lost_event(const struct repair *r, int dir)
-{
-	json_t *events = forge_load_events(r->home, r->run_id);
-	json_t *last = json_array_get(events, json_array_size(events) - 1);
-	json_int_t seq = last ? json_integer_value(json_object_get(last, "seq")) + 1 : 0;
-	const char *status = json_string_value(json_object_get(last, "status"));
-	/* An earlier repair that was killed may have come this far. */
-	if (status && strcmp(status, "lost") == 0) {
-		json_decref(events);
-		return;
+	json_array_foreach (events, i, e) {
+		const char *s = json_string_value(json_object_get(e, "status"));
+		is_there = is_there || forge_status_is_terminal(forge_status_of(s));
+		seq = json_integer_value(json_object_get(e, "seq")) + 1;
 	}
-	json_t *e = forge_event_json(seq, "repair", "lost", "lost", "its supervisor is gone");
+	json_decref(events);
+	if (is_there)
+		return;
+	e = forge_event_json(seq, "repair", status, status, "its supervisor is gone");
 	char *line = json_dumps(e, JSON_COMPACT);
 	forge_auto_close int fd =
 		openat(dir, "events.jsonl", O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
@@ -133,39 +128,66 @@ static void add_lost_event(const struct repair *r, int dir)
 		(void)dprintf(fd, "\n%s\n", line);
 	free(line);
 	json_decref(e);
-	json_decref(events);
 }
 
-/* The run's directory has no verdict: the only true one is that nobody knows how it ended. */
+/* A workdir that was to be kept is gc's to remove, when its time comes. */
+static void note_kept(const struct repair *r, json_t *record)
+{
+	const char *path = json_string_value(json_object_get(r->facts, "workdir"));
+	json_t *dev = json_object_get(r->facts, "dev"),
+	       *ino = json_object_get(r->facts, "ino");
+
+	if (!json_is_true(json_object_get(r->facts, "keep")) || !path || !dev || !ino ||
+	    access(path, F_OK) < 0)
+		return;
+	json_object_set_new(record, "workdir_kept", json_true());
+	json_object_set_new(record, "workdir_identity", json_pack("[O, O]", dev, ino));
+}
+
+static int close_as_lost(const struct repair *r, int dir, json_t *record,
+			 struct forge_error *err)
+{
+	say(r, "close record", "as lost");
+	if (r->dry_run)
+		return 0;
+	forge_record_set_lost(record);
+	note_kept(r, record);
+	char *text = json_dumps(record, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+	int rc = text ? forge_replace_file(dir, "record.json", text, strlen(text), true)
+		      : -ENOMEM;
+	free(text);
+	return rc < 0 ? forge_fail_errno(err, -rc, "write record of %s", r->run_id) : 0;
+}
+
+/* Without a verdict in the run's directory the only true one is that nobody knows how it ended. */
 static int close_record(const struct repair *r, struct forge_error *err)
 {
-	json_t *rec = json_object_get(r->facts, "record");
+	json_t *planned = json_object_get(r->facts, "record");
 	forge_auto_close int dir =
 		openat(r->home->runs_fd, r->run_id,
 		       O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 
-	if (!json_is_object(rec) || dir < 0)
+	if (!json_is_object(planned) || dir < 0)
 		return close_unstarted(r);
-	if (has_verdict(r))
-		return 0;
-	say(r, "close record", "as lost");
-	forge_record_set_lost(rec);
-	if (!r->dry_run)
-		add_lost_event(r, dir);
-	char *text = r->dry_run ? NULL : json_dumps(rec, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
-	int rc = text ? forge_replace_file(dir, "record.json", text, strlen(text), true)
-		      : 0;
-	free(text);
-	return rc < 0 ? forge_fail_errno(err, -rc, "write record of %s", r->run_id) : 0;
+	json_t *verdict = forge_load_verdict(r->home, r->run_id);
+	int rc = verdict ? 0 : close_as_lost(r, dir, planned, err);
+	if (rc == 0 && !r->dry_run)
+		add_end_event(r, dir,
+			      json_string_value(json_object_get(
+				      verdict ? verdict : planned, "status")));
+	json_decref(verdict);
+	return rc;
 }
 
 /* The slot is about to be emptied; the store hears of the run's end by this. */
 static int mark_undelivered(const struct repair *r, struct forge_error *err)
 {
 	const char *url = json_string_value(json_object_get(r->facts, "store"));
+	json_t *verdict = url ? forge_load_verdict(r->home, r->run_id) : NULL;
 
-	if (!url || !has_verdict(r))
+	if (!verdict)
 		return 0;
+	json_decref(verdict);
 	return forge_deliver_later(r->home, r->run_id, url, err);
 }
 
