@@ -20,6 +20,8 @@ FORGE_MUST_CHECK int forge_store_choose(const char *explicit_url,
 /* record.json of a run; -ENOENT: there is none, or it was torn by a power cut. */
 FORGE_MUST_CHECK int forge_load_record(const struct forge_home *home, const char *run_id,
 				       json_t **ret, struct forge_error *err);
+/* The same, if it has a verdict; NULL otherwise. */
+json_t *forge_load_verdict(const struct forge_home *home, const char *run_id);
 /* events.jsonl as an array; lines that are not whole are left out. */
 json_t *forge_load_events(const struct forge_home *home, const char *run_id);
 
