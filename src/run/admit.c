@@ -59,12 +59,13 @@ static int lock_queue(const struct forge_home *home, struct forge_error *err)
 	return fd;
 }
 
+/* One that cannot be looked at is taken to be in use. */
 static bool is_locked(int dir, const char *name)
 {
 	forge_auto_close int fd =
 		openat(dir, name, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
 
-	return fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0;
+	return fd < 0 ? errno != ENOENT : flock(fd, LOCK_EX | LOCK_NB) < 0;
 }
 
 /* Whether its owner lives. A dead one's file is removed. */
