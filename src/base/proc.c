@@ -26,7 +26,7 @@ uint64_t forge_pid_namespace(void)
 	return stat("/proc/self/ns/pid", &st) == 0 ? st.st_ino : 0;
 }
 
-/* A field of /proc/PID/stat by its number in proc(5), from 3 on. */
+/* A field of /proc/PID/stat by its number in proc(5), from 4 on; 0 of one that is dead. */
 static uint64_t stat_field(pid_t pid, int wanted)
 {
 	char path[32], text[1024];
@@ -36,6 +36,9 @@ static uint64_t stat_field(pid_t pid, int wanted)
 		return 0;
 	/* The name, in parentheses, may hold anything; after its end come plain fields. */
 	char *p = strrchr(text, ')');
+	/* Its parent, or an init that takes its time, may leave it as a zombie for ever. */
+	if (p && (strncmp(p, ") Z", 3) == 0 || strncmp(p, ") X", 3) == 0))
+		return 0;
 	for (int field = 2; p && field < wanted; field++)
 		p = strchr(p + 1, ' ');
 	return p ? strtoull(p + 1, NULL, 10) : 0;

@@ -111,6 +111,51 @@ json_t *forge_load_events(const struct forge_home *home, const char *run_id)
 	return a;
 }
 
+void forge_complete_events(const struct forge_home *home, const char *run_id,
+			   const json_t *record)
+{
+	const char *status = json_string_value(json_object_get(record, "status"));
+	json_t *events = forge_load_events(home, run_id), *e;
+	json_int_t seq = 0;
+	bool is_there = false;
+	size_t i;
+
+	json_array_foreach (events, i, e) {
+		const char *s = json_string_value(json_object_get(e, "status"));
+		is_there = is_there || forge_status_is_terminal(forge_status_of(s));
+		seq = json_integer_value(json_object_get(e, "seq")) + 1;
+	}
+	json_decref(events);
+	if (is_there)
+		return;
+	e = forge_event_json(seq, "repair", status, status, "its supervisor is gone");
+	char *line = json_dumps(e, JSON_COMPACT);
+	forge_auto_close int dir = open_run(home, run_id);
+	forge_auto_close int fd =
+		openat(dir, "events.jsonl", O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
+	/* A torn last line of the dead one's must not swallow ours. */
+	if (fd >= 0 && line)
+		(void)dprintf(fd, "\n%s\n", line);
+	free(line);
+	json_decref(e);
+}
+
+int forge_close_lost(const struct forge_home *home, const char *run_id, json_t *record,
+		     struct forge_error *err)
+{
+	forge_auto_close int dir = open_run(home, run_id);
+
+	forge_record_set_lost(record);
+	forge_auto_free char *text =
+		json_dumps(record, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+	int rc = text ? forge_replace_file(dir, "record.json", text, strlen(text), true)
+		      : -ENOMEM;
+	if (rc < 0)
+		return forge_fail_errno(err, -rc, "write record of %s", run_id);
+	forge_complete_events(home, run_id, record);
+	return 0;
+}
+
 static json_t *load_post_rows(const struct forge_home *home, const char *run_id)
 {
 	size_t len = 0;
@@ -283,10 +328,17 @@ static bool close_one(const struct forge_home *home, struct forge_store *st, con
 {
 	if (forge_live_is_held(home, run_id))
 		return false;
-	json_t *verdict = forge_load_verdict(home, run_id);
-	bool is_done = verdict ? forge_deliver_run(home, st, run_id, NULL) == 0 :
-				 close_as_lost(home, st, run_id, boot_id);
-	json_decref(verdict);
+	json_t *record = NULL;
+	bool is_here = forge_load_record(home, run_id, &record, NULL) == 0, is_done;
+	const char *status = json_string_value(json_object_get(record, "status"));
+	if (is_here && !forge_status_is_terminal(forge_status_of(status)) &&
+	    (!can_judge(record, boot_id) ||
+	     forge_close_lost(home, run_id, record, NULL) < 0))
+		is_done = false;
+	else
+		is_done = is_here ? forge_deliver_run(home, st, run_id, NULL) == 0
+				  : close_as_lost(home, st, run_id, boot_id);
+	json_decref(record);
 	return is_done;
 }
 

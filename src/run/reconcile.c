@@ -27,7 +27,7 @@ struct repair {
 	bool dry_run;
 	const char *run_id;
 	json_t *facts;
-	int fd; /* the slot, locked */
+	int fd; /* the slot, locked; only for reading */
 };
 
 static void say(const struct repair *r, const char *what, const char *detail)
@@ -102,34 +102,6 @@ static int close_unstarted(const struct repair *r)
 	return 0;
 }
 
-/* The line of the verdict, unless the dead one, or a repair that was killed too, wrote it. */
-static void add_end_event(const struct repair *r, int dir, const char *status)
-{
-	json_t *events = forge_load_events(r->home, r->run_id), *e;
-	json_int_t seq = 0;
-	bool is_there = false;
-	size_t i;
-
-	json_array_foreach (events, i, e) {
-		const char *s = json_string_value(json_object_get(e, "status"));
-		is_there = is_there || forge_status_is_terminal(forge_status_of(s));
-		seq = json_integer_value(json_object_get(e, "seq")) + 1;
-	}
-	json_decref(events);
-	if (is_there)
-		return;
-	e = forge_event_json(seq, "repair", status, status, "its supervisor is gone");
-	char *line = json_dumps(e, JSON_COMPACT);
-	forge_auto_close int fd =
-		openat(dir, "events.jsonl", O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
-
-	/* A torn last line of the dead one's must not swallow ours. */
-	if (fd >= 0 && line)
-		(void)dprintf(fd, "\n%s\n", line);
-	free(line);
-	json_decref(e);
-}
-
 /* A workdir that was to be kept is gc's to remove, when its time comes. */
 static void note_kept(const struct repair *r, json_t *record)
 {
@@ -144,21 +116,6 @@ static void note_kept(const struct repair *r, json_t *record)
 	json_object_set_new(record, "workdir_identity", json_pack("[O, O]", dev, ino));
 }
 
-static int close_as_lost(const struct repair *r, int dir, json_t *record,
-			 struct forge_error *err)
-{
-	say(r, "close record", "as lost");
-	if (r->dry_run)
-		return 0;
-	forge_record_set_lost(record);
-	note_kept(r, record);
-	char *text = json_dumps(record, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
-	int rc = text ? forge_replace_file(dir, "record.json", text, strlen(text), true)
-		      : -ENOMEM;
-	free(text);
-	return rc < 0 ? forge_fail_errno(err, -rc, "write record of %s", r->run_id) : 0;
-}
-
 /* Without a verdict in the run's directory the only true one is that nobody knows how it ended. */
 static int close_record(const struct repair *r, struct forge_error *err)
 {
@@ -170,11 +127,15 @@ static int close_record(const struct repair *r, struct forge_error *err)
 	if (!json_is_object(planned) || dir < 0)
 		return close_unstarted(r);
 	json_t *verdict = forge_load_verdict(r->home, r->run_id);
-	int rc = verdict ? 0 : close_as_lost(r, dir, planned, err);
-	if (rc == 0 && !r->dry_run)
-		add_end_event(r, dir,
-			      json_string_value(json_object_get(
-				      verdict ? verdict : planned, "status")));
+	int rc = 0;
+	if (!verdict)
+		say(r, "close record", "as lost");
+	if (verdict && !r->dry_run)
+		forge_complete_events(r->home, r->run_id, verdict);
+	if (!verdict && !r->dry_run) {
+		note_kept(r, planned);
+		rc = forge_close_lost(r->home, r->run_id, planned, err);
+	}
 	json_decref(verdict);
 	return rc;
 }
@@ -208,9 +169,18 @@ static int repair_one(struct repair *r, struct forge_error *err)
 			rc = mark_undelivered(r, err);
 	}
 	json_decref(r->facts);
-	if (rc == 0 && !r->dry_run && ftruncate(r->fd, 0) < 0)
-		rc = forge_fail_errno(err, errno, "empty a slot of active");
 	return rc;
+}
+
+static int empty_slot(const struct forge_home *home, const char *name,
+		      struct forge_error *err)
+{
+	forge_auto_close int fd =
+		openat(home->active_fd, name, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+
+	if (fd < 0 || ftruncate(fd, 0) < 0)
+		return forge_fail_errno(err, errno, "empty active/%s", name);
+	return 1;
 }
 
 /* 1: repaired, 0: free or alive, negative: failed. */
@@ -223,8 +193,9 @@ static int look_at(const struct forge_home *home, const char *name, FILE *out,
 	if (fstatat(home->active_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
 	    st.st_size == 0)
 		return 0;
+	/* A disk that has become read-only is no reason to doubt that it lives. */
 	forge_auto_close int fd =
-		openat(home->active_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+		openat(home->active_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0)
 		return forge_fail_errno(err, errno, "open active/%s", name);
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
@@ -233,7 +204,9 @@ static int look_at(const struct forge_home *home, const char *name, FILE *out,
 		return 0; /* it has just ended, or another repair was faster */
 	struct repair r = { .home = home, .say = out, .dry_run = dry_run, .fd = fd };
 	int rc = repair_one(&r, err);
-	return rc < 0 ? rc : 1;
+	if (rc < 0)
+		return rc;
+	return dry_run ? 1 : empty_slot(home, name, err);
 }
 
 int forge_reconcile(FILE *out, bool dry_run, struct forge_error *err)
