@@ -445,6 +445,13 @@ static void set_inputs(struct run *r)
 	json_object_set_new(r->record.json, "inputs", inputs);
 }
 
+static void collect_problem(struct run *r, const char *problem, struct forge_verdict *v)
+{
+	forge_record_event(&r->record, "collect_problem", problem);
+	if (strcmp(v->status, "succeeded") == 0)
+		forge_judge_missing_output(problem, v);
+}
+
 /* Outputs are safe on disk before anybody reads that the run succeeded. */
 static int collect(struct run *r, const struct forge_outcome *o, struct forge_verdict *v,
 		   struct forge_error *err)
@@ -461,13 +468,18 @@ static int collect(struct run *r, const struct forge_outcome *o, struct forge_ve
 		.may_link = !r->req->keep && !r->needs_repair,
 		.is_partial = o->stop != FORGE_STOP_NONE,
 	};
+	struct forge_error why = FORGE_ERROR_INIT;
 	struct forge_collected c;
 	json_t *record = r->record.json;
 
 	set_status(r, "collecting", NULL);
-	int rc = forge_objects_open(&r->home, &r->objects, err);
-	if (rc == 0)
-		rc = forge_collect(&spec, &r->objects, &c, err);
+	int rc = forge_objects_open(&r->home, &r->objects, &why);
+	if (rc < 0) {
+		/* A full disk, for example. It ran, and has a verdict. */
+		collect_problem(r, why.msg, v);
+		return 0;
+	}
+	rc = forge_collect(&spec, &r->objects, &c, err);
 	if (rc < 0)
 		return rc;
 	json_object_set(record, "outputs", c.outputs);
@@ -478,11 +490,8 @@ static int collect(struct run *r, const struct forge_outcome *o, struct forge_ve
 		json_object_set_new(record, "undeclared_count",
 				    json_integer((json_int_t)c.n_undeclared));
 	}
-	if (c.problem[0]) {
-		forge_record_event(&r->record, "collect_problem", c.problem);
-		if (strcmp(v->status, "succeeded") == 0)
-			forge_judge_missing_output(c.problem, v);
-	}
+	if (c.problem[0])
+		collect_problem(r, c.problem, v);
 	forge_collected_done(&c);
 	return 0;
 }
@@ -644,8 +653,14 @@ static int carry_out(struct run *r, struct forge_run_result *ret, struct forge_e
 	}
 	if (rc == 0 && !verdict.status)
 		rc = execute(r, &verdict, &outcome, err);
+	/* Somebody has been told of it, or can find it: then it ends with a verdict. */
+	if (rc < 0 && r->record.dir_fd >= 0 && !r->has_started) {
+		forge_judge_refused(err, &verdict);
+		rc = 0;
+	}
 	if (rc < 0) {
-		r->needs_repair = clean(r, NULL) < 0; /* the first error is told */
+		/* The first error is told. With a record that has no end, repair makes one. */
+		r->needs_repair = clean(r, NULL) < 0 || r->record.dir_fd >= 0;
 		return rc;
 	}
 	rc = finish(r, &outcome, &verdict, err);
