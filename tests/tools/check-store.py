@@ -4,7 +4,7 @@
     check-store.py HOME URL CHECK [FILE]
 
 Prints what is wrong with CHECK, a line each; nothing when all is well. FILE has what the submitters
-were told, a line "KEY RUN_ID" each.
+were told, a line "KEY RUN_ID" each; KEY is - where there was none.
 """
 # SPDX-License-Identifier: Apache-2.0
 import collections
@@ -64,7 +64,7 @@ class Story:
         for key, run_id in self.told:
             if run_id not in self.stored:
                 yield f"{run_id} ({key}) is not in the store"
-            elif self.stored[run_id][1] != key:
+            elif key != "-" and self.stored[run_id][1] != key:
                 yield f"{run_id} has the key {self.stored[run_id][1]}, not {key}"
 
     def check_over(self):
@@ -115,7 +115,7 @@ class Story:
             named = sorted((o["path"], o["size"], o["sha256"], o["stored_as"]) for o in record["outputs"])
             if rows != named:
                 yield f"{run_id}: {len(rows)} outputs in the table, {len(named)} in the record"
-            if status == "succeeded" and not record["parent_run"] and [row[0] for row in rows] != WANTED:
+            if status == "succeeded" and record.get("idempotency_key") and [row[0] for row in rows] != WANTED:
                 yield f"{run_id}: succeeded with {[row[0] for row in rows]}"
             for path, size, digest, stored_as in rows:
                 file = self.home / stored_as
@@ -134,7 +134,7 @@ class Story:
         for run_id, record in self.records.items():
             text = (self.home / "runs" / run_id / "events.jsonl").read_text()
             started[record.get("idempotency_key")] += '"started"' in text
-        for key, _ in self.told:
+        for key in {key for key, _ in self.told} - {"-"}:
             if keys[key] != 1:
                 yield f"{key} has {keys[key]} runs"
             if started[key] > 1:
