@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Speed of forge next to its peers; docs/BENCH.md says how each figure is made.
 
-    bench.py [--rounds N] [PART...]      parts: start memory flood kill flat guest; default: all
+    bench.py [--rounds N] [--million] [PART...]
+                              parts: start memory flood kill flat store crowd hash guest; default: all
 
 All figures of a table come from one run: the commands take turns, so that what else the
 machine does hits them alike; medians and ratios are what to look at.
@@ -187,8 +188,16 @@ def bench_memory(_args, _work):
     fields = dict(line.split(":", 1) for line in status.splitlines())
     run.send_signal(signal.SIGTERM)
     run.wait()
-    table("Supervisor during a run", ["field of /proc/PID/status", "KiB"],
-          [[name, fields[name].split()[0]] for name in ("VmRSS", "VmHWM", "RssAnon")])
+    detached = subprocess.run([FORGE, "submit", "--", "sleep", "5"], check=True, capture_output=True,
+                              text=True).stdout.strip()
+    time.sleep(1)
+    record = pathlib.Path(os.environ["FORGE_HOME"], "runs", detached, "record.json")
+    pid = json.loads(record.read_text())["supervisor"]["pid"]
+    status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    alone = dict(line.split(":", 1) for line in status.splitlines())
+    subprocess.run([FORGE, "kill", detached], check=True, capture_output=True)
+    table("Supervisor during a run, KiB", ["field of /proc/PID/status", "forge run", "forge submit"],
+          [[name, fields[name].split()[0], alone[name].split()[0]] for name in ("VmRSS", "VmHWM", "RssAnon")])
 
 
 def bench_flood(args, work):
@@ -303,6 +312,196 @@ def bench_flat(args, work):
     table("Flat in the number of host mounts, ms", ["", "+0 mounts", "+500 mounts", "ratio"], rows)
 
 
+def bench_store(args, _work):
+    """What keeping records costs a run: next to a forge from before there was a store."""
+    commands = {"forge run -q": [FORGE, "run", "-q", "--", "/bin/true"]}
+    before = os.environ.get("FORGE_BEFORE")
+    if before:
+        commands["without a store ($FORGE_BEFORE)"] = [before, *commands["forge run -q"][1:]]
+    good, bad = take_turns(commands, args.rounds)
+    plain = statistics.median(good.get("without a store ($FORGE_BEFORE)", [0]))
+    rows = []
+    for name, spent in good.items():
+        median = statistics.median(spent)
+        rows.append([name, f"{median:.2f}", f"{min(spent):.2f}",
+                     f"{100 * (median - plain) / median:.0f} %" if plain else "-"])
+    table(f"The store's share of a run, {args.rounds} rounds", ["", "median ms", "least ms", "share"], rows)
+    for name, why in bad.items():
+        print(f"  {name} left out: {why}")
+
+
+def ended(home, ids, deadline):
+    """{id: status} once all have ended, or what there is at the deadline. Looks little: it takes
+    the runs' own CPU."""
+    done = {}
+    for run_id in ids:
+        path = home / "runs" / run_id / "record.json"
+        while time.monotonic() < deadline:
+            try:
+                status = json.loads(path.read_text())["status"]
+            except (OSError, ValueError):
+                status = None
+            if status in ("succeeded", "failed", "killed", "cancelled", "lost", "rejected"):
+                done[run_id] = status
+                break
+            time.sleep(0.02)
+    return done
+
+
+def bench_crowd(args, work):
+    """All at once: every third fails. The same with bwrap, which keeps no queue and no record."""
+    n = args.crowd
+    home = work / "crowd"
+    home.mkdir(mode=0o700, exist_ok=True)
+    env = {**os.environ, "FORGE_HOME": str(home)}
+    view = same_view()
+    spent, right = {"forge submit": [], "bwrap, same view": []}, []
+    for _ in range(3):
+        began = time.perf_counter()
+        runs = [subprocess.Popen([*bwrap(view, work / "flat")[:-1], "/bin/sh", "-c", f"exit {i % 3 == 2:d}"])
+                for i in range(n)]
+        for i, run in enumerate(runs):
+            assert run.wait() == (i % 3 == 2)
+        spent["bwrap, same view"].append(time.perf_counter() - began)
+        began = time.perf_counter()
+        runs = [subprocess.Popen([FORGE, "submit", "--", "/bin/sh", "-c", f"exit {i % 3 == 2:d}"], env=env,
+                                 stdout=subprocess.PIPE, text=True) for i in range(n)]
+        ids = [run.communicate()[0].strip() for run in runs]
+        submitted = time.perf_counter() - began
+        done = ended(home, ids, time.monotonic() + 300)
+        spent["forge submit"].append(time.perf_counter() - began)
+        right.append(sum(done.get(run_id) == ("failed" if i % 3 == 2 else "succeeded")
+                         for i, run_id in enumerate(ids)))
+    base = statistics.median(spent["bwrap, same view"])
+    table(f"{n} at once, on {os.cpu_count()} CPUs, 3 rounds", ["", "s", "runs/s", "x bwrap"],
+          [[name, f"{statistics.median(t):.2f}", f"{n / statistics.median(t):.0f}",
+            f"{base / statistics.median(t):.2f}"] for name, t in spent.items()])
+    print(f"  right verdicts: {', '.join(f'{r} of {n}' for r in right)}; "
+          f"the last time all were confirmed after {submitted:.2f} s")
+
+
+def collecting_ms(home):
+    """From `collecting` to the verdict, of the newest run."""
+    newest = max((home / "runs").iterdir())
+    times = {}
+    for line in (newest / "events.jsonl").read_text().splitlines():
+        event = json.loads(line)
+        times.setdefault(event["event"], event["time"])
+    stamp = [time.mktime(time.strptime(t[:19], "%Y-%m-%dT%H:%M:%S")) * 1000 + int(t[20:23])
+             for t in (times["collecting"], times["succeeded"])]
+    return stamp[1] - stamp[0]
+
+
+def bench_hash(_args, _work):
+    """Collecting on a tmpfs, where nobody waits for a disk, next to sha256sum there."""
+    many = "mkdir o; i=0; while [ $i -lt 4000 ]; do head -c 64K /dev/urandom >o/$i; i=$((i+1)); done"
+    rows = []
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as name:
+        place = pathlib.Path(name)
+        place.chmod(0o755)
+        config, home = place / "forge.yaml", place / "home"
+        home.mkdir(mode=0o700)
+        (place / "work").mkdir()
+        config.write_text(f"version: 1\nworkdir: {place}/work/{{run_id}}\n")
+        env = {**os.environ, "FORGE_HOME": str(home), "FORGE_CONFIG": str(config)}
+        for what, script, size in (("one file of 512 MiB", "mkdir o; head -c 512M /dev/urandom >o/a", 512),
+                                   ("4000 files of 64 KiB", many, 250)):
+            plain, ours = [], []
+            for _ in range(5):
+                subprocess.run([FORGE, "run", "-q", "--memory", "4G", "-o", "o/**", "--", "sh", "-c", script],
+                               env=env, check=True)
+                ours.append(collecting_ms(home))
+                shutil.rmtree(place / "copy", ignore_errors=True)
+                shutil.copytree(home / "objects", place / "copy")
+                began = time.perf_counter()
+                subprocess.run(f"find {place}/copy -type f -print0 | xargs -0 sha256sum >/dev/null", shell=True,
+                               check=True)
+                plain.append((time.perf_counter() - began) * 1000)
+                shutil.rmtree(home / "objects")
+            base, mine = statistics.median(plain), statistics.median(ours)
+            rows.append([what, f"{base:.0f}", f"{mine:.0f}", f"{size / mine * 1000:.0f}", f"{base / mine:.2f}"])
+    table("Collecting and hashing outputs, 5 rounds",
+          ["", "sha256sum ms", "forge ms", "MiB/s", "x sha256sum"], rows)
+
+
+MILLION_SQL = """
+INSERT INTO analyses SELECT 'a' || i, '2026-01-01T00:00:00.000Z' FROM {series_small};
+INSERT INTO runs (run_id, analysis_id, status, reason, notes, executor, host, username, created_at, started_at,
+ ended_at, exit_code, wall_usec, memory_peak, pid, pid_start, boot_id, record)
+ SELECT {run_id}, 'a' || (i % 1000), CASE WHEN i % 50 = 7 THEN 'failed' ELSE 'succeeded' END, 'exit',
+ 'Succeeded in 2 ms (memory 512.00 KiB of 2.00 GiB).', 'local', 'bench', 'root', '2026-01-01T00:00:00.000Z',
+ '2026-01-01T00:00:00.010Z', '2026-01-01T00:00:00.020Z', i % 50 / 49, i % 100000, i % 500000 * 4096, 1, 1,
+ 'boot', {record} FROM {series};
+INSERT INTO run_events SELECT {run_id}, e, '2026-01-01T00:00:00.000Z', 'supervisor', 'event', NULL, NULL
+ FROM {series}, {series_events};
+INSERT INTO outputs SELECT {run_id}, 'outputs/result.csv', 1000,
+ 'sha256:' || {digest}, 'objects/' || {digest} FROM {series};
+"""
+
+
+def million(url, load, n):
+    """Medians of the commands on n runs, made by SQL in the tables that forge has made."""
+    env = {**os.environ, "FORGE_STORE": url}
+    subprocess.run([FORGE, "run", "-q", "--", "true"], env=env, check=True)
+    record = subprocess.run([FORGE, "ps", "--json", "-n", "1"], env=env, check=True, capture_output=True,
+                            text=True).stdout
+    run_id = json.loads(record)["run_id"]
+    text = subprocess.run([FORGE, "show", "--json", run_id], env=env, check=True, capture_output=True,
+                          text=True).stdout
+    padded = json.dumps({**json.loads(text), "pad": "x" * max(0, 2000 - len(text))}).replace("'", "''")
+    load(padded, run_id, n)
+    some = f"00{n // 2:024d}"
+    commands = {"forge ps": ["ps"], "forge show RUN": ["show", some],
+                "forge ps --status failed": ["ps", "--status", "failed"],
+                "forge ps --analysis a7": ["ps", "--analysis", "a7"]}
+    result = {}
+    for name, words in commands.items():
+        spent = []
+        for _ in range(30):
+            began = time.perf_counter()
+            done = subprocess.run([FORGE, *words], env=env, check=True, capture_output=True)
+            spent.append((time.perf_counter() - began) * 1000)
+            assert done.stdout
+        result[name] = (statistics.median(spent), max(spent))
+    return result
+
+
+def bench_million(args, work):
+    n = args.runs
+    results = {}
+    home = work / "million"
+    home.mkdir(mode=0o700)
+    os.environ["FORGE_HOME"] = str(home)
+
+    def load_sqlite(record, _run_id, n):
+        def series(most):
+            return f"(WITH RECURSIVE s(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM s WHERE i < {most} - 1) SELECT i FROM s)"
+        sql = MILLION_SQL.format(
+            series=series(n), series_small=series(1000), run_id="printf('00%024d', i)", record=f"'{record}'",
+            series_events="(SELECT 0 AS e UNION SELECT 1 UNION SELECT 2 UNION SELECT 3)",
+            digest="printf('%064x', i)")
+        subprocess.run(["sqlite3", str(home / "forge.db")], check=True, text=True,
+                       input=f"PRAGMA synchronous = OFF; BEGIN; {sql} COMMIT; PRAGMA wal_checkpoint(TRUNCATE);",
+                       stdout=subprocess.DEVNULL)
+
+    results["SQLite"] = million(f"sqlite:{home}/forge.db", load_sqlite, n)
+    url = os.environ.get("FORGE_TEST_PG")
+    if url:
+        def load_postgres(record, _run_id, n):
+            sql = MILLION_SQL.format(
+                series=f"generate_series(0, {n} - 1) AS i", series_small="generate_series(0, 999) AS i",
+                run_id="'00' || lpad(i::text, 24, '0')", record=f"'{record}'",
+                series_events="generate_series(0, 3) AS e", digest="lpad(to_hex(i), 64, '0')")
+            subprocess.run(["psql", "-qX", "-v", "ON_ERROR_STOP=1", url], check=True, text=True,
+                           input=f"SET synchronous_commit = off; BEGIN; {sql} COMMIT; ANALYZE;")
+        results["PostgreSQL"] = million(url, load_postgres, n)
+    else:
+        print("\nPostgreSQL left out: run it by tests/tools/with-postgres.sh")
+    table(f"With {n:,} runs in the store, 30 rounds, ms", ["", "store", "median", "most"],
+          [[name, store, f"{t[0]:.1f}", f"{t[1]:.1f}"] for store, by in results.items() for name, t in by.items()])
+    os.environ["FORGE_HOME"] = str(work / "home")
+
+
 def bench_guest(args, work):
     """The start table on a unified hierarchy, in a User-Mode Linux guest."""
     if not shutil.which("linux.uml"):
@@ -319,13 +518,17 @@ def bench_guest(args, work):
 
 
 PARTS = {"start": bench_start, "memory": bench_memory, "flood": bench_flood, "kill": bench_kill,
-         "flat": bench_flat, "guest": bench_guest}
+         "flat": bench_flat, "store": bench_store, "crowd": bench_crowd, "hash": bench_hash,
+         "million": bench_million, "guest": bench_guest}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--flood-mib", type=int, default=2048)
+    parser.add_argument("--crowd", type=int, default=500, help="runs at once")
+    parser.add_argument("--runs", type=int, default=1000000, help="rows of the million")
+    parser.add_argument("--million", action="store_true", help="also with a million runs in the store")
     parser.add_argument("parts", nargs="*", metavar="PART", help=" ".join(PARTS))
     args = parser.parse_args()
     unknown = [part for part in args.parts if part not in PARTS]
@@ -337,7 +540,8 @@ def main():
         for sub in ("home", "flat"):
             (work / sub).mkdir(mode=0o700)
         for part, bench in PARTS.items():
-            if part in args.parts or not args.parts:
+            wanted = part in args.parts or (not args.parts and part != "million")
+            if wanted or (part == "million" and args.million):
                 bench(args, work)
 
 

@@ -40,11 +40,21 @@ static int left_msec(uint64_t deadline, int most)
 	return most >= 0 && left > (uint64_t)most ? most : (int)left;
 }
 
+static void sleep_msec(int msec)
+{
+	struct timespec ts = { .tv_sec = msec / 1000,
+			       .tv_nsec = (msec % 1000) * 1000000L };
+
+	(void)nanosleep(&ts, NULL); /* woken early is as good */
+}
+
 /* 0: over. 1: not before the deadline. */
 static int wait_for(struct forge_session *s, json_t **record, uint64_t deadline,
 		    struct forge_error *err)
 {
-	for (bool has_looked = false; !forge_record_is_over(*record); has_looked = true) {
+	int pause = 5;
+
+	while (!forge_record_is_over(*record)) {
 		struct forge_live live = FORGE_LIVE_INIT;
 		if (deadline != FORGE_UNLIMITED && forge_now_usec() >= deadline)
 			return 1;
@@ -52,12 +62,14 @@ static int wait_for(struct forge_session *s, json_t **record, uint64_t deadline,
 				    NULL) == 0) {
 			(void)forge_live_wait(&live, left_msec(deadline, -1));
 			forge_live_close(&live);
-		} else if (has_looked) {
-			/* Of another host or FORGE_HOME: only the store tells, when asked. */
-			int msec = left_msec(deadline, 1000);
-			struct timespec ts = { .tv_sec = msec / 1000,
-					       .tv_nsec = (msec % 1000) * 1000000L };
-			(void)nanosleep(&ts, NULL);
+		} else {
+			/*
+			 * Another host's: only the store tells, and it has to be asked. Or
+			 * a dead one's that cannot be repaired, on a full disk for example.
+			 */
+			pause = pause < 500 && forge_record_is_here(*record) ? 2 * pause
+									     : 1000;
+			sleep_msec(left_msec(deadline, pause));
 		}
 		int rc = forge_session_reload(s, record, err);
 		if (rc < 0)

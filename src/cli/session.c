@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "run/deliver.h"
+#include "run/reconcile.h"
 #include "store/state.h"
 
 const char *forge_session_config;
@@ -109,7 +110,8 @@ int forge_session_reload(struct forge_session *s, json_t **record, struct forge_
 	json_t *fresh;
 	forge_auto_free char *id = strdup(forge_record_text(*record, "run_id"));
 
-	forge_reconcile_first();
+	(void)!forge_reconcile(NULL, false,
+			       NULL); /* what cannot be repaired was told at first */
 	if (s->store)
 		(void)forge_deliver_pending(s->store, s->url, NULL); /* a count */
 	int rc = id ? load(s, id, &fresh, err) : forge_fail(err, ENOMEM, "out of memory");

@@ -59,15 +59,19 @@ static int lock_queue(const struct forge_home *home, struct forge_error *err)
 	return fd;
 }
 
-/* Whether its owner lives. A dead one's file is removed. */
-static bool is_alive(int dir, const char *name)
+/* One that cannot be looked at is taken to be in use. */
+static bool is_locked(int dir, const char *name)
 {
 	forge_auto_close int fd =
 		openat(dir, name, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
 
-	if (fd < 0)
-		return false;
-	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+	return fd < 0 ? errno != ENOENT : flock(fd, LOCK_EX | LOCK_NB) < 0;
+}
+
+/* Whether its owner lives. A dead one's file is removed. */
+static bool is_alive(int dir, const char *name)
+{
+	if (is_locked(dir, name))
 		return true;
 	(void)unlinkat(dir, name, 0); /* else the next one tries again */
 	return false;
@@ -387,4 +391,21 @@ void forge_admit_release(struct forge_share *s)
 		close(s->dir_fd);
 	}
 	*s = FORGE_SHARE_INIT;
+}
+
+int forge_admit_sweep(const struct forge_home *home,
+		      bool (*remove)(void *arg, const char *name), void *arg,
+		      struct forge_error *err)
+{
+	forge_auto_close int lock = lock_queue(home, err);
+	int fd = lock < 0 ? lock : forge_home_subdir(home, "queue", err);
+	forge_auto_dir DIR *d = fd < 0 ? NULL : fdopendir(fd);
+
+	if (!d)
+		return fd < 0 ? fd : forge_fail_errno(err, errno, "read the queue");
+	for (struct dirent *e; (e = readdir(d));)
+		if (e->d_name[0] != '.' && !is_locked(dirfd(d), e->d_name) &&
+		    remove(arg, e->d_name))
+			(void)unlinkat(dirfd(d), e->d_name, 0); /* seen again next time */
+	return 0;
 }

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <limits.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/error.h"
@@ -52,3 +53,7 @@ FORGE_MUST_CHECK int forge_admit_wait(const struct forge_home *home,
 				      const struct forge_need *need, int signal_fd,
 				      struct forge_share *ret, struct forge_error *err);
 void forge_admit_release(struct forge_share *s);
+/* Asks remove of each file that a dead one left, and does as it says. */
+FORGE_MUST_CHECK int forge_admit_sweep(const struct forge_home *home,
+				       bool (*remove)(void *arg, const char *name),
+				       void *arg, struct forge_error *err);

@@ -81,6 +81,19 @@ int forge_load_record(const struct forge_home *home, const char *run_id, json_t 
 	return 0;
 }
 
+json_t *forge_load_verdict(const struct forge_home *home, const char *run_id)
+{
+	json_t *record;
+
+	if (forge_load_record(home, run_id, &record, NULL) < 0)
+		return NULL;
+	const char *status = json_string_value(json_object_get(record, "status"));
+	if (forge_status_is_terminal(forge_status_of(status)))
+		return record;
+	json_decref(record);
+	return NULL;
+}
+
 json_t *forge_load_events(const struct forge_home *home, const char *run_id)
 {
 	size_t len = 0;
@@ -96,6 +109,51 @@ json_t *forge_load_events(const struct forge_home *home, const char *run_id)
 			json_decref(e);
 	}
 	return a;
+}
+
+void forge_complete_events(const struct forge_home *home, const char *run_id,
+			   const json_t *record)
+{
+	const char *status = json_string_value(json_object_get(record, "status"));
+	json_t *events = forge_load_events(home, run_id), *e;
+	json_int_t seq = 0;
+	bool is_there = false;
+	size_t i;
+
+	json_array_foreach (events, i, e) {
+		const char *s = json_string_value(json_object_get(e, "status"));
+		is_there = is_there || forge_status_is_terminal(forge_status_of(s));
+		seq = json_integer_value(json_object_get(e, "seq")) + 1;
+	}
+	json_decref(events);
+	if (is_there)
+		return;
+	e = forge_event_json(seq, "repair", status, status, "its supervisor is gone");
+	char *line = json_dumps(e, JSON_COMPACT);
+	forge_auto_close int dir = open_run(home, run_id);
+	forge_auto_close int fd =
+		openat(dir, "events.jsonl", O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
+	/* A torn last line of the dead one's must not swallow ours. */
+	if (fd >= 0 && line)
+		(void)dprintf(fd, "\n%s\n", line);
+	free(line);
+	json_decref(e);
+}
+
+int forge_close_lost(const struct forge_home *home, const char *run_id, json_t *record,
+		     struct forge_error *err)
+{
+	forge_auto_close int dir = open_run(home, run_id);
+
+	forge_record_set_lost(record);
+	forge_auto_free char *text =
+		json_dumps(record, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+	int rc = text ? forge_replace_file(dir, "record.json", text, strlen(text), true)
+		      : -ENOMEM;
+	if (rc < 0)
+		return forge_fail_errno(err, -rc, "write record of %s", run_id);
+	forge_complete_events(home, run_id, record);
+	return 0;
 }
 
 static json_t *load_post_rows(const struct forge_home *home, const char *run_id)
@@ -210,21 +268,55 @@ static bool can_judge(const json_t *record, const char *boot_id)
 	       (uint64_t)ns == forge_pid_namespace();
 }
 
+/*
+ * Whether the run's own record may say more than the store knows, in another FORGE_HOME of this
+ * host: then it is for a forge command there to tell it.
+ */
+static bool is_elsewhere(const struct forge_home *home, const json_t *record,
+			 const char *run_id)
+{
+	const char *there = json_string_value(
+		json_object_get(json_object_get(record, "supervisor"), "home"));
+
+	if (!there || strcmp(there, home->path) == 0 ||
+	    faccessat(home->runs_fd, run_id, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+		return false;
+	forge_auto_free char *dir = forge_asprintf("%s/runs/%s", there, run_id);
+	return dir && (access(dir, F_OK) == 0 || errno == EACCES);
+}
+
+/* After all that its directory has, so that a repair of that says nothing new. */
+static json_t *lost_events(const struct forge_home *home, struct forge_store *st,
+			   const char *run_id)
+{
+	json_t *events = forge_load_events(home, run_id), *known = NULL;
+
+	if (forge_store_events(st, run_id, &known, NULL) < 0) {
+		json_decref(events);
+		return NULL;
+	}
+	const json_t *all = json_array_size(events) ? events : known;
+	const json_t *last = json_array_get(all, json_array_size(all) - 1);
+	json_int_t seq = last ? json_integer_value(json_object_get(last, "seq")) + 1 : 0;
+	json_decref(known);
+	json_array_append_new(events, forge_event_json(seq, "repair", "lost", "lost",
+						       "its supervisor is gone"));
+	return events;
+}
+
 /* True when it was done. */
-static bool close_as_lost(struct forge_store *st, const char *run_id, const char *boot_id)
+static bool close_as_lost(const struct forge_home *home, struct forge_store *st,
+			  const char *run_id, const char *boot_id)
 {
 	json_t *record = NULL, *events = NULL;
 
 	if (forge_store_get(st, run_id, &record, NULL) < 0 || !can_judge(record, boot_id) ||
-	    forge_store_events(st, run_id, &events, NULL) < 0) {
+	    is_elsewhere(home, record, run_id) || !(events = lost_events(home, st, run_id))) {
 		json_decref(record);
 		return false;
 	}
 	forge_record_set_lost(record);
-	json_t *batch = json_pack("{s:o, s:[o]}", "record", record, "events",
-				  forge_event_json((json_int_t)json_array_size(events), "repair",
-						   "lost", "lost", "its supervisor is gone"));
-	json_decref(events);
+	json_t *batch = json_pack("{s:o, s:o}", "record", record, "events", events);
 	bool is_done = forge_store_apply(st, batch, true, NULL) == 0; /* else the next one tries */
 	json_decref(batch);
 	return is_done;
@@ -234,17 +326,18 @@ static bool close_as_lost(struct forge_store *st, const char *run_id, const char
 static bool close_one(const struct forge_home *home, struct forge_store *st, const char *run_id,
 		      const char *boot_id)
 {
-	json_t *record = NULL;
-	bool is_done = false;
-
 	if (forge_live_is_held(home, run_id))
 		return false;
-	if (forge_load_record(home, run_id, &record, NULL) == 0 &&
-	    forge_status_is_terminal(
-		    forge_status_of(json_string_value(json_object_get(record, "status")))))
-		is_done = forge_deliver_run(home, st, run_id, NULL) == 0;
+	json_t *record = NULL;
+	bool is_here = forge_load_record(home, run_id, &record, NULL) == 0, is_done;
+	const char *status = json_string_value(json_object_get(record, "status"));
+	if (is_here && !forge_status_is_terminal(forge_status_of(status)) &&
+	    (!can_judge(record, boot_id) ||
+	     forge_close_lost(home, run_id, record, NULL) < 0))
+		is_done = false;
 	else
-		is_done = close_as_lost(st, run_id, boot_id);
+		is_done = is_here ? forge_deliver_run(home, st, run_id, NULL) == 0
+				  : close_as_lost(home, st, run_id, boot_id);
 	json_decref(record);
 	return is_done;
 }

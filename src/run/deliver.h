@@ -20,8 +20,16 @@ FORGE_MUST_CHECK int forge_store_choose(const char *explicit_url,
 /* record.json of a run; -ENOENT: there is none, or it was torn by a power cut. */
 FORGE_MUST_CHECK int forge_load_record(const struct forge_home *home, const char *run_id,
 				       json_t **ret, struct forge_error *err);
+/* The same, if it has a verdict; NULL otherwise. */
+json_t *forge_load_verdict(const struct forge_home *home, const char *run_id);
 /* events.jsonl as an array; lines that are not whole are left out. */
 json_t *forge_load_events(const struct forge_home *home, const char *run_id);
+/* Gives a record without a verdict the one that nobody knows how the run ended. */
+FORGE_MUST_CHECK int forge_close_lost(const struct forge_home *home, const char *run_id,
+				      json_t *record, struct forge_error *err);
+/* Adds the line of the record's verdict to the events, if whoever died did not. */
+void forge_complete_events(const struct forge_home *home, const char *run_id,
+			   const json_t *record);
 
 /* Tells the store everything that the run's directory says. */
 FORGE_MUST_CHECK int forge_deliver_run(const struct forge_home *home,

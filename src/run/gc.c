@@ -20,6 +20,7 @@
 #include "base/json.h"
 #include "base/parse.h"
 #include "base/rmtree.h"
+#include "run/admit.h"
 #include "run/deliver.h"
 #include "run/home.h"
 #include "run/objects.h"
@@ -75,6 +76,30 @@ static bool is_older(const struct gc *g, time_t then, uint64_t usec)
 {
 	return usec != FORGE_UNLIMITED && g->now > then &&
 	       (uint64_t)(g->now - then) * 1000000 > usec;
+}
+
+static bool is_dead(pid_t pid)
+{
+	return pid <= 0 || (kill(pid, 0) < 0 && errno == ESRCH);
+}
+
+/* ".<name>.<pid>": of forge_replace_file(), by somebody who was killed. */
+static void sweep_unfinished(struct gc *g, DIR *d)
+{
+	for (struct dirent *e; d && (e = readdir(d));) {
+		const char *dot = strrchr(e->d_name, '.');
+		if (e->d_name[0] != '.' || dot == e->d_name || !dot[1] ||
+		    dot[1 + strspn(dot + 1, "0123456789")] ||
+		    !is_dead((pid_t)strtol(dot + 1, NULL, 10)))
+			continue;
+		if (doing(g, "remove unfinished", e->d_name, 0))
+			(void)unlinkat(dirfd(d), e->d_name, 0); /* seen again next time */
+	}
+}
+
+static bool is_dead_entry(void *arg, const char *name)
+{
+	return doing(arg, "remove from the queue", name, 0);
 }
 
 /* ---- runs: their logs and kept workdirs ---- */
@@ -138,16 +163,18 @@ static void remove_workdir(struct gc *g, const char *run_id, json_t *record, tim
 {
 	const char *path = json_string_value(json_object_get(record, "workdir"));
 	const json_t *id = json_object_get(record, "workdir_identity");
+	dev_t dev = (dev_t)json_integer_value(json_array_get(id, 0));
+	ino_t ino = (ino_t)json_integer_value(json_array_get(id, 1));
 	struct stat st;
 
 	if (!json_is_true(json_object_get(record, "workdir_kept")) || !path ||
-	    !is_older(g, ended, g->cfg->keep.workdirs_usec) || lstat(path, &st) < 0)
+	    !is_older(g, ended, g->cfg->keep.workdirs_usec))
 		return;
-	dev_t dev = (dev_t)json_integer_value(json_array_get(id, 0));
-	ino_t ino = (ino_t)json_integer_value(json_array_get(id, 1));
-	if (st.st_dev != dev || st.st_ino != ino)
-		return; /* somebody else's by now */
-	if (!doing(g, "remove workdir", path, 0) || forge_rmtree(path, dev, ino, NULL, NULL) < 0)
+	/* Removed by its user, or by a gc that was killed before it could note that. */
+	bool is_gone = lstat(path, &st) < 0 ? errno == ENOENT
+					    : st.st_dev != dev || st.st_ino != ino;
+	if (!doing(g, is_gone ? "forget workdir" : "remove workdir", path, 0) ||
+	    (!is_gone && forge_rmtree(path, dev, ino, NULL, NULL) < 0))
 		return;
 	json_object_set_new(record, "workdir_kept", json_false());
 	note_change(g, run_id, record, "workdir_removed");
@@ -191,9 +218,11 @@ static int look_at_run(struct gc *g, const char *run_id, struct run_logs *ret)
 		(void)snprintf(ret->id, sizeof(ret->id), "%s", run_id);
 		ret->ended = st.st_mtime;
 		ret->bytes = size_at(dir, "stdout") + size_at(dir, "stderr");
-		if (faccessat(dir, "stdout", F_OK, AT_SYMLINK_NOFOLLOW) < 0)
-			ret->id[0] = '\0'; /* its logs are gone already */
+		if (json_is_true(json_object_get(record, "logs_removed")))
+			ret->id[0] = '\0';
 		remove_workdir(g, run_id, record, st.st_mtime);
+		forge_auto_dir DIR *d = open_dir(dir, ".");
+		sweep_unfinished(g, d);
 	}
 	json_decref(record);
 	return rc;
@@ -314,9 +343,8 @@ static void sweep_staging(struct gc *g)
 		if (e->d_name[0] == '.' || !dot ||
 		    fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 			continue;
-		pid_t pid = (pid_t)strtol(dot + 1, NULL, 10);
-		bool is_dead = pid <= 0 || (kill(pid, 0) < 0 && errno == ESRCH);
-		if (!is_dead && g->now - st.st_ctime < STAGING_SECONDS)
+		if (!is_dead((pid_t)strtol(dot + 1, NULL, 10)) &&
+		    g->now - st.st_ctime < STAGING_SECONDS)
 			continue;
 		forge_auto_free char *path =
 			forge_asprintf("%s/staging/%s", g->home.path, e->d_name);
@@ -368,10 +396,17 @@ static int sweep(struct gc *g, const char *url, struct forge_error *err)
 		fprintf(g->say, "%s\n", why.msg);
 	sweep_staging(g);
 	sweep_cache(g);
+	forge_auto_dir DIR *cache = open_dir(g->home.fd, "cache");
+	sweep_unfinished(g, cache);
+	forge_auto_dir DIR *undelivered = open_dir(g->home.fd, "undelivered");
+	sweep_unfinished(g, undelivered);
+	int rc = forge_admit_sweep(&g->home, is_dead_entry, g, err);
+	if (rc < 0)
+		return rc;
 	forge_auto_close int lock = lock_at(g->home.fd, "objects.lock", err);
 	if (lock < 0)
 		return lock;
-	int rc = sweep_runs(g, err);
+	rc = sweep_runs(g, err);
 	return rc < 0 ? rc : sweep_objects(g, err);
 }
 

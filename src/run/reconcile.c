@@ -27,7 +27,7 @@ struct repair {
 	bool dry_run;
 	const char *run_id;
 	json_t *facts;
-	int fd; /* the slot, locked */
+	int fd; /* the slot, locked; only for reading */
 };
 
 static void say(const struct repair *r, const char *what, const char *detail)
@@ -64,8 +64,10 @@ static int remove_workdir(const struct repair *r, struct forge_error *err)
 	       *ino = json_object_get(r->facts, "ino");
 	struct stat st;
 
-	if (!path || lstat(path, &st) < 0 ||
-	    json_is_true(json_object_get(r->facts, "keep")))
+	/* Of a run that has no record nobody would ever find what was kept. */
+	bool keep = json_is_true(json_object_get(r->facts, "keep")) &&
+		    json_object_get(r->facts, "record");
+	if (!path || keep || lstat(path, &st) < 0)
 		return 0;
 	if (!dev || !ino) {
 		/* Killed between making it and noting it. Ours would be empty; rmdir checks that. */
@@ -100,76 +102,58 @@ static int close_unstarted(const struct repair *r)
 	return 0;
 }
 
-static bool has_verdict(const struct repair *r)
+/* A workdir that was to be kept is gc's to remove, when its time comes. */
+static void note_kept(const struct repair *r, json_t *record)
 {
-	json_t *record;
+	const char *path = json_string_value(json_object_get(r->facts, "workdir"));
+	json_t *dev = json_object_get(r->facts, "dev"),
+	       *ino = json_object_get(r->facts, "ino");
 
-	if (forge_load_record(r->home, r->run_id, &record, NULL) < 0)
-		return false;
-	const char *status = json_string_value(json_object_get(record, "status"));
-	bool is_over = forge_status_is_terminal(forge_status_of(status));
-	json_decref(record);
-	return is_over;
-}
-
-static void add_lost_event(const struct repair *r, int dir)
-{
-	json_t *events = forge_load_events(r->home, r->run_id);
-	json_t *last = json_array_get(events, json_array_size(events) - 1);
-	json_int_t seq = last ? json_integer_value(json_object_get(last, "seq")) + 1 : 0;
-	const char *status = json_string_value(json_object_get(last, "status"));
-	/* An earlier repair that was killed may have come this far. */
-	if (status && strcmp(status, "lost") == 0) {
-		json_decref(events);
+	if (!json_is_true(json_object_get(r->facts, "keep")) || !path || !dev || !ino ||
+	    access(path, F_OK) < 0)
 		return;
-	}
-	json_t *e = forge_event_json(seq, "repair", "lost", "lost", "its supervisor is gone");
-	char *line = json_dumps(e, JSON_COMPACT);
-	forge_auto_close int fd =
-		openat(dir, "events.jsonl", O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
-
-	/* A torn last line of the dead one's must not swallow ours. */
-	if (fd >= 0 && line)
-		(void)dprintf(fd, "\n%s\n", line);
-	free(line);
-	json_decref(e);
-	json_decref(events);
+	json_object_set_new(record, "workdir_kept", json_true());
+	json_object_set_new(record, "workdir_identity", json_pack("[O, O]", dev, ino));
 }
 
-/* The run's directory has no verdict: the only true one is that nobody knows how it ended. */
+/* Without a verdict in the run's directory the only true one is that nobody knows how it ended. */
 static int close_record(const struct repair *r, struct forge_error *err)
 {
-	json_t *rec = json_object_get(r->facts, "record"), *own = NULL;
+	json_t *planned = json_object_get(r->facts, "record"), *own = NULL;
 	forge_auto_close int dir =
 		openat(r->home->runs_fd, r->run_id,
 		       O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 
-	if (has_verdict(r))
-		return 0;
+	json_t *verdict = forge_load_verdict(r->home, r->run_id);
+	int rc = 0;
 	/* The slot is not synced, the record is: a power cut may have left only that one. */
-	if (!json_is_object(rec) && forge_load_record(r->home, r->run_id, &own, NULL) == 0)
-		rec = own;
-	if (!json_is_object(rec) || dir < 0)
+	if (!verdict && !json_is_object(planned) &&
+	    forge_load_record(r->home, r->run_id, &own, NULL) == 0)
+		planned = own;
+	if (!verdict && (!json_is_object(planned) || dir < 0))
 		return close_unstarted(r);
-	say(r, "close record", "as lost");
-	forge_record_set_lost(rec);
-	if (!r->dry_run)
-		add_lost_event(r, dir);
-	char *text = r->dry_run ? NULL : json_dumps(rec, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
-	int rc = text ? forge_replace_file(dir, "record.json", text, strlen(text), true)
-		      : 0;
-	free(text);
+	if (!verdict)
+		say(r, "close record", "as lost");
+	if (verdict && !r->dry_run)
+		forge_complete_events(r->home, r->run_id, verdict);
+	if (!verdict && !r->dry_run) {
+		note_kept(r, planned);
+		rc = forge_close_lost(r->home, r->run_id, planned, err);
+	}
+	json_decref(verdict);
 	json_decref(own);
-	return rc < 0 ? forge_fail_errno(err, -rc, "write record of %s", r->run_id) : 0;
+	return rc;
 }
 
 /* The slot is about to be emptied; the store hears of the run's end by this. */
 static int mark_undelivered(const struct repair *r, struct forge_error *err)
 {
 	const char *url = json_string_value(json_object_get(r->facts, "store"));
+	json_t *verdict = url ? forge_load_verdict(r->home, r->run_id) : NULL;
 
-	if (!url || !has_verdict(r))
+	if (!verdict)
 		return 0;
+	json_decref(verdict);
 	return forge_deliver_later(r->home, r->run_id, url, err);
 }
 
@@ -190,9 +174,18 @@ static int repair_one(struct repair *r, struct forge_error *err)
 			rc = mark_undelivered(r, err);
 	}
 	json_decref(r->facts);
-	if (rc == 0 && !r->dry_run && ftruncate(r->fd, 0) < 0)
-		rc = forge_fail_errno(err, errno, "empty a slot of active");
 	return rc;
+}
+
+static int empty_slot(const struct forge_home *home, const char *name,
+		      struct forge_error *err)
+{
+	forge_auto_close int fd =
+		openat(home->active_fd, name, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+
+	if (fd < 0 || ftruncate(fd, 0) < 0)
+		return forge_fail_errno(err, errno, "empty active/%s", name);
+	return 1;
 }
 
 /* 1: repaired, 0: free or alive, negative: failed. */
@@ -205,8 +198,9 @@ static int look_at(const struct forge_home *home, const char *name, FILE *out,
 	if (fstatat(home->active_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
 	    st.st_size == 0)
 		return 0;
+	/* A disk that has become read-only is no reason to doubt that it lives. */
 	forge_auto_close int fd =
-		openat(home->active_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+		openat(home->active_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0)
 		return forge_fail_errno(err, errno, "open active/%s", name);
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
@@ -215,7 +209,9 @@ static int look_at(const struct forge_home *home, const char *name, FILE *out,
 		return 0; /* it has just ended, or another repair was faster */
 	struct repair r = { .home = home, .say = out, .dry_run = dry_run, .fd = fd };
 	int rc = repair_one(&r, err);
-	return rc < 0 ? rc : 1;
+	if (rc < 0)
+		return rc;
+	return dry_run ? 1 : empty_slot(home, name, err);
 }
 
 int forge_reconcile(FILE *out, bool dry_run, struct forge_error *err)

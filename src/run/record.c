@@ -63,14 +63,15 @@ static json_t *logs_json(const struct forge_home *home, const char *run_id)
 			 buf[2]);
 }
 
-static json_t *supervisor_json(void)
+static json_t *supervisor_json(const struct forge_home *home)
 {
 	char boot[FORGE_BOOT_ID_MAX];
 
-	return json_pack("{s:i, s:I, s:s, s:I}", "pid", (int)getpid(), "start_time",
+	return json_pack("{s:i, s:I, s:s, s:I, s:o}", "pid", (int)getpid(), "start_time",
 			 (json_int_t)forge_proc_start_time(getpid()), "boot_id",
 			 forge_boot_id(boot), "pid_namespace",
-			 (json_int_t)forge_pid_namespace());
+			 (json_int_t)forge_pid_namespace(), "home",
+			 forge_json_text(home->path));
 }
 
 static json_t *new_record(const struct forge_home *home, const struct forge_spec *s)
@@ -108,7 +109,7 @@ static json_t *new_record(const struct forge_home *home, const struct forge_spec
 	json_object_set_new(r, "priority", json_integer(s->priority));
 	if (s->idempotency_key)
 		json_object_set_new(r, "idempotency_key", forge_json_text(s->idempotency_key));
-	json_object_set_new(r, "supervisor", supervisor_json());
+	json_object_set_new(r, "supervisor", supervisor_json(home));
 	json_object_set_new(r, "forge_version", json_string(FORGE_VERSION));
 	return r;
 }
@@ -145,12 +146,30 @@ static void write_event(const struct forge_record *r, json_t *e)
 	free(line);
 }
 
+static bool is_over(const struct forge_record *r)
+{
+	return forge_status_is_terminal(
+		forge_status_of(json_string_value(json_object_get(r->json, "status"))));
+}
+
+/*
+ * A verdict without its line is repaired by writing the line; a line without its verdict would be
+ * one that nobody knows the rest of. So the record comes first.
+ */
+static void write_events(struct forge_record *r)
+{
+	size_t i;
+	json_t *e;
+
+	json_array_foreach (r->unwritten, i, e)
+		write_event(r, e);
+	json_array_clear(r->unwritten);
+}
+
 int forge_record_make_files(struct forge_record *r, const struct forge_home *home,
 			    struct forge_error *err)
 {
 	const char *run_id = json_string_value(json_object_get(r->json, "run_id"));
-	size_t i;
-	json_t *e;
 
 	if (mkdirat(home->runs_fd, run_id, 0700) < 0)
 		return forge_fail_errno(err, errno, "make %s/runs/%s", home->path, run_id);
@@ -164,9 +183,9 @@ int forge_record_make_files(struct forge_record *r, const struct forge_home *hom
 	if (rc < 0)
 		return forge_fail_errno(err, -rc, "make files in %s/runs/%s", home->path,
 					run_id);
-	json_array_foreach (r->unwritten, i, e)
-		write_event(r, e);
-	json_array_clear(r->unwritten);
+	/* Judged before there was a record: the verdict's line waits for that. */
+	if (!is_over(r))
+		write_events(r);
 	return 0;
 }
 
@@ -190,10 +209,12 @@ static void add_event(struct forge_record *r, const char *event, const char *sta
 	json_t *e = forge_event_json(r->seq++, "supervisor", event, status, detail);
 
 	json_array_append(r->unsent, e);
-	if (r->events_fd >= 0)
-		write_event(r, e);
-	else
+	/* One that is a verdict, and what follows it, comes after the record: see write_events(). */
+	if (r->events_fd < 0 || json_array_size(r->unwritten) > 0 ||
+	    forge_status_is_terminal(forge_status_of(status)))
 		json_array_append(r->unwritten, e);
+	else
+		write_event(r, e);
 	json_decref(e);
 }
 
@@ -291,6 +312,8 @@ int forge_record_write(struct forge_record *r, struct forge_error *err)
 		return forge_fail(err, ENOMEM, "out of memory");
 	int rc = forge_replace_file(r->dir_fd, "record.json", s, strlen(s), false);
 	free(s);
+	if (rc == 0)
+		write_events(r);
 	return rc < 0 ? forge_fail_errno(err, -rc, "write the record") : 0;
 }
 

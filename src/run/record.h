@@ -13,7 +13,7 @@
 struct forge_record {
 	json_t *json;
 	json_t *unsent;	   /* events that no batch had yet */
-	json_t *unwritten; /* events from before there was a file for them */
+	json_t *unwritten; /* events for which there is no file yet, or no record */
 	json_int_t seq;	   /* of the next event */
 	int dir_fd;	   /* the run's directory */
 	int events_fd;

@@ -697,7 +697,7 @@ static int carry_out(struct run *r, struct forge_run_result *ret, struct forge_e
 		struct forge_error why = FORGE_ERROR_INIT;
 		rc = execute(r, &verdict, &outcome, &why);
 		/* What is confirmed has a verdict, also when it cannot be begun. */
-		if (rc < 0 && r->is_confirmed && !r->has_started) {
+		if (rc < 0 && (r->is_confirmed || r->record.dir_fd >= 0) && !r->has_started) {
 			forge_judge_refused(&why, &verdict);
 			rc = 0;
 		} else if (rc < 0 && err) {
@@ -705,7 +705,8 @@ static int carry_out(struct run *r, struct forge_run_result *ret, struct forge_e
 		}
 	}
 	if (rc < 0) {
-		r->needs_repair = clean(r, NULL) < 0; /* the first error is told */
+		/* The first error is told. With a record that has no end, repair makes one. */
+		r->needs_repair = clean(r, NULL) < 0 || r->record.dir_fd >= 0;
 		return rc;
 	}
 	rc = finish(r, &outcome, &verdict, err);

@@ -27,6 +27,8 @@ demo            120 what `make demo` shows
 shim            300 kernels that lack system calls
 hosts           300 hosts that refuse something, or whose file servers are dead
 crash           300 200 SIGKILLs
+crash-store     300 700 more, of all that keep the records, and of the PostgreSQL server
+full-disk       300 full and read-only disks, stores that are away, clocks that jump
 uml             300 unified cgroup v2, in a guest
 quota           300 project quotas on XFS, in a guest
 systemd         600 cgroups by systemd, in a guest
@@ -160,6 +162,11 @@ stage_hosts() {
     with_copy build tests/tools/delegate.sh bats --tap tests/tools/{hosts,fuse,btrfs}.bats
 }
 stage_crash() { with_forge build tests/tools/crash.sh build/src/cli/forge; }
+stage_crash_store() { with_forge build tests/tools/crash-store.sh build/src/cli/forge; }
+stage_full_disk() {
+    needs_root "full disks" || return 0
+    with_forge build tests/tools/delegate.sh bats --tap tests/tools/full-disk.bats
+}
 stage_uml() { tests/guest/uml.sh build/src/cli/forge build/src/probe/forge-probe; }
 stage_quota() { tests/guest/quota.sh build/src/cli/forge build/src/probe/forge-probe; }
 stage_systemd() { tests/guest/systemd.sh build/src/cli/forge; }
