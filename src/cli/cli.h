@@ -100,3 +100,5 @@ const char *forge_colour_code(enum forge_colour colour);
 
 /* Repairs what crashed runs left; a failure is a warning. */
 void forge_reconcile_first(void);
+/* The same for a new run, which may be one of hundreds. */
+void forge_reconcile_before_run(void);

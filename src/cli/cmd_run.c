@@ -124,7 +124,7 @@ static int run(const struct forge_config *cfg, struct forge_error *err)
 	forge_request.stdout_fd = is_live ? STDOUT_FILENO : -1;
 	forge_request.stderr_fd = is_live ? STDERR_FILENO : -1;
 	forge_request.on_warning = on_warning;
-	forge_reconcile_first();
+	forge_reconcile_before_run();
 	int rc = forge_run(cfg, &forge_request, &result, err);
 	if (rc < 0 && result.record) {
 		forge_print_error(err);

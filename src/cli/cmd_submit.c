@@ -24,7 +24,7 @@ static int submit(const struct forge_config *cfg, struct forge_error *err)
 {
 	struct forge_submitted done;
 
-	forge_reconcile_first();
+	forge_reconcile_before_run();
 	int rc = forge_submit(cfg, &forge_request, &done, err);
 	if (rc < 0)
 		return rc;

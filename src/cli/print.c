@@ -107,6 +107,14 @@ const char *forge_colour_code(enum forge_colour colour)
 	return codes[colour];
 }
 
+void forge_reconcile_before_run(void)
+{
+	struct forge_error err = FORGE_ERROR_INIT;
+
+	if (forge_reconcile_cheaply(&err) < 0)
+		forge_reconcile_first(); /* says why */
+}
+
 void forge_reconcile_first(void)
 {
 	struct forge_error err = FORGE_ERROR_INIT;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -27,10 +28,41 @@ static int try_slot(int dir, unsigned slot)
 	return st.st_size == 0 ? forge_take_fd(fd) : -EWOULDBLOCK;
 }
 
-int forge_active_claim(const struct forge_home *home, unsigned first, unsigned n_slots,
+/*
+ * The order in which slots are tried: the first eight, then two at random in each next doubling,
+ * then all. Few runs use few slots, and the five hundredth does not look at all before it.
+ */
+#define NEAR	 8
+#define PER_STEP 2
+
+static unsigned nth_slot(unsigned attempt, unsigned n_slots)
+{
+	unsigned base = NEAR;
+	uint32_t chance = 0;
+
+	if (attempt < NEAR)
+		return attempt;
+	for (unsigned step = (attempt - NEAR) / PER_STEP; step > 0 && base < n_slots; step--)
+		base *= 2;
+	if (base < n_slots) {
+		(void)!getrandom(&chance, sizeof(chance), GRND_NONBLOCK); /* any will do */
+		unsigned slot = base + chance % base;
+		return slot < n_slots ? slot : n_slots - 1;
+	}
+	/* Every step has been tried: one after the other. */
+	unsigned steps = 0;
+	for (base = NEAR; base < n_slots; base *= 2)
+		steps++;
+	return attempt - NEAR - steps * PER_STEP;
+}
+
+int forge_active_claim(const struct forge_home *home, unsigned *attempt, unsigned n_slots,
 		       struct forge_active *ret, struct forge_error *err)
 {
-	for (unsigned slot = first; slot < n_slots; slot++) {
+	for (;;) {
+		unsigned slot = nth_slot((*attempt)++, n_slots);
+		if (slot >= n_slots)
+			break;
 		int fd = try_slot(home->active_fd, slot);
 		if (fd >= 0) {
 			*ret = (struct forge_active){ .fd = fd, .slot = slot };

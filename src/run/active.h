@@ -23,8 +23,9 @@ struct forge_active {
 };
 #define FORGE_ACTIVE_INIT ((struct forge_active){ .fd = -1 })
 
-/* Claims the lowest free of the slots first to n_slots - 1. */
-FORGE_MUST_CHECK int forge_active_claim(const struct forge_home *home, unsigned first,
+/* Claims a free slot below n_slots, a low one if there is. *attempt begins with 0; going on with
+ * it finds another one. */
+FORGE_MUST_CHECK int forge_active_claim(const struct forge_home *home, unsigned *attempt,
 					unsigned n_slots, struct forge_active *ret,
 					struct forge_error *err);
 /* First line: the intention to make this workdir and the run's cgroups. */

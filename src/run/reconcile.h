@@ -16,3 +16,5 @@
  * comes before something else that opens the state, and tells if that cannot be done.
  */
 FORGE_MUST_CHECK int forge_reconcile(FILE *say, bool dry_run, struct forge_error *err);
+/* The same before a new run: among hundreds, not more often than five times a second. */
+FORGE_MUST_CHECK int forge_reconcile_cheaply(struct forge_error *err);

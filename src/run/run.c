@@ -226,10 +226,11 @@ static void fill_job(struct run *r, struct forge_job *job)
 static int claim(struct run *r, struct forge_error *err)
 {
 	struct forge_error e = FORGE_ERROR_INIT;
+	unsigned attempt = 0;
 	int rc;
 
-	for (unsigned first = 0;; first = r->active.slot + 1) {
-		rc = forge_active_claim(&r->home, first, r->cfg->uid_count, &r->active,
+	for (;;) {
+		rc = forge_active_claim(&r->home, &attempt, r->cfg->uid_count, &r->active,
 					&e);
 		if (rc == 0)
 			rc = forge_ids_choose(r->cfg->uid_base, r->active.slot, &r->ids,

@@ -193,16 +193,19 @@ age() { touch -h -d '2 years ago' "$@"; }
     "$FORGE" gc
     [ -d "$work/scidex-analysis-kept-$$" ]
     age "$FORGE_HOME/runs/$id/record.json"
+    run "$FORGE" gc
+    [[ "$output" == *"remove workdir $work/scidex-analysis-kept-$$"* ]]
+    [ ! -e "$work/scidex-analysis-kept-$$" ]
+    [ "$(of "$id" .workdir_kept)" = false ]
+    # Another one in its place is not ours.
+    forge_run --keep --id "kept-$$" -- touch x
+    id=$(field .run_id)
+    age "$FORGE_HOME/runs/$id/record.json"
     mv "$work/scidex-analysis-kept-$$" "$T/aside"
     mkdir "$work/scidex-analysis-kept-$$" && touch "$work/scidex-analysis-kept-$$/mine"
     "$FORGE" gc
     [ -e "$work/scidex-analysis-kept-$$/mine" ]
     rm -r "$work/scidex-analysis-kept-$$"
-    mv "$T/aside" "$work/scidex-analysis-kept-$$"
-    run "$FORGE" gc
-    [[ "$output" == *"remove workdir $work/scidex-analysis-kept-$$"* ]]
-    [ ! -e "$work/scidex-analysis-kept-$$" ]
-    [ "$(of "$id" .workdir_kept)" = false ]
 }
 
 @test "objects that a record points to stay; others go after retention.objects" {

@@ -276,24 +276,28 @@ static void opened_again_it_has_what_it_had(void **state)
 }
 
 /* What version 1 could hold already. */
+/* By the statements that a forge of version 1 would have used: today's know newer columns. */
 static void put_old_rows(struct forge_store *st)
 {
-	json_t *r = record_of("old", "succeeded");
+	static const char *const statements[] = {
+		"INSERT INTO analyses VALUES ('old', '2026-01-01T00:00:00.000Z'), "
+		"('open', '2026-01-01T00:00:00.000Z')",
+		"INSERT INTO runs (run_id, analysis_id, status, created_at, idempotency_key, "
+		"record) VALUES ('old', 'old', 'succeeded', '2026-01-01T00:00:00.000Z', 'key', "
+		"'{\"run_id\": \"old\", \"status\": \"succeeded\"}')",
+		"INSERT INTO runs (run_id, analysis_id, status, created_at, record) VALUES "
+		"('open', 'open', 'running', '2026-01-01T00:00:00.000Z', "
+		"'{\"run_id\": \"open\", \"status\": \"running\"}')",
+		"INSERT INTO run_events (run_id, seq, time, actor, event, status) VALUES "
+		"('old', 0, 't', 'a', 'e', 'preparing'), ('old', 1, 't', 'a', 'e', 'running'), "
+		"('old', 2, 't', 'a', 'e', 'collecting'), ('old', 3, 't', 'a', 'e', 'succeeded'), "
+		"('open', 0, 't', 'a', 'e', 'preparing'), ('open', 1, 't', 'a', 'e', 'running')",
+		"INSERT INTO inputs VALUES ('old', '/in', 3, 'sha256:11')",
+		"INSERT INTO outputs VALUES ('old', 'out', 4, 'sha256:22', 'objects/22')",
+	};
 
-	json_object_set_new(r, "idempotency_key", json_string("key"));
-	json_object_set_new(r, "inputs",
-			    json_pack("[{s:s, s:i, s:s}]", "path", "/in", "size", 3,
-				      "sha256", "sha256:11"));
-	json_object_set_new(r, "outputs",
-			    json_pack("[{s:s, s:i, s:s, s:s}]", "path", "out", "size", 4,
-				      "sha256", "sha256:22", "stored_as", "objects/22"));
-	told(st, r,
-	     json_pack("[o, o, o, o]", event_of(0, "status", "preparing"),
-		       event_of(1, "status", "running"),
-		       event_of(2, "status", "collecting"),
-		       event_of(3, "status", "succeeded")),
-	     NULL);
-	WENT(st, "open", "preparing", "running");
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(statements); i++)
+		run_sql(st, statements[i]);
 }
 
 static int count_one(const char *digest, void *arg)
