@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -15,7 +16,23 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 
-int forge_objects_open(const struct forge_home *home, struct forge_objects *ret,
+/* How often is looked whether a sweep is over. */
+#define LOCK_MSEC 20
+
+/* A sweep of many objects takes its time, and a stopped one does not end: one can be ended here. */
+static int lock_shared(int fd, int stop_fd)
+{
+	while (flock(fd, LOCK_SH | LOCK_NB) < 0) {
+		struct pollfd p = { .fd = stop_fd, .events = POLLIN };
+		if (errno != EWOULDBLOCK && errno != EINTR)
+			return -errno;
+		if (poll(&p, 1, LOCK_MSEC) > 0)
+			return -ECANCELED;
+	}
+	return 0;
+}
+
+int forge_objects_open(const struct forge_home *home, int stop_fd, struct forge_objects *ret,
 		       struct forge_error *err)
 {
 	struct forge_objects o = FORGE_OBJECTS_INIT;
@@ -27,14 +44,14 @@ int forge_objects_open(const struct forge_home *home, struct forge_objects *ret,
 	o.lock_fd = openat(home->fd, "objects.lock", O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
 			   0600);
 	int rc = o.lock_fd < 0 || fstat(o.fd, &st) < 0 ? -errno : 0;
-	while (rc == 0 && flock(o.lock_fd, LOCK_SH) < 0)
-		if (errno != EINTR)
-			rc = -errno;
+	if (rc == 0)
+		rc = lock_shared(o.lock_fd, stop_fd);
 	if (rc < 0) {
 		forge_objects_close(&o);
 		return forge_fail_errno(err, -rc, "open %s/objects", home->path);
 	}
 	o.dev = st.st_dev;
+	o.stop_fd = stop_fd;
 	*ret = o;
 	return 0;
 }
@@ -100,7 +117,7 @@ static int put_itself(struct forge_objects *o, int fd, bool sync, struct forge_o
 	int rc = fchown(fd, geteuid(), getegid()) < 0 || fchmod(fd, 0444) < 0 ? -errno : 0;
 
 	if (rc == 0)
-		rc = forge_sha256_fd(fd, -1, ret->digest, &ret->size);
+		rc = forge_sha256_until(fd, -1, o->stop_fd, ret->digest, &ret->size);
 	if (rc == 0 && sync && fdatasync(fd) < 0)
 		rc = -errno;
 	return rc < 0 ? rc : publish(o, fd, ret);
@@ -114,7 +131,8 @@ static int put_copy(struct forge_objects *o, int fd, bool sync, struct forge_obj
 	if (copy < 0)
 		return -errno;
 	bool is_cloned = ioctl(copy, FICLONE, fd) == 0;
-	int rc = forge_sha256_fd(fd, is_cloned ? -1 : copy, ret->digest, &ret->size);
+	int rc = forge_sha256_until(fd, is_cloned ? -1 : copy, o->stop_fd, ret->digest,
+				    &ret->size);
 	if (rc == 0 && sync && fdatasync(copy) < 0)
 		rc = -errno;
 	return rc < 0 ? rc : publish(o, copy, ret);

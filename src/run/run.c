@@ -456,16 +456,43 @@ static void miss_output(struct run *r, const char *problem, struct forge_verdict
 		forge_judge_missing_output(problem, v);
 }
 
+/* A hole takes as long to hash as what is really there, and costs a run nothing to make. */
+#define HOLES_MAX (64ull << 30)
+
+static void take_outputs(struct run *r, struct forge_collected *c, struct forge_verdict *v)
+{
+	json_t *record = r->record.json;
+
+	json_object_set(record, "outputs", c->outputs);
+	if (json_array_size(c->skipped))
+		json_object_set(record, "outputs_skipped", c->skipped);
+	if (c->n_undeclared) {
+		json_object_set(record, "undeclared", c->undeclared);
+		json_object_set_new(record, "undeclared_count",
+				    json_integer((json_int_t)c->n_undeclared));
+	}
+	if (c->is_stopped) {
+		forge_record_event(&r->record, "collect_cancelled", NULL);
+		if (strcmp(v->status, "succeeded") == 0)
+			forge_judge_uncollected(json_array_size(c->outputs), v);
+	} else if (c->problem[0]) {
+		miss_output(r, c->problem, v);
+	}
+}
+
 /* Outputs are safe on disk before anybody reads that the run succeeded. */
 static void collect(struct run *r, const struct forge_outcome *o, struct forge_verdict *v)
 {
-	uint64_t disk = r->spec.limits.disk_bytes;
+	uint64_t disk = r->spec.limits.disk_bytes, most = r->cfg->outputs_max_bytes;
+	forge_auto_close int signals = signal_fd_new();
 	struct forge_collect_spec spec = {
 		.workdir_fd = r->workdir.fd,
 		.patterns = &r->spec.outputs,
 		.must_match = r->spec.has_outputs,
 		.links = &r->spec.links,
-		.max_bytes = r->cfg->outputs_max_bytes ? r->cfg->outputs_max_bytes : disk,
+		.max_bytes = most ? most : disk,
+		.max_holes = most ? UINT64_MAX : HOLES_MAX,
+		.stop_fd = signals,
 		.max_files = r->cfg->outputs_max_files,
 		/* Who could not be killed may still finish a write. */
 		.may_link = !r->req->keep && !r->needs_repair,
@@ -473,29 +500,22 @@ static void collect(struct run *r, const struct forge_outcome *o, struct forge_v
 	};
 	struct forge_error why = FORGE_ERROR_INIT;
 	struct forge_collected c = { .problem = "" };
-	json_t *record = r->record.json;
 
 	set_status(r, "collecting", NULL);
-	int rc = forge_objects_open(&r->home, &r->objects, &why);
+	int rc = forge_objects_open(&r->home, signals, &r->objects, &why);
 	if (rc == 0)
 		rc = forge_collect(&spec, &r->objects, &c, &why);
-	if (rc < 0) {
+	r->objects.stop_fd = -1;
+	if (rc == -ECANCELED) {
+		c.is_stopped = true;
+		take_outputs(r, &c, v);
+	} else if (rc < 0) {
 		char text[sizeof(why.msg) + 64];
 		(void)snprintf(text, sizeof(text), "its outputs cannot be stored: %s", why.msg);
 		miss_output(r, text, v);
-		forge_collected_done(&c);
-		return;
+	} else {
+		take_outputs(r, &c, v);
 	}
-	json_object_set(record, "outputs", c.outputs);
-	if (json_array_size(c.skipped))
-		json_object_set(record, "outputs_skipped", c.skipped);
-	if (c.n_undeclared) {
-		json_object_set(record, "undeclared", c.undeclared);
-		json_object_set_new(record, "undeclared_count",
-				    json_integer((json_int_t)c.n_undeclared));
-	}
-	if (c.problem[0])
-		miss_output(r, c.problem, v);
 	forge_collected_done(&c);
 }
 
