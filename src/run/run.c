@@ -132,6 +132,11 @@ static void keep_for_later(struct run *r, const struct forge_error *why)
 	struct forge_error late = FORGE_ERROR_INIT;
 
 	warn_of_store(r, why);
+	/* The run's directory is all there is now; with a store that was told, it would do without. */
+	if (fsync(r->home.runs_fd) < 0) {
+		(void)forge_fail_errno(&late, errno, "write %s/runs", r->home.path);
+		warn(r, &late);
+	}
 	if (forge_deliver_later(&r->home, r->spec.run_id, r->store, &late) < 0)
 		warn(r, &late);
 }
@@ -273,6 +278,8 @@ static int record_durably(struct run *r, struct forge_error *err)
 		rc = forge_record_write(&r->record, err);
 	if (rc == 0)
 		rc = forge_record_sync(&r->record, err);
+	if (rc == 0 && fsync(r->home.runs_fd) < 0)
+		rc = forge_fail_errno(err, errno, "write %s/runs", r->home.path);
 	if (rc < 0)
 		return rc;
 	if (json_array_size(r->record.unsent) > 0) {
