@@ -81,8 +81,16 @@ static void touch(struct forge_objects *o, const char *name)
 	__atomic_or_fetch(&o->touched[n / 8], (uint8_t)(1u << n % 8), __ATOMIC_RELAXED);
 }
 
+/* Whoever made it may have died before it was on disk, or be just about to write it. */
+static int sync_object(const struct forge_objects *o, const char *name)
+{
+	forge_auto_close int fd = openat(o->fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+
+	return fd < 0 || fdatasync(fd) < 0 ? -errno : 0;
+}
+
 /* Gives the inode of fd its name; one that is there already is the same content. */
-static int publish(struct forge_objects *o, int fd, const struct forge_object *obj)
+static int publish(struct forge_objects *o, int fd, bool sync, const struct forge_object *obj)
 {
 	char path[FORGE_STORED_MAX], self[32];
 	const char *name = forge_objects_path(path, obj->digest) + strlen("objects/");
@@ -106,9 +114,30 @@ static int publish(struct forge_objects *o, int fd, const struct forge_object *o
 	/* Torn by a power cut, or damaged: put the good one in its place. */
 	if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size != obj->size) {
 		(void)unlinkat(o->fd, name, 0);
-		return linkat(AT_FDCWD, self, o->fd, name, AT_SYMLINK_FOLLOW) < 0 ? -errno : 0;
+		if (linkat(AT_FDCWD, self, o->fd, name, AT_SYMLINK_FOLLOW) == 0)
+			return 0;
+		if (errno != EEXIST) /* else another collector has just replaced it */
+			return -errno;
 	}
-	return 0;
+	return sync ? sync_object(o, name) : 0;
+}
+
+/*
+ * A run's project quota counts its files by a number in the inode, and the next run has the same
+ * number: the object must not be counted for it. -EXDEV: it would be, so copy it.
+ */
+static int leave_project(const struct forge_objects *o, int fd)
+{
+	struct fsxattr ours, its;
+
+	if (ioctl(fd, FS_IOC_FSGETXATTR, &its) < 0 || its.fsx_projid == 0)
+		return 0; /* nothing is counted */
+	if (ioctl(o->fd, FS_IOC_FSGETXATTR, &ours) < 0)
+		return -EXDEV;
+	if (its.fsx_projid == ours.fsx_projid)
+		return 0;
+	its.fsx_projid = ours.fsx_projid;
+	return ioctl(fd, FS_IOC_FSSETXATTR, &its) < 0 ? -EXDEV : 0;
 }
 
 /* Its owner becomes us, so that no later run with the same uid could write it. */
@@ -117,10 +146,12 @@ static int put_itself(struct forge_objects *o, int fd, bool sync, struct forge_o
 	int rc = fchown(fd, geteuid(), getegid()) < 0 || fchmod(fd, 0444) < 0 ? -errno : 0;
 
 	if (rc == 0)
+		rc = leave_project(o, fd);
+	if (rc == 0)
 		rc = forge_sha256_until(fd, -1, o->stop_fd, ret->digest, &ret->size);
 	if (rc == 0 && sync && fdatasync(fd) < 0)
 		rc = -errno;
-	return rc < 0 ? rc : publish(o, fd, ret);
+	return rc < 0 ? rc : publish(o, fd, sync, ret);
 }
 
 /* A nameless file: a crash leaves nothing. */
@@ -135,7 +166,7 @@ static int put_copy(struct forge_objects *o, int fd, bool sync, struct forge_obj
 				    &ret->size);
 	if (rc == 0 && sync && fdatasync(copy) < 0)
 		rc = -errno;
-	return rc < 0 ? rc : publish(o, copy, ret);
+	return rc < 0 ? rc : publish(o, copy, sync, ret);
 }
 
 int forge_objects_put(struct forge_objects *o, int fd, bool may_link, bool sync,
