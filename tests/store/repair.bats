@@ -31,6 +31,16 @@ teardown() {
     [ -z "$(ls "$FORGE_HOME/undelivered" 2>/dev/null)" ]
 }
 
+@test "a murdered supervisor leaves nobody who hashes its inputs" {
+    truncate -s 200G big # takes minutes
+    start -i big
+    hasher=$(pgrep -P "$(of "$id" .supervisor.pid)" -x forge-hasher)
+    murder "$id"
+    patiently gone "$hasher"
+    finished "$id"
+    [ "$(field .status)" = lost ]
+}
+
 @test "forge wait that is already waiting hears of the murder" {
     start
     "$FORGE" wait "$id" 2>said 3>&- &
