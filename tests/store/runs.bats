@@ -519,3 +519,12 @@ elsewhere() { FORGE_HOME=$T/home2 "$@"; }
     run elsewhere "$FORGE" wait "$id"
     [ "$status" -eq 0 ]
 }
+
+@test "a database that is not UTF-8 is refused when it is opened" {
+    skip_unless "PostgreSQL only" test "${FORGE_TEST_STORE:-sqlite}" = postgres
+    pg_sql "CREATE DATABASE latin_$database ENCODING LATIN1 LOCALE 'C' TEMPLATE template0" postgres
+    run env FORGE_STORE="$(pg_url "latin_$database")" "$FORGE" ps
+    pg_sql "DROP DATABASE latin_$database WITH (FORCE)" postgres
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"encoding is LATIN1"*"must be UTF8"*createdb* ]]
+}
