@@ -65,12 +65,12 @@ static json_t *logs_json(const struct forge_home *home, const char *run_id)
 
 static json_t *supervisor_json(void)
 {
-	char boot[FORGE_BOOT_ID_MAX];
+	char boot[FORGE_BOOT_ID_MAX], machine[FORGE_BOOT_ID_MAX];
 
-	return json_pack("{s:i, s:I, s:s, s:I}", "pid", (int)getpid(), "start_time",
+	return json_pack("{s:i, s:I, s:s, s:s, s:I}", "pid", (int)getpid(), "start_time",
 			 (json_int_t)forge_proc_start_time(getpid()), "boot_id",
-			 forge_boot_id(boot), "pid_namespace",
-			 (json_int_t)forge_pid_namespace());
+			 forge_boot_id(boot), "machine_id", forge_machine_id(machine),
+			 "pid_namespace", (json_int_t)forge_pid_namespace());
 }
 
 static json_t *new_record(const struct forge_home *home, const struct forge_spec *s)

@@ -528,3 +528,39 @@ elsewhere() { FORGE_HOME=$T/home2 "$@"; }
     [ "$status" -eq 1 ]
     [[ "$output" == *"encoding is LATIN1"*"must be UTF8"*createdb* ]]
 }
+
+@test "a verdict that another FORGE_HOME keeps for later is not taken for lost" {
+    skip_unless "SQLite only" test "${FORGE_TEST_STORE:-sqlite}" = sqlite
+    export FORGE_STORE=sqlite:$T/shared/forge.db
+    mkdir shared
+    start
+    # The courier has gone home by the time the store goes away.
+    patiently sh -c '! pgrep -r RSD -P "$0" -x forge-courier' "$(of "$id" .supervisor.pid)"
+    mv shared away
+    open_gate
+    patiently nothing_active
+    [ -e "$FORGE_HOME/undelivered/$id" ]
+    mv away shared
+    [ "$(elsewhere "$FORGE" show --json "$id" | jq -r .status)" = succeeded ]
+    [ "$(of "$id" .status)" = succeeded ]
+}
+
+@test "a run of another machine with the same name is not taken for lost" {
+    skip_unless "only root can do this" is_root
+    export FORGE_STORE=${FORGE_STORE:-sqlite:$T/shared.db}
+    start
+    echo 00000000-0000-0000-0000-000000000000 >boot
+    echo 00000000000000000000000000000000 >machine
+    cat >there <<'EOS'
+mount --bind boot /proc/sys/kernel/random/boot_id && mount --bind machine /etc/machine-id || exit
+"$FORGE" ps >/dev/null
+EOS
+    [ -s /etc/machine-id ] || skip_unless "no /etc/machine-id" false
+    elsewhere unshare --mount sh there
+    [ "$(of "$id" .status)" = running ]
+    open_gate
+    finished "$id"
+    [ "$(field .status)" = succeeded ]
+    grep -q 'not told\|cannot become' "$err" && return 1
+    [ ! -e "$FORGE_HOME/undelivered/$id" ]
+}
