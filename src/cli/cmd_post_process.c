@@ -46,12 +46,24 @@ static int print_records(struct forge_session *s, const json_t *record,
 	return rc;
 }
 
+/* The notes can quote what the command printed. */
+static void print_result(const json_t *result, const char *status)
+{
+	const char *notes = forge_record_text(result, "completion_notes");
+
+	printf("%s: %lld records. ", status,
+	       (long long)json_integer_value(json_object_get(result, "records")));
+	forge_print_clean(stdout, notes ? notes : "", notes ? strlen(notes) : 0);
+	putchar('\n');
+}
+
 /* Returns the exit status or an error. */
 static int repeat(struct forge_session *s, const json_t *record, struct forge_error *err)
 {
 	forge_auto_json json_t *result = NULL;
 	forge_store_close(forge_take_ptr(s->store)); /* what follows forks */
-	int rc = forge_repost(s->cfg, &s->home, s->url, record, command, &result, err);
+	int rc = forge_repost(s->cfg, &s->home, s->url, forge_record_text(record, "run_id"),
+			      command, &result, err);
 
 	if (rc < 0)
 		return rc;
@@ -59,9 +71,7 @@ static int repeat(struct forge_session *s, const json_t *record, struct forge_er
 	if (is_json)
 		forge_print_json(result);
 	else
-		printf("%s: %lld records. %s\n", status,
-		       (long long)json_integer_value(json_object_get(result, "records")),
-		       forge_record_text(result, "completion_notes"));
+		print_result(result, status);
 	return strcmp(status, "succeeded") == 0 ? FORGE_EXIT_OK : FORGE_EXIT_FAILED;
 }
 

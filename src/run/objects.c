@@ -65,6 +65,12 @@ void forge_objects_close(struct forge_objects *o)
 	*o = FORGE_OBJECTS_INIT;
 }
 
+bool forge_objects_is_digest(const char *digest)
+{
+	return digest && strncmp(digest, "sha256:", 7) == 0 && strlen(digest + 7) == 64 &&
+	       strspn(digest + 7, "0123456789abcdef") == 64;
+}
+
 const char *forge_objects_path(char buf[FORGE_STORED_MAX], const char *digest)
 {
 	const char *hex = strchr(digest, ':') + 1;

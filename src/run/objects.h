@@ -44,4 +44,6 @@ FORGE_MUST_CHECK int forge_objects_put(struct forge_objects *o, int fd, bool may
 FORGE_MUST_CHECK int forge_objects_sync(struct forge_objects *o, bool all);
 /* "objects/ab/cdef..." of "sha256:abcdef...": the path below FORGE_HOME. Returns buf. */
 #define FORGE_STORED_MAX 96
+/* Whether it has that form, and so is safe in a path. NULL has not. */
+bool forge_objects_is_digest(const char *digest);
 const char *forge_objects_path(char buf[FORGE_STORED_MAX], const char *digest);

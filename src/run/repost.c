@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/fd.h"
+#include "run/deliver.h"
 #include "run/record.h"
 #include "store/state.h"
 
@@ -57,9 +58,9 @@ static void update_files(const struct forge_home *home, const json_t *record,
 		(void)!forge_replace_file(dir, "post_process.json", lines, strlen(lines), false);
 }
 
-int forge_repost(const struct forge_config *cfg, const struct forge_home *home,
-		 const char *url, const json_t *record, const char *command,
-		 json_t **ret_result, struct forge_error *err)
+static int repost(const struct forge_config *cfg, const struct forge_home *home,
+		  const char *url, const json_t *record, const char *command,
+		  json_t **ret_result, struct forge_error *err)
 {
 	forge_auto_strv struct forge_strv argv = { 0 };
 	const char *status = json_string_value(json_object_get(record, "status"));
@@ -93,4 +94,23 @@ int forge_repost(const struct forge_config *cfg, const struct forge_home *home,
 	}
 	*ret_result = result;
 	return 0;
+}
+
+/*
+ * By the record in our own directory: a team's store is written by others too, and whoever could
+ * choose the command and its inputs there would have us show them any file of ours.
+ */
+int forge_repost(const struct forge_config *cfg, const struct forge_home *home, const char *url,
+		 const char *run_id, const char *command, json_t **ret_result,
+		 struct forge_error *err)
+{
+	json_t *record = NULL;
+
+	if (forge_load_record(home, run_id, &record, NULL) < 0)
+		return forge_hint(err,
+				  forge_fail(err, ESRCH, "run %s is not of this FORGE_HOME", run_id),
+				  "Repeat it with the FORGE_HOME it was started with");
+	int rc = repost(cfg, home, url, record, command, ret_result, err);
+	json_decref(record);
+	return rc;
 }
