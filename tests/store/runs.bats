@@ -564,3 +564,30 @@ EOS
     grep -q 'not told\|cannot become' "$err" && return 1
     [ ! -e "$FORGE_HOME/undelivered/$id" ]
 }
+
+@test "kill from another pid namespace hits nobody else" {
+    skip_unless "only root can do this" is_root
+    # Both namespaces have small numbers, so the supervisor's is somebody's in the other.
+    cat >there <<'EOS'
+"$FORGE" submit -i "$1/gate" -- sh -c "until [ -e $1/gate/open ]; do sleep 0.02; done" >"$1/id"
+until [ -e "$1/gate/open" ]; do sleep 0.05; done
+"$FORGE" wait "$(cat "$1/id")"
+EOS
+    cat >here <<'EOS'
+for i in $(seq 60); do sleep 1000 & done
+"$FORGE" kill "$1"
+sleep 0.2
+pgrep -c sleep
+EOS
+    background unshare --pid --fork --mount-proc sh there "$T"
+    patiently test -s id
+    id=$(<id)
+    is_in "$id" running
+    run unshare --pid --fork --mount-proc --kill-child sh here "$id"
+    echo "$output"
+    [[ "$output" == *"not of this FORGE_HOME"* ]]
+    [ "$(tail -n 1 <<<"$output")" -eq 60 ]
+    [ "$(of "$id" .status)" = running ]
+    open_gate
+    wait "$pid"
+}
