@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -142,6 +143,7 @@ static int stage_one(const struct forge_home *home, int dir, const json_t *outpu
 
 struct stage {
 	char path[PATH_MAX];
+	int fd; /* locked: gc leaves it alone */
 	dev_t dev;
 	ino_t ino;
 	bool is_made;
@@ -161,11 +163,12 @@ static int stage_outputs(const struct forge_post_spec *spec, struct stage *ret,
 	if (staging < 0)
 		return staging;
 	const char *name = strrchr(ret->path, '/') + 1;
-	if (mkdirat(staging, name, 0755) < 0)
+	/* Until it has a lock of its own; gc takes this one for itself. */
+	if (flock(staging, LOCK_SH) < 0 || mkdirat(staging, name, 0755) < 0)
 		return forge_fail_errno(err, errno, "make %s", ret->path);
-	forge_auto_close int dir =
-		openat(staging, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (dir < 0 || fstat(dir, &st) < 0)
+	int dir = ret->fd = openat(staging, name,
+				   O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (dir < 0 || flock(dir, LOCK_EX | LOCK_NB) < 0 || fstat(dir, &st) < 0)
 		return forge_fail_errno(err, errno, "open %s", ret->path);
 	ret->dev = st.st_dev;
 	ret->ino = st.st_ino;
@@ -291,7 +294,7 @@ int forge_post_process(const struct forge_post_spec *spec, json_t **ret_result,
 		       json_t **ret_rows, struct forge_error *err)
 {
 	struct forge_error why = FORGE_ERROR_INIT;
-	struct stage stage = { .is_made = false };
+	struct stage stage = { .fd = -1 };
 	json_t *result = new_result(spec), *rows = json_array();
 
 	if (!result || !rows) {
@@ -309,6 +312,8 @@ int forge_post_process(const struct forge_post_spec *spec, json_t **ret_result,
 	}
 	if (stage.is_made)
 		(void)!forge_rmtree(stage.path, stage.dev, stage.ino, NULL, NULL); /* gc does */
+	if (stage.fd >= 0)
+		close(stage.fd);
 	*ret_result = result;
 	*ret_rows = rows;
 	return 0;

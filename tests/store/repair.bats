@@ -278,6 +278,22 @@ age() { touch -h -d '2 years ago' "$@"; }
     [ -z "$(ls "$FORGE_HOME/staging")" ]
 }
 
+@test "staging directories of living post-processes stay" {
+    submit -i gate -o x --post-process "$(gated); cat x; echo '{}'" -- sh -c 'echo "{}" >x'
+    patiently sh -c 'test -n "$(find "$FORGE_HOME/staging" -name x)"'
+    dir=$(find "$FORGE_HOME/staging" -mindepth 1 -maxdepth 1)
+    "$FORGE" gc >said 3>&- &
+    pid=$!
+    started+=("$pid")
+    patiently grep -q gc "/proc/$pid/cmdline"
+    pause 0.3
+    [ -e "$dir/x" ]
+    open_gate
+    finished "$id"
+    [ "$(field .post_process.records)" -eq 2 ]
+    wait "$pid"
+}
+
 @test "gc with nothing to do says so, also before the first run" {
     [ "$("$FORGE" gc)" = "nothing to repair" ]
     forge_run -- true
