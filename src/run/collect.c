@@ -85,7 +85,7 @@ static void skip(struct walk *w, const char *why)
 {
 	if (json_array_size(w->ret->skipped) < LISTED_MAX)
 		json_array_append_new(w->ret->skipped,
-				      json_pack("{s:o, s:s}", "path", forge_json_text(w->path),
+				      json_pack("{s:o, s:s}", "path", forge_json_name(w->path),
 						"why", why));
 }
 
@@ -152,7 +152,7 @@ static void add_undeclared(struct walk *w, const struct stat *st)
 	w->ret->n_undeclared++;
 	if (json_array_size(w->ret->undeclared) < LISTED_MAX)
 		json_array_append_new(w->ret->undeclared,
-				      json_pack("{s:o, s:I}", "path", forge_json_text(w->path),
+				      json_pack("{s:o, s:I}", "path", forge_json_name(w->path),
 						"size", (json_int_t)st->st_size));
 }
 
@@ -310,7 +310,7 @@ static void list_files(struct walk *w)
 				strerror(-f->error));
 			continue;
 		}
-		json_t *o = json_pack("{s:o, s:I, s:s, s:s}", "path", forge_json_text(f->path),
+		json_t *o = json_pack("{s:o, s:I, s:s, s:s}", "path", forge_json_name(f->path),
 				      "size", (json_int_t)f->object.size, "sha256",
 				      f->object.digest, "stored_as",
 				      forge_objects_path(stored, f->object.digest));

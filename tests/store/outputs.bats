@@ -166,10 +166,23 @@ open(b"outputs/latin\xe4", "w").write("l")'
     "$FORGE" outputs "$(field .run_id)" >list
     [ "$(wc -l <list)" -eq 11 ]
     run ! grep -q "$(printf '\033')" list
-    # Given back as well, all but the one whose name no text can hold.
-    run "$FORGE" outputs --copy got "$(field .run_id)"
+    # Given back as well, also the one whose name no text can hold.
+    "$FORGE" outputs --copy got "$(field .run_id)"
+    [ "$(cat 'got/outputs/latin\xe4')" = l ]
     [ "$(cat "$(printf 'got/outputs/new\nline')")" = $'new\nline' ]
     [ "$(cat got/outputs/-rf)" = -rf ]
+}
+
+@test "names that are no UTF-8 are told apart, here and in the store" {
+    forge_run --post-process 'echo "{}"' -- python3 -c '
+import os
+os.mkdir("outputs")
+for name in [b"caf\xe8", b"caf\xe9", b"zz"]:
+    open(b"outputs/" + name, "wb").write(name)'
+    [ "$(field .post_process.status)" = succeeded ]
+    "$FORGE" outputs --copy got "$(field .run_id)"
+    [ "$(ls got/outputs | wc -l)" -eq 3 ]
+    [ "$(od -An -tx1 'got/outputs/caf\xe9')" = " 63 61 66 e9" ]
 }
 
 @test "directories and files without permissions are collected" {
