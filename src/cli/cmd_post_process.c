@@ -62,8 +62,7 @@ static int repeat(struct forge_session *s, const json_t *record, struct forge_er
 {
 	forge_auto_json json_t *result = NULL;
 	forge_store_close(forge_take_ptr(s->store)); /* what follows forks */
-	int rc = forge_repost(s->cfg, &s->home, s->url, forge_record_text(record, "run_id"),
-			      command, &result, err);
+	int rc = forge_repost(s->cfg, &s->home, s->url, record, command, &result, err);
 
 	if (rc < 0)
 		return rc;

@@ -63,12 +63,8 @@ static int repost(const struct forge_config *cfg, const struct forge_home *home,
 		  json_t **ret_result, struct forge_error *err)
 {
 	forge_auto_strv struct forge_strv argv = { 0 };
-	const char *status = json_string_value(json_object_get(record, "status"));
 	const char *run_id = json_string_value(json_object_get(record, "run_id"));
 	json_t *result = NULL, *rows = NULL;
-
-	if (!forge_status_is_terminal(forge_status_of(status)))
-		return forge_fail(err, EBUSY, "run %s is still %s", run_id, status);
 	int rc = choose(cfg, record, command, &argv, err);
 	if (rc < 0)
 		return rc;
@@ -101,16 +97,20 @@ static int repost(const struct forge_config *cfg, const struct forge_home *home,
  * choose the command and its inputs there would have us show them any file of ours.
  */
 int forge_repost(const struct forge_config *cfg, const struct forge_home *home, const char *url,
-		 const char *run_id, const char *command, json_t **ret_result,
+		 const json_t *record, const char *command, json_t **ret_result,
 		 struct forge_error *err)
 {
-	json_t *record = NULL;
+	const char *status = json_string_value(json_object_get(record, "status"));
+	const char *run_id = json_string_value(json_object_get(record, "run_id"));
+	json_t *own = NULL;
 
-	if (forge_load_record(home, run_id, &record, NULL) < 0)
+	if (!forge_status_is_terminal(forge_status_of(status)))
+		return forge_fail(err, EBUSY, "run %s is still %s", run_id, status);
+	if (forge_load_record(home, run_id, &own, NULL) < 0)
 		return forge_hint(err,
 				  forge_fail(err, ESRCH, "run %s is not of this FORGE_HOME", run_id),
 				  "Repeat it with the FORGE_HOME it was started with");
-	int rc = repost(cfg, home, url, record, command, ret_result, err);
-	json_decref(record);
+	int rc = repost(cfg, home, url, own, command, ret_result, err);
+	json_decref(own);
 	return rc;
 }

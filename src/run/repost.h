@@ -12,6 +12,6 @@
  * -ESRCH: the run is not of this home.
  */
 FORGE_MUST_CHECK int forge_repost(const struct forge_config *cfg, const struct forge_home *home,
-				  const char *url, const char *run_id,
+				  const char *url, const json_t *record,
 				  const char *command, json_t **ret_result,
 				  struct forge_error *err);

@@ -32,6 +32,8 @@
 
 /* How long the end of a run waits for the store before the record is kept for later. */
 #define STORE_USEC (10 * 1000000ull)
+/* The same for what is told in passing, while the run's limits are to be watched. */
+#define PASSING_USEC 20000ull
 /* Entries of a workdir that are removed in no time. */
 #define SMALL_TREE 1000
 
@@ -99,13 +101,18 @@ static void warn(const struct run *r, const struct forge_error *warning)
 
 /* ---- telling the store ---- */
 
+/*
+ * What is not waited for must not keep the supervisor from its work either: a batch with a long
+ * command does not fit into the socket while the courier still connects. It is told at the end.
+ */
 static void tell_store(struct run *r, bool durable, bool is_last)
 {
+	uint64_t most = durable || is_last ? STORE_USEC : PASSING_USEC;
 	json_t *batch = forge_record_take_batch(&r->record);
 
 	if (r->post_rows)
 		json_object_set(batch, "post_process", r->post_rows);
-	forge_courier_send(&r->courier, batch, durable, is_last, STORE_USEC);
+	forge_courier_send(&r->courier, batch, durable, is_last, most);
 	json_decref(batch);
 }
 

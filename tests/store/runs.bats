@@ -591,3 +591,20 @@ EOS
     open_gate
     wait "$pid"
 }
+
+@test "a store that hangs costs no run its limits, however long its command is" {
+    mkdir s
+    background python3 -c 'import socket, time
+s = socket.socket(socket.AF_UNIX)
+s.bind("s/.s.PGSQL.5432")
+s.listen(8)
+time.sleep(60)'
+    patiently test -S s/.s.PGSQL.5432
+    word=$(head -c 100000 /dev/zero | tr '\0' a)
+    FORGE_STORE="postgresql:///x?host=$PWD/s" forge_run --timeout 500ms --grace 100ms -- sh -c 'sleep 30' \
+        "$word" "$word" "$word" "$word" "$word" "$word"
+    [ "$(field .reason)" = wall_time ]
+    [ "$(field '.usage.wall_seconds < 0.6')" = true ]
+    grep -q 'kept in' "$err"
+    kill "$pid"
+}
