@@ -199,7 +199,10 @@ int forge_replace_file(int dirfd, const char *name, const void *data, size_t len
 		rc = -errno;
 	if (rc == 0 && renameat(dirfd, tmp, dirfd, name) < 0)
 		rc = -errno;
-	if (rc < 0)
+	if (rc < 0) {
 		(void)unlinkat(dirfd, tmp, 0); /* already failing */
-	return rc;
+		return rc;
+	}
+	/* The name, too: without it a power cut leaves the old file, or none. */
+	return durable && fsync(dirfd) < 0 ? -errno : 0;
 }

@@ -28,6 +28,6 @@ FORGE_MUST_CHECK int forge_open_nolink(const char *path, int flags);
 bool forge_path_is_below(const char *path, const char *top);
 /* mkdir -p with mode for what it makes. 0 or -errno. */
 FORGE_MUST_CHECK int forge_mkdirs(const char *path, mode_t mode);
-/* Writes data to name in dirfd through a temporary file and rename; fsyncs when durable. */
+/* Writes data to name in dirfd through a temporary file and rename; durable: both are on disk. */
 FORGE_MUST_CHECK int forge_replace_file(int dirfd, const char *name, const void *data,
 					size_t len, bool durable);

@@ -2,6 +2,7 @@
 /* Small JSON values; see json.h. */
 #include "base/json.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 json_t *forge_json_text(const char *s)
@@ -13,6 +14,28 @@ json_t *forge_json_text(const char *s)
 	for (char *p = copy; p && *p; p++)
 		if ((unsigned char)*p >= 0x80)
 			*p = '?';
+	return copy ? json_string(copy) : NULL;
+}
+
+json_t *forge_json_name(const char *s)
+{
+	static const char hex[] = "0123456789abcdef";
+	json_t *j = json_string(s);
+	if (j)
+		return j;
+	forge_auto_free char *copy = malloc(4 * strlen(s) + 1);
+	char *to = copy;
+	for (; copy && *s; s++) {
+		unsigned char c = (unsigned char)*s;
+		*to++ = c < 0x80 ? *s : '\\';
+		if (c < 0x80)
+			continue;
+		*to++ = 'x';
+		*to++ = hex[c >> 4];
+		*to++ = hex[c & 15];
+	}
+	if (copy)
+		*to = '\0';
 	return copy ? json_string(copy) : NULL;
 }
 

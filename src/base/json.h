@@ -9,6 +9,11 @@
 
 /* A string; bytes that are not UTF-8 (arguments can hold any) become "?". */
 json_t *forge_json_text(const char *s);
+/*
+ * A name of a file, by which it can be told from others: where it is not UTF-8, bytes from 0x80 on
+ * become "\xe9".
+ */
+json_t *forge_json_name(const char *s);
 json_t *forge_json_texts(const struct forge_strv *sv);
 /* UINT64_MAX, which is "unknown" or "unlimited", is null. */
 json_t *forge_json_number(uint64_t n);

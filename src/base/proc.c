@@ -20,6 +20,14 @@ const char *forge_boot_id(char buf[FORGE_BOOT_ID_MAX])
 	return buf;
 }
 
+const char *forge_machine_id(char buf[FORGE_BOOT_ID_MAX])
+{
+	if (forge_read_at(AT_FDCWD, "/etc/machine-id", buf, FORGE_BOOT_ID_MAX) < 0)
+		buf[0] = '\0';
+	buf[strcspn(buf, "\n")] = '\0';
+	return buf;
+}
+
 uint64_t forge_pid_namespace(void)
 {
 	struct stat st;

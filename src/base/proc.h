@@ -8,6 +8,8 @@
 #define FORGE_BOOT_ID_MAX 40
 /* This boot's id. Returns buf, "" when the kernel does not tell. */
 const char *forge_boot_id(char buf[FORGE_BOOT_ID_MAX]);
+/* What /etc/machine-id says, "" when there is none. Returns buf. */
+const char *forge_machine_id(char buf[FORGE_BOOT_ID_MAX]);
 /* The number of our pid namespace, 0 when the kernel does not tell. */
 uint64_t forge_pid_namespace(void);
 /* Clock ticks after boot at which it was started; 0: there is no such process. */

@@ -9,6 +9,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <openssl/sha.h>
+#include <poll.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -51,10 +53,40 @@ const char *forge_sha256_done(struct forge_sha256 *h, char buf[FORGE_DIGEST_MAX]
 	return buf;
 }
 
-static int feed(int fd, int copy_fd, void *chunk, struct forge_sha256 *h, uint64_t *size)
+struct job {
+	int fd, copy_fd, stop_fd;
+	bool is_sparse; /* what is all zeros is not written */
+};
+
+static bool is_stopped(const struct job *j)
+{
+	struct pollfd p = { .fd = j->stop_fd, .events = POLLIN };
+
+	return j->stop_fd >= 0 && poll(&p, 1, 0) > 0;
+}
+
+static bool is_zero(const char *data, size_t len)
+{
+	return data[0] == 0 && memcmp(data, data + 1, len - 1) == 0;
+}
+
+static int copy(const struct job *j, const void *data, size_t len, uint64_t at)
+{
+	if (!j->is_sparse)
+		return forge_write_all(j->copy_fd, data, len);
+	if (is_zero(data, len))
+		return ftruncate(j->copy_fd, (off_t)(at + len)) < 0 ? -errno : 0;
+	if (lseek(j->copy_fd, (off_t)at, SEEK_SET) < 0)
+		return -errno;
+	return forge_write_all(j->copy_fd, data, len);
+}
+
+static int feed(const struct job *j, void *chunk, struct forge_sha256 *h, uint64_t *size)
 {
 	for (;;) {
-		ssize_t n = pread(fd, chunk, CHUNK, (off_t)*size);
+		if (is_stopped(j))
+			return -ECANCELED;
+		ssize_t n = pread(j->fd, chunk, CHUNK, (off_t)*size);
 		if (n == 0)
 			return 0;
 		if (n < 0 && errno != EINTR)
@@ -62,14 +94,14 @@ static int feed(int fd, int copy_fd, void *chunk, struct forge_sha256 *h, uint64
 		if (n < 0)
 			continue;
 		forge_sha256_add(h, chunk, (size_t)n);
-		int rc = copy_fd < 0 ? 0 : forge_write_all(copy_fd, chunk, (size_t)n);
+		int rc = j->copy_fd < 0 ? 0 : copy(j, chunk, (size_t)n, *size);
 		if (rc < 0)
 			return rc;
 		*size += (uint64_t)n;
 	}
 }
 
-int forge_sha256_fd(int fd, int copy_fd, char buf[FORGE_DIGEST_MAX], uint64_t *ret_size)
+static int hash(const struct job *j, char buf[FORGE_DIGEST_MAX], uint64_t *ret_size)
 {
 	struct forge_sha256 h;
 	uint64_t size = 0;
@@ -80,12 +112,23 @@ int forge_sha256_fd(int fd, int copy_fd, char buf[FORGE_DIGEST_MAX], uint64_t *r
 	if (chunk == MAP_FAILED)
 		return -ENOMEM;
 	forge_sha256_init(&h);
-	(void)posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL); /* a hint */
-	int rc = feed(fd, copy_fd, chunk, &h, &size);
+	(void)posix_fadvise(j->fd, 0, 0, POSIX_FADV_SEQUENTIAL); /* a hint */
+	int rc = feed(j, chunk, &h, &size);
 	(void)munmap(chunk, CHUNK);
 	if (rc < 0)
 		return rc;
 	forge_sha256_done(&h, buf);
 	*ret_size = size;
 	return 0;
+}
+
+int forge_sha256_fd(int fd, int copy_fd, char buf[FORGE_DIGEST_MAX], uint64_t *ret_size)
+{
+	return hash(&(struct job){ fd, copy_fd, -1, false }, buf, ret_size);
+}
+
+int forge_sha256_until(int fd, int copy_fd, int stop_fd, char buf[FORGE_DIGEST_MAX],
+		       uint64_t *ret_size)
+{
+	return hash(&(struct job){ fd, copy_fd, stop_fd, true }, buf, ret_size);
 }

@@ -25,3 +25,10 @@ const char *forge_sha256_done(struct forge_sha256 *h, char buf[FORGE_DIGEST_MAX]
  */
 FORGE_MUST_CHECK int forge_sha256_fd(int fd, int copy_fd, char buf[FORGE_DIGEST_MAX],
 				     uint64_t *ret_size);
+/*
+ * The same, for files that somebody else made as large as they like: -ECANCELED as soon as
+ * stop_fd (-1: none) is readable. What is all zeros becomes a hole of the copy, which must be
+ * empty before.
+ */
+FORGE_MUST_CHECK int forge_sha256_until(int fd, int copy_fd, int stop_fd,
+					char buf[FORGE_DIGEST_MAX], uint64_t *ret_size);

@@ -46,6 +46,17 @@ static int print_records(struct forge_session *s, const json_t *record,
 	return rc;
 }
 
+/* The notes can quote what the command printed. */
+static void print_result(const json_t *result, const char *status)
+{
+	const char *notes = forge_record_text(result, "completion_notes");
+
+	printf("%s: %lld records. ", status,
+	       (long long)json_integer_value(json_object_get(result, "records")));
+	forge_print_clean(stdout, notes ? notes : "", notes ? strlen(notes) : 0);
+	putchar('\n');
+}
+
 /* Returns the exit status or an error. */
 static int repeat(struct forge_session *s, const json_t *record, struct forge_error *err)
 {
@@ -59,9 +70,7 @@ static int repeat(struct forge_session *s, const json_t *record, struct forge_er
 	if (is_json)
 		forge_print_json(result);
 	else
-		printf("%s: %lld records. %s\n", status,
-		       (long long)json_integer_value(json_object_get(result, "records")),
-		       forge_record_text(result, "completion_notes"));
+		print_result(result, status);
 	return strcmp(status, "succeeded") == 0 ? FORGE_EXIT_OK : FORGE_EXIT_FAILED;
 }
 

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/proc.h"
 #include "sandbox/cgroup.h"
 
 /* The slot's fd, -EWOULDBLOCK when it is taken or waits for repair, or another error. */
@@ -101,9 +102,9 @@ int forge_active_intend(struct forge_active *a, const char *run_id, const char *
 	forge_strv_foreach (dir, &cgroups)
 		json_array_append_new(dirs, json_string(dir));
 	a->facts =
-		json_pack("{s:s, s:s, s:s, s:b, s:i, s:o}", "run_id", run_id, "workdir",
+		json_pack("{s:s, s:s, s:s, s:b, s:i, s:I, s:o}", "run_id", run_id, "workdir",
 			  workdir, "store", store, "keep", keep, "pid", (int)getpid(),
-			  "cgroups", dirs);
+			  "pid_namespace", (json_int_t)forge_pid_namespace(), "cgroups", dirs);
 	if (!a->facts)
 		return forge_fail(err, EINVAL, "the workdir's path is not valid UTF-8");
 	return append_facts(a, err);

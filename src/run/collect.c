@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -39,7 +40,7 @@ struct walk {
 	struct forge_collected *ret;
 	struct file *files;
 	size_t n, cap;
-	uint64_t bytes, seen, names;
+	uint64_t bytes, holes, seen, names;
 	uint8_t *is_matched; /* a pattern each */
 	char path[PATH_LEN_MAX + 256];
 	bool is_out_of_memory;
@@ -60,6 +61,16 @@ static void problem(struct forge_collected *c, const char *fmt, ...)
 			*p = '?';
 }
 
+/* Whether nobody waits for the rest any more; asked now and then. */
+static bool is_stopped(struct walk *w)
+{
+	struct pollfd p = { .fd = w->spec->stop_fd, .events = POLLIN };
+
+	if (!w->ret->is_stopped && p.fd >= 0 && poll(&p, 1, 0) > 0)
+		w->ret->is_stopped = true;
+	return w->ret->is_stopped;
+}
+
 static const char *kind_of(mode_t mode)
 {
 	return S_ISLNK(mode)  ? "a symbolic link" :
@@ -74,7 +85,7 @@ static void skip(struct walk *w, const char *why)
 {
 	if (json_array_size(w->ret->skipped) < LISTED_MAX)
 		json_array_append_new(w->ret->skipped,
-				      json_pack("{s:o, s:s}", "path", forge_json_text(w->path),
+				      json_pack("{s:o, s:s}", "path", forge_json_name(w->path),
 						"why", why));
 }
 
@@ -128,8 +139,12 @@ static void add_file(struct walk *w, const struct stat *st)
 		w->is_out_of_memory = true;
 		return;
 	}
-	w->files[w->n++] = (struct file){ .path = path, .size = (uint64_t)st->st_size };
-	w->bytes += (uint64_t)st->st_size;
+	uint64_t size = (uint64_t)st->st_size, on_disk = (uint64_t)st->st_blocks * 512;
+	w->files[w->n++] = (struct file){ .path = path, .size = size };
+	/* Three holes of eight exbibytes are more than a number holds. */
+	w->bytes = w->bytes + size < size ? UINT64_MAX : w->bytes + size;
+	size = size > on_disk ? size - on_disk : 0;
+	w->holes = w->holes + size < size ? UINT64_MAX : w->holes + size;
 }
 
 static void add_undeclared(struct walk *w, const struct stat *st)
@@ -137,7 +152,7 @@ static void add_undeclared(struct walk *w, const struct stat *st)
 	w->ret->n_undeclared++;
 	if (json_array_size(w->ret->undeclared) < LISTED_MAX)
 		json_array_append_new(w->ret->undeclared,
-				      json_pack("{s:o, s:I}", "path", forge_json_text(w->path),
+				      json_pack("{s:o, s:I}", "path", forge_json_name(w->path),
 						"size", (json_int_t)st->st_size));
 }
 
@@ -174,10 +189,12 @@ static void walk_dir(struct walk *w, int fd, size_t len, unsigned depth)
 		w->is_out_of_memory = true;
 		return;
 	}
-	for (struct dirent *e; !w->is_out_of_memory && (e = readdir(d));) {
+	for (struct dirent *e; !w->is_out_of_memory && !w->ret->is_stopped && (e = readdir(d));) {
 		struct stat st;
 		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
 			continue;
+		if (w->seen % 64 == 0 && is_stopped(w))
+			break;
 		if (++w->seen > ENTRIES_MAX) {
 			problem(w->ret, "the workdir has more than %d entries", ENTRIES_MAX);
 			return;
@@ -249,6 +266,7 @@ static void *publish_some(void *arg)
 		size_t i = __atomic_fetch_add(&p->next, 1, __ATOMIC_RELAXED);
 		if (i >= p->w->n)
 			return NULL;
+		/* What stops one stays readable, and stops all the rest. */
 		p->w->files[i].error = publish_one(p, &p->w->files[i]);
 	}
 }
@@ -281,18 +299,22 @@ static void list_files(struct walk *w)
 {
 	char stored[FORGE_STORED_MAX];
 
+	for (size_t i = 0; i < w->n; i++)
+		w->ret->is_stopped |= w->files[i].error == -ECANCELED;
 	for (size_t i = 0; i < w->n; i++) {
 		const struct file *f = &w->files[i];
+		if (f->error == -ECANCELED)
+			continue;
 		if (f->error) {
 			problem(w->ret, "output %s could not be collected: %s", f->path,
 				strerror(-f->error));
 			continue;
 		}
-		json_t *o = json_pack("{s:o, s:I, s:s, s:s}", "path", forge_json_text(f->path),
+		json_t *o = json_pack("{s:o, s:I, s:s, s:s}", "path", forge_json_name(f->path),
 				      "size", (json_int_t)f->object.size, "sha256",
 				      f->object.digest, "stored_as",
 				      forge_objects_path(stored, f->object.digest));
-		if (w->spec->is_partial)
+		if (w->spec->is_partial || w->ret->is_stopped)
 			json_object_set_new(o, "partial", json_true());
 		json_array_append_new(w->ret->outputs, o);
 	}
@@ -303,8 +325,15 @@ static bool is_within_size(struct walk *w)
 {
 	char have[FORGE_FORMAT_MAX], most[FORGE_FORMAT_MAX];
 
-	if (w->bytes <= w->spec->max_bytes)
+	if (w->bytes <= w->spec->max_bytes && w->holes <= w->spec->max_holes)
 		return true;
+	if (w->bytes <= w->spec->max_bytes) {
+		problem(w->ret, "its outputs have holes of %s, more than %s (to collect them set "
+				"outputs.max_size)",
+			forge_format_size(have, w->holes),
+			forge_format_size(most, w->spec->max_holes));
+		return false;
+	}
 	problem(w->ret, "its outputs are %s, more than the %s that may be collected "
 			"(outputs.max_size)",
 		forge_format_size(have, w->bytes), forge_format_size(most, w->spec->max_bytes));
@@ -332,7 +361,7 @@ static int collect(struct walk *w, struct forge_objects *objects, struct forge_e
 	walk_dir(w, fd, 0, 0);
 	if (w->is_out_of_memory)
 		return forge_fail(err, ENOMEM, "collect outputs: out of memory");
-	if (is_within_size(w)) {
+	if (!w->ret->is_stopped && is_within_size(w)) {
 		if (w->n) {
 			qsort(w->files, w->n, sizeof(*w->files), by_path);
 			publish_all(w, objects);
@@ -346,7 +375,7 @@ static int collect(struct walk *w, struct forge_objects *objects, struct forge_e
 int forge_collect(const struct forge_collect_spec *spec, struct forge_objects *objects,
 		  struct forge_collected *ret, struct forge_error *err)
 {
-	*ret = (struct forge_collected){ json_array(), json_array(), json_array(), 0, "" };
+	*ret = (struct forge_collected){ json_array(), json_array(), json_array(), 0, false, "" };
 	struct walk *w = calloc(1, sizeof(*w));
 	uint8_t *matched = calloc(spec->patterns->n ? spec->patterns->n : 1, 1);
 	int rc = forge_fail(NULL, ENOMEM, "out of memory");

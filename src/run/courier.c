@@ -364,10 +364,11 @@ void forge_courier_send(struct forge_courier *c, const json_t *batch, bool durab
 		forge_courier_start(c);
 		rc = write_batch(c, &h, text, deadline);
 	}
-	if (rc < 0)
+	c->in_flight++;
+	if (rc < 0) {
 		note_failure(c, -rc, "tell the store");
-	else
-		c->in_flight++;
+		forge_courier_stop(c); /* it may have half of the batch */
+	}
 }
 
 int forge_courier_wait(struct forge_courier *c, uint64_t timeout_usec,

@@ -257,15 +257,55 @@ static int note_dead(const struct forge_run_row *row, void *arg)
 	return forge_strv_add(&o->ids, row->run_id);
 }
 
-/* A pid of another namespace of this boot says nothing to us. */
+/*
+ * A pid of another namespace of this boot says nothing to us; nor does another boot when it was
+ * that of another machine, which only has the same name (localhost).
+ */
 static bool can_judge(const json_t *record, const char *boot_id)
 {
+	char ours[FORGE_BOOT_ID_MAX];
 	const json_t *who = json_object_get(record, "supervisor");
 	const char *boot = json_string_value(json_object_get(who, "boot_id"));
+	const char *machine = json_string_value(json_object_get(who, "machine_id"));
 	json_int_t ns = json_integer_value(json_object_get(who, "pid_namespace"));
 
-	return !boot || strcmp(boot, boot_id) != 0 || ns == 0 ||
-	       (uint64_t)ns == forge_pid_namespace();
+	if (boot && strcmp(boot, boot_id) == 0)
+		return ns == 0 || (uint64_t)ns == forge_pid_namespace();
+	return !machine || !*machine || strcmp(machine, forge_machine_id(ours)) == 0;
+}
+
+static bool has_verdict(const struct forge_home *home, const char *run_id)
+{
+	json_t *record = NULL;
+
+	if (forge_load_record(home, run_id, &record, NULL) < 0)
+		return false;
+	const char *status = json_string_value(json_object_get(record, "status"));
+	bool is_over = forge_status_is_terminal(forge_status_of(status));
+	json_decref(record);
+	return is_over;
+}
+
+/*
+ * A run of another FORGE_HOME here may be over, with its verdict kept there for later. By the path
+ * of its logs; what is read there is only about that run. True when it was delivered.
+ */
+static bool deliver_foreign(struct forge_store *st, const json_t *record, const char *run_id)
+{
+	const char *path = json_string_value(
+		json_object_get(json_object_get(record, "logs"), "events"));
+	forge_auto_free char *tail = forge_asprintf("/%s/events.jsonl", run_id);
+	size_t len = path ? strlen(path) : 0, cut = tail ? strlen(tail) : 0;
+
+	if (!tail || len <= cut || strcmp(path + len - cut, tail) != 0)
+		return false;
+	forge_auto_free char *runs = strndup(path, len - cut);
+	forge_auto_close int fd =
+		runs ? open(runs, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW) : -1;
+	if (fd < 0)
+		return false;
+	struct forge_home other = { .fd = -1, .runs_fd = fd, .active_fd = -1 };
+	return has_verdict(&other, run_id) && forge_deliver_run(&other, st, run_id, NULL) == 0;
 }
 
 /*
@@ -310,10 +350,15 @@ static bool close_as_lost(const struct forge_home *home, struct forge_store *st,
 {
 	json_t *record = NULL, *events = NULL;
 
-	if (forge_store_get(st, run_id, &record, NULL) < 0 || !can_judge(record, boot_id) ||
-	    is_elsewhere(home, record, run_id) || !(events = lost_events(home, st, run_id))) {
+	if (forge_store_get(st, run_id, &record, NULL) < 0 || !can_judge(record, boot_id)) {
 		json_decref(record);
 		return false;
+	}
+	bool is_foreign = deliver_foreign(st, record, run_id);
+	if (is_foreign || is_elsewhere(home, record, run_id) ||
+	    !(events = lost_events(home, st, run_id))) {
+		json_decref(record);
+		return is_foreign;
 	}
 	forge_record_set_lost(record);
 	json_t *batch = json_pack("{s:o, s:o}", "record", record, "events", events);

@@ -14,6 +14,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/sha256.h"
+#include "run/objects.h"
 
 /* Opens the directory of path below top, making what is missing; *ret_name is the last part. */
 static int open_parent(int top, const char *path, const char **ret_name)
@@ -50,15 +51,16 @@ static int open_parent(int top, const char *path, const char **ret_name)
 static int export_one(const struct forge_home *home, int top, const json_t *output)
 {
 	const char *path = json_string_value(json_object_get(output, "path"));
-	const char *stored = json_string_value(json_object_get(output, "stored_as"));
 	const char *wanted = json_string_value(json_object_get(output, "sha256"));
 	const char *name = NULL;
-	char digest[FORGE_DIGEST_MAX];
+	char stored[FORGE_STORED_MAX], digest[FORGE_DIGEST_MAX];
 	uint64_t size;
 
-	if (!path || !stored || !wanted)
+	/* A store that others write too says where nothing is. */
+	if (!path || !forge_objects_is_digest(wanted))
 		return -EINVAL;
-	forge_auto_close int from = openat(home->fd, stored, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	forge_auto_close int from = openat(home->fd, forge_objects_path(stored, wanted),
+					   O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	if (from < 0)
 		return -errno;
 	forge_auto_close int dir = open_parent(top, path, &name);

@@ -29,8 +29,7 @@
 #include "store/state.h"
 #include "store/store.h"
 
-#define CACHE_SECONDS	(30 * 86400)
-#define STAGING_SECONDS 86400
+#define CACHE_SECONDS (30 * 86400)
 
 struct gc {
 	const struct forge_config *cfg;
@@ -332,19 +331,21 @@ static int sweep_objects(struct gc *g, struct forge_error *err)
 
 /* ---- small things ---- */
 
-/* "<run id>.<pid>": of a post-process that was killed. */
+/* Of a post-process that was killed; a living one holds a lock on it. */
 static void sweep_staging(struct gc *g)
 {
 	forge_auto_dir DIR *d = open_dir(g->home.fd, "staging");
 
-	for (struct dirent *e; d && (e = readdir(d));) {
-		const char *dot = strchr(e->d_name, '.');
+	/* One is just being made, and has no lock yet: another time. */
+	if (!d || flock(dirfd(d), LOCK_EX | LOCK_NB) < 0)
+		return;
+	for (struct dirent *e; (e = readdir(d));) {
 		struct stat st;
-		if (e->d_name[0] == '.' || !dot ||
-		    fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		if (e->d_name[0] == '.')
 			continue;
-		if (!is_dead((pid_t)strtol(dot + 1, NULL, 10)) &&
-		    g->now - st.st_ctime < STAGING_SECONDS)
+		forge_auto_close int fd = openat(dirfd(d), e->d_name,
+						 O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+		if (fd < 0 || fstat(fd, &st) < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
 			continue;
 		forge_auto_free char *path =
 			forge_asprintf("%s/staging/%s", g->home.path, e->d_name);

@@ -31,6 +31,8 @@
 #define THREADS_MAX	8
 #define DEPTH_MAX	64
 #define STALLED_SECONDS 30
+/* How long a killed hasher is waited for; what waits for a dead file server does not end. */
+#define REAP_MSEC 200
 
 struct hashed {
 	char *path; /* below the input */
@@ -295,11 +297,16 @@ static json_t *hash_inputs(const struct forge_home *home, const struct forge_str
 }
 
 /* The child. Its result is one text; whatever else the supervisor has open is not for it. */
-static void be_hasher(int fd, const struct forge_home *home, const struct forge_strv *inputs)
+static void be_hasher(int fd, pid_t supervisor, const struct forge_home *home,
+		      const struct forge_strv *inputs)
 {
 	struct forge_home own = *home;
 
 	(void)prctl(PR_SET_NAME, "forge-hasher"); /* for ps(1) */
+	/* Nobody reads the result of a dead one's terabyte. */
+	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != supervisor)
+		_exit(0);
 	/* In place of the standard streams: this works with the few descriptors there may be. */
 	(void)dup2(home->fd, 0);
 	(void)dup2(fd, 1);
@@ -320,10 +327,9 @@ void forge_hasher_start(struct forge_hasher *h, const struct forge_home *home,
 
 	if (inputs->n == 0 || pipe2(fds, O_CLOEXEC) < 0)
 		return;
-	pid_t pid = fork();
-	if (pid == 0) {
-		be_hasher(fds[1], home, inputs);
-	}
+	pid_t self = getpid(), pid = fork();
+	if (pid == 0)
+		be_hasher(fds[1], self, home, inputs);
 	close(fds[1]);
 	if (pid < 0) {
 		close(fds[0]);
@@ -378,6 +384,18 @@ static const char *read_result(const struct forge_hasher *h, int signal_fd, char
 	}
 }
 
+/* One that cannot die is left to init, which reaps it when it can. */
+static void reap(pid_t pid)
+{
+	forge_auto_close int pidfd = sys_pidfd_open(pid, 0);
+	struct pollfd p = { .fd = pidfd, .events = POLLIN };
+
+	(void)kill(pid, SIGKILL); /* done, or stuck */
+	if (pidfd >= 0)
+		(void)poll(&p, 1, REAP_MSEC); /* what is missed is a zombie, for a moment */
+	(void)waitpid(pid, NULL, WNOHANG);
+}
+
 json_t *forge_hasher_finish(struct forge_hasher *h, const struct forge_strv *inputs,
 			    int signal_fd)
 {
@@ -388,9 +406,7 @@ json_t *forge_hasher_finish(struct forge_hasher *h, const struct forge_strv *inp
 
 	if (h->pid) {
 		close(h->fd);
-		(void)kill(h->pid, SIGKILL); /* done, or stuck */
-		while (waitpid(h->pid, NULL, 0) < 0 && errno == EINTR)
-			;
+		reap(h->pid);
 	}
 	*h = FORGE_HASHER_INIT;
 	if (json_is_array(a))

@@ -49,6 +49,20 @@ static int check_own(int fd, const char *path, struct forge_error *err)
 			  "It must belong to you and not be writable by others");
 }
 
+/* Once for every directory: what is safe inside it needs its name. */
+static int sync_parent(int dir, const char *name)
+{
+	if (dir != AT_FDCWD)
+		return fsync(dir) < 0 ? -errno : 0;
+	forge_auto_free char *parent = strndup(name, (size_t)(strrchr(name, '/') - name));
+	if (!parent)
+		return -ENOMEM;
+	forge_auto_close int fd =
+		open(*parent ? parent : "/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	(void)!(fd < 0 || fsync(fd)); /* one that may not be read is not ours to keep */
+	return 0;
+}
+
 /* Opens a directory that must be ours alone; makes it when make is set. */
 static int open_own(int dir, const char *name, const char *shown, bool make,
 		    struct forge_error *err)
@@ -57,9 +71,10 @@ static int open_own(int dir, const char *name, const char *shown, bool make,
 	int fd = openat(dir, name, flags);
 
 	if (fd < 0 && errno == ENOENT && make) {
-		if (mkdirat(dir, name, 0700) < 0 && errno != EEXIST)
+		int rc = mkdirat(dir, name, 0700) < 0 ? -errno : sync_parent(dir, name);
+		if (rc < 0 && rc != -EEXIST)
 			return forge_hint(err,
-					  forge_fail_errno(err, errno, "make %s", shown),
+					  forge_fail_errno(err, -rc, "make %s", shown),
 					  "Set FORGE_HOME to a directory you can write");
 		fd = openat(dir, name, flags);
 	}

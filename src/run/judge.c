@@ -295,6 +295,16 @@ void forge_judge_missing_output(const char *text, struct forge_verdict *v)
 		       text);
 }
 
+void forge_judge_uncollected(size_t n_stored, struct forge_verdict *v)
+{
+	v->status = v->reason = "cancelled";
+	v->exit_status = 130;
+	(void)snprintf(v->notes, sizeof(v->notes),
+		       "Cancelled: the command succeeded, but collecting its outputs was ended "
+		       "after %zu file%s.",
+		       n_stored, n_stored == 1 ? "" : "s");
+}
+
 void forge_judge_not_admitted(int rc, const struct forge_error *err, struct forge_verdict *v)
 {
 	*v = (struct forge_verdict){ .exit_code = -1 };

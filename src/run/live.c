@@ -12,10 +12,14 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/proc.h"
 #include "base/sys.h"
 #include "run/active.h"
 
-/* The pid that holds this slot for run_id, 0: nobody, or another run. */
+/*
+ * The pid that holds this slot for run_id; 0: nobody, or another run; -1: somebody in another pid
+ * namespace (a container), whose number is another process here.
+ */
 static pid_t holder(int dir, const char *name, const char *run_id)
 {
 	forge_auto_close int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
@@ -27,8 +31,11 @@ static pid_t holder(int dir, const char *name, const char *run_id)
 	json_t *facts = forge_active_read(fd);
 	const char *id = json_string_value(json_object_get(facts, "run_id"));
 	pid_t pid = 0;
+	json_int_t ns = json_integer_value(json_object_get(facts, "pid_namespace"));
 	if (id && strcmp(id, run_id) == 0)
-		pid = (pid_t)json_integer_value(json_object_get(facts, "pid"));
+		pid = ns && (uint64_t)ns != forge_pid_namespace() ?
+			      -1 :
+			      (pid_t)json_integer_value(json_object_get(facts, "pid"));
 	json_decref(facts);
 	return pid;
 }
@@ -70,7 +77,7 @@ bool forge_live_is_held(const struct forge_home *home, const char *run_id)
 	forge_auto_dir DIR *d = fd < 0 ? NULL : fdopendir(fd);
 
 	for (struct dirent *e; d && (e = readdir(d));)
-		if (e->d_name[0] != '.' && holder(dirfd(d), e->d_name, run_id) > 0)
+		if (e->d_name[0] != '.' && holder(dirfd(d), e->d_name, run_id) != 0)
 			return true;
 	return false;
 }

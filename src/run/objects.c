@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -15,7 +16,23 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 
-int forge_objects_open(const struct forge_home *home, struct forge_objects *ret,
+/* How often is looked whether a sweep is over. */
+#define LOCK_MSEC 20
+
+/* A sweep of many objects takes its time, and a stopped one does not end: one can be ended here. */
+static int lock_shared(int fd, int stop_fd)
+{
+	while (flock(fd, LOCK_SH | LOCK_NB) < 0) {
+		struct pollfd p = { .fd = stop_fd, .events = POLLIN };
+		if (errno != EWOULDBLOCK && errno != EINTR)
+			return -errno;
+		if (poll(&p, 1, LOCK_MSEC) > 0)
+			return -ECANCELED;
+	}
+	return 0;
+}
+
+int forge_objects_open(const struct forge_home *home, int stop_fd, struct forge_objects *ret,
 		       struct forge_error *err)
 {
 	struct forge_objects o = FORGE_OBJECTS_INIT;
@@ -27,14 +44,14 @@ int forge_objects_open(const struct forge_home *home, struct forge_objects *ret,
 	o.lock_fd = openat(home->fd, "objects.lock", O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
 			   0600);
 	int rc = o.lock_fd < 0 || fstat(o.fd, &st) < 0 ? -errno : 0;
-	while (rc == 0 && flock(o.lock_fd, LOCK_SH) < 0)
-		if (errno != EINTR)
-			rc = -errno;
+	if (rc == 0)
+		rc = lock_shared(o.lock_fd, stop_fd);
 	if (rc < 0) {
 		forge_objects_close(&o);
 		return forge_fail_errno(err, -rc, "open %s/objects", home->path);
 	}
 	o.dev = st.st_dev;
+	o.stop_fd = stop_fd;
 	*ret = o;
 	return 0;
 }
@@ -46,6 +63,12 @@ void forge_objects_close(struct forge_objects *o)
 	if (o->lock_fd >= 0)
 		close(o->lock_fd);
 	*o = FORGE_OBJECTS_INIT;
+}
+
+bool forge_objects_is_digest(const char *digest)
+{
+	return digest && strncmp(digest, "sha256:", 7) == 0 && strlen(digest + 7) == 64 &&
+	       strspn(digest + 7, "0123456789abcdef") == 64;
 }
 
 const char *forge_objects_path(char buf[FORGE_STORED_MAX], const char *digest)
@@ -64,8 +87,16 @@ static void touch(struct forge_objects *o, const char *name)
 	__atomic_or_fetch(&o->touched[n / 8], (uint8_t)(1u << n % 8), __ATOMIC_RELAXED);
 }
 
+/* Whoever made it may have died before it was on disk, or be just about to write it. */
+static int sync_object(const struct forge_objects *o, const char *name)
+{
+	forge_auto_close int fd = openat(o->fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+
+	return fd < 0 || fdatasync(fd) < 0 ? -errno : 0;
+}
+
 /* Gives the inode of fd its name; one that is there already is the same content. */
-static int publish(struct forge_objects *o, int fd, const struct forge_object *obj)
+static int publish(struct forge_objects *o, int fd, bool sync, const struct forge_object *obj)
 {
 	char path[FORGE_STORED_MAX], self[32];
 	const char *name = forge_objects_path(path, obj->digest) + strlen("objects/");
@@ -89,9 +120,30 @@ static int publish(struct forge_objects *o, int fd, const struct forge_object *o
 	/* Torn by a power cut, or damaged: put the good one in its place. */
 	if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size != obj->size) {
 		(void)unlinkat(o->fd, name, 0);
-		return linkat(AT_FDCWD, self, o->fd, name, AT_SYMLINK_FOLLOW) < 0 ? -errno : 0;
+		if (linkat(AT_FDCWD, self, o->fd, name, AT_SYMLINK_FOLLOW) == 0)
+			return 0;
+		if (errno != EEXIST) /* else another collector has just replaced it */
+			return -errno;
 	}
-	return 0;
+	return sync ? sync_object(o, name) : 0;
+}
+
+/*
+ * A run's project quota counts its files by a number in the inode, and the next run has the same
+ * number: the object must not be counted for it. -EXDEV: it would be, so copy it.
+ */
+static int leave_project(const struct forge_objects *o, int fd)
+{
+	struct fsxattr ours, its;
+
+	if (ioctl(fd, FS_IOC_FSGETXATTR, &its) < 0 || its.fsx_projid == 0)
+		return 0; /* nothing is counted */
+	if (ioctl(o->fd, FS_IOC_FSGETXATTR, &ours) < 0)
+		return -EXDEV;
+	if (its.fsx_projid == ours.fsx_projid)
+		return 0;
+	its.fsx_projid = ours.fsx_projid;
+	return ioctl(fd, FS_IOC_FSSETXATTR, &its) < 0 ? -EXDEV : 0;
 }
 
 /* Its owner becomes us, so that no later run with the same uid could write it. */
@@ -100,10 +152,12 @@ static int put_itself(struct forge_objects *o, int fd, bool sync, struct forge_o
 	int rc = fchown(fd, geteuid(), getegid()) < 0 || fchmod(fd, 0444) < 0 ? -errno : 0;
 
 	if (rc == 0)
-		rc = forge_sha256_fd(fd, -1, ret->digest, &ret->size);
+		rc = leave_project(o, fd);
+	if (rc == 0)
+		rc = forge_sha256_until(fd, -1, o->stop_fd, ret->digest, &ret->size);
 	if (rc == 0 && sync && fdatasync(fd) < 0)
 		rc = -errno;
-	return rc < 0 ? rc : publish(o, fd, ret);
+	return rc < 0 ? rc : publish(o, fd, sync, ret);
 }
 
 /* A nameless file: a crash leaves nothing. */
@@ -114,10 +168,11 @@ static int put_copy(struct forge_objects *o, int fd, bool sync, struct forge_obj
 	if (copy < 0)
 		return -errno;
 	bool is_cloned = ioctl(copy, FICLONE, fd) == 0;
-	int rc = forge_sha256_fd(fd, is_cloned ? -1 : copy, ret->digest, &ret->size);
+	int rc = forge_sha256_until(fd, is_cloned ? -1 : copy, o->stop_fd, ret->digest,
+				    &ret->size);
 	if (rc == 0 && sync && fdatasync(copy) < 0)
 		rc = -errno;
-	return rc < 0 ? rc : publish(o, copy, ret);
+	return rc < 0 ? rc : publish(o, copy, sync, ret);
 }
 
 int forge_objects_put(struct forge_objects *o, int fd, bool may_link, bool sync,

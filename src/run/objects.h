@@ -13,12 +13,17 @@
 struct forge_objects {
 	int fd;		   /* objects/ */
 	int lock_fd;	   /* shared: nothing is swept while it is held */
+	int stop_fd;	   /* readable: stop; -1: none */
 	dev_t dev;	   /* of its file system */
 	uint8_t touched[32]; /* directories that got a name, a bit each */
 };
-#define FORGE_OBJECTS_INIT ((struct forge_objects){ .fd = -1, .lock_fd = -1 })
+#define FORGE_OBJECTS_INIT ((struct forge_objects){ .fd = -1, .lock_fd = -1, .stop_fd = -1 })
 
-FORGE_MUST_CHECK int forge_objects_open(const struct forge_home *home,
+/*
+ * stop_fd (-1: none) is borrowed until forge_objects_close(): as soon as it is readable this and
+ * forge_objects_put() fail with -ECANCELED, whatever they wait for or read.
+ */
+FORGE_MUST_CHECK int forge_objects_open(const struct forge_home *home, int stop_fd,
 					struct forge_objects *ret, struct forge_error *err);
 void forge_objects_close(struct forge_objects *o);
 
@@ -39,4 +44,6 @@ FORGE_MUST_CHECK int forge_objects_put(struct forge_objects *o, int fd, bool may
 FORGE_MUST_CHECK int forge_objects_sync(struct forge_objects *o, bool all);
 /* "objects/ab/cdef..." of "sha256:abcdef...": the path below FORGE_HOME. Returns buf. */
 #define FORGE_STORED_MAX 96
+/* Whether it has that form, and so is safe in a path. NULL has not. */
+bool forge_objects_is_digest(const char *digest);
 const char *forge_objects_path(char buf[FORGE_STORED_MAX], const char *digest);

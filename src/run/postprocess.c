@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -22,10 +23,33 @@
 #include "run/run.h"
 
 #define ROWS_MAX 100000
+/* In all rows: two bytes of text can be forty of memory, ours and the courier's. */
+#define VALUES_MAX 2000000
 #define TEXT_MAX (64u << 20)
+
+/* How many values there are, at most; text need not be JSON. */
+static size_t count_values(const char *text, size_t len)
+{
+	bool is_string = false;
+	size_t n = 0;
+
+	for (size_t i = 0; i < len; i++) {
+		if (text[i] == '\n')
+			is_string = false; /* no string goes on in the next line */
+		else if (is_string && text[i] == '\\')
+			i++;
+		else if (text[i] == '"')
+			is_string = !is_string;
+		else if (!is_string)
+			n += text[i] == ',' || text[i] == '[' || text[i] == '{';
+	}
+	return n;
+}
 
 int forge_post_parse(const char *text, size_t len, json_t **ret_rows, struct forge_error *err)
 {
+	if (count_values(text, len) > VALUES_MAX)
+		return forge_fail(err, E2BIG, "more than %d values", VALUES_MAX);
 	json_t *rows = json_array();
 	size_t line = 0;
 
@@ -77,16 +101,28 @@ static int make_parents(int dir, const char *path)
 	return 0;
 }
 
+static bool is_below(const char *path)
+{
+	for (size_t len; *path; path += len + (path[len] == '/')) {
+		len = strcspn(path, "/");
+		if (len == 0 || (len <= 2 && strncmp(path, "..", len) == 0))
+			return false;
+	}
+	return true;
+}
+
 /* One output under its own name: the object itself, which is shown read-only, or a copy. */
 static int stage_one(const struct forge_home *home, int dir, const json_t *output)
 {
 	const char *path = json_string_value(json_object_get(output, "path"));
-	const char *stored = json_string_value(json_object_get(output, "stored_as"));
-	char digest[FORGE_DIGEST_MAX];
+	const char *of = json_string_value(json_object_get(output, "sha256"));
+	char stored[FORGE_STORED_MAX], digest[FORGE_DIGEST_MAX];
 	uint64_t size;
 
-	if (!path || !stored || path[0] == '/' || strstr(path, "../"))
+	/* Both may come from a store that others write. */
+	if (!path || !is_below(path) || !forge_objects_is_digest(of))
 		return -EINVAL;
+	(void)forge_objects_path(stored, of);
 	int rc = make_parents(dir, path);
 	if (rc < 0)
 		return rc;
@@ -107,6 +143,7 @@ static int stage_one(const struct forge_home *home, int dir, const json_t *outpu
 
 struct stage {
 	char path[PATH_MAX];
+	int fd; /* locked: gc leaves it alone */
 	dev_t dev;
 	ino_t ino;
 	bool is_made;
@@ -126,11 +163,12 @@ static int stage_outputs(const struct forge_post_spec *spec, struct stage *ret,
 	if (staging < 0)
 		return staging;
 	const char *name = strrchr(ret->path, '/') + 1;
-	if (mkdirat(staging, name, 0755) < 0)
+	/* Until it has a lock of its own; gc takes this one for itself. */
+	if (flock(staging, LOCK_SH) < 0 || mkdirat(staging, name, 0755) < 0)
 		return forge_fail_errno(err, errno, "make %s", ret->path);
-	forge_auto_close int dir =
-		openat(staging, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (dir < 0 || fstat(dir, &st) < 0)
+	int dir = ret->fd = openat(staging, name,
+				   O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (dir < 0 || flock(dir, LOCK_EX | LOCK_NB) < 0 || fstat(dir, &st) < 0)
 		return forge_fail_errno(err, errno, "open %s", ret->path);
 	ret->dev = st.st_dev;
 	ret->ino = st.st_ino;
@@ -256,7 +294,7 @@ int forge_post_process(const struct forge_post_spec *spec, json_t **ret_result,
 		       json_t **ret_rows, struct forge_error *err)
 {
 	struct forge_error why = FORGE_ERROR_INIT;
-	struct stage stage = { .is_made = false };
+	struct stage stage = { .fd = -1 };
 	json_t *result = new_result(spec), *rows = json_array();
 
 	if (!result || !rows) {
@@ -274,6 +312,8 @@ int forge_post_process(const struct forge_post_spec *spec, json_t **ret_result,
 	}
 	if (stage.is_made)
 		(void)!forge_rmtree(stage.path, stage.dev, stage.ino, NULL, NULL); /* gc does */
+	if (stage.fd >= 0)
+		close(stage.fd);
 	*ret_result = result;
 	*ret_rows = rows;
 	return 0;

@@ -65,12 +65,12 @@ static json_t *logs_json(const struct forge_home *home, const char *run_id)
 
 static json_t *supervisor_json(const struct forge_home *home)
 {
-	char boot[FORGE_BOOT_ID_MAX];
+	char boot[FORGE_BOOT_ID_MAX], machine[FORGE_BOOT_ID_MAX];
 
-	return json_pack("{s:i, s:I, s:s, s:I, s:o}", "pid", (int)getpid(), "start_time",
+	return json_pack("{s:i, s:I, s:s, s:s, s:I, s:o}", "pid", (int)getpid(), "start_time",
 			 (json_int_t)forge_proc_start_time(getpid()), "boot_id",
-			 forge_boot_id(boot), "pid_namespace",
-			 (json_int_t)forge_pid_namespace(), "home",
+			 forge_boot_id(boot), "machine_id", forge_machine_id(machine),
+			 "pid_namespace", (json_int_t)forge_pid_namespace(), "home",
 			 forge_json_text(home->path));
 }
 
@@ -322,7 +322,8 @@ int forge_record_sync(struct forge_record *r, struct forge_error *err)
 	forge_auto_close int fd =
 		openat(r->dir_fd, "record.json", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 
-	if (fd < 0 || fdatasync(fd) < 0)
+	/* Its content, then its name: the rename may have reached the disk without either. */
+	if (fd < 0 || fdatasync(fd) < 0 || fsync(r->dir_fd) < 0)
 		return forge_fail_errno(err, errno, "write the record");
 	return 0;
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/fd.h"
+#include "run/deliver.h"
 #include "run/record.h"
 #include "store/state.h"
 
@@ -57,17 +58,13 @@ static void update_files(const struct forge_home *home, const json_t *record,
 		(void)!forge_replace_file(dir, "post_process.json", lines, strlen(lines), false);
 }
 
-int forge_repost(const struct forge_config *cfg, const struct forge_home *home,
-		 const char *url, const json_t *record, const char *command,
-		 json_t **ret_result, struct forge_error *err)
+static int repost(const struct forge_config *cfg, const struct forge_home *home,
+		  const char *url, const json_t *record, const char *command,
+		  json_t **ret_result, struct forge_error *err)
 {
 	forge_auto_strv struct forge_strv argv = { 0 };
-	const char *status = json_string_value(json_object_get(record, "status"));
 	const char *run_id = json_string_value(json_object_get(record, "run_id"));
 	json_t *result = NULL, *rows = NULL;
-
-	if (!forge_status_is_terminal(forge_status_of(status)))
-		return forge_fail(err, EBUSY, "run %s is still %s", run_id, status);
 	int rc = choose(cfg, record, command, &argv, err);
 	if (rc < 0)
 		return rc;
@@ -93,4 +90,27 @@ int forge_repost(const struct forge_config *cfg, const struct forge_home *home,
 	}
 	*ret_result = result;
 	return 0;
+}
+
+/*
+ * By the record in our own directory: a team's store is written by others too, and whoever could
+ * choose the command and its inputs there would have us show them any file of ours.
+ */
+int forge_repost(const struct forge_config *cfg, const struct forge_home *home, const char *url,
+		 const json_t *record, const char *command, json_t **ret_result,
+		 struct forge_error *err)
+{
+	const char *status = json_string_value(json_object_get(record, "status"));
+	const char *run_id = json_string_value(json_object_get(record, "run_id"));
+	json_t *own = NULL;
+
+	if (!forge_status_is_terminal(forge_status_of(status)))
+		return forge_fail(err, EBUSY, "run %s is still %s", run_id, status);
+	if (forge_load_record(home, run_id, &own, NULL) < 0)
+		return forge_hint(err,
+				  forge_fail(err, ESRCH, "run %s is not of this FORGE_HOME", run_id),
+				  "Repeat it with the FORGE_HOME it was started with");
+	int rc = repost(cfg, home, url, own, command, ret_result, err);
+	json_decref(own);
+	return rc;
 }

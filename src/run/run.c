@@ -32,6 +32,8 @@
 
 /* How long the end of a run waits for the store before the record is kept for later. */
 #define STORE_USEC (10 * 1000000ull)
+/* The same for what is told in passing, while the run's limits are to be watched. */
+#define PASSING_USEC 20000ull
 /* Entries of a workdir that are removed in no time. */
 #define SMALL_TREE 1000
 
@@ -99,13 +101,18 @@ static void warn(const struct run *r, const struct forge_error *warning)
 
 /* ---- telling the store ---- */
 
+/*
+ * What is not waited for must not keep the supervisor from its work either: a batch with a long
+ * command does not fit into the socket while the courier still connects. It is told at the end.
+ */
 static void tell_store(struct run *r, bool durable, bool is_last)
 {
+	uint64_t most = durable || is_last ? STORE_USEC : PASSING_USEC;
 	json_t *batch = forge_record_take_batch(&r->record);
 
 	if (r->post_rows)
 		json_object_set(batch, "post_process", r->post_rows);
-	forge_courier_send(&r->courier, batch, durable, is_last, STORE_USEC);
+	forge_courier_send(&r->courier, batch, durable, is_last, most);
 	json_decref(batch);
 }
 
@@ -132,6 +139,11 @@ static void keep_for_later(struct run *r, const struct forge_error *why)
 	struct forge_error late = FORGE_ERROR_INIT;
 
 	warn_of_store(r, why);
+	/* The run's directory is all there is now; with a store that was told, it would do without. */
+	if (fsync(r->home.runs_fd) < 0) {
+		(void)forge_fail_errno(&late, errno, "write %s/runs", r->home.path);
+		warn(r, &late);
+	}
 	if (forge_deliver_later(&r->home, r->spec.run_id, r->store, &late) < 0)
 		warn(r, &late);
 }
@@ -280,6 +292,8 @@ static int record_durably(struct run *r, struct forge_error *err)
 		rc = forge_record_write(&r->record, err);
 	if (rc == 0)
 		rc = forge_record_sync(&r->record, err);
+	if (rc == 0 && fsync(r->home.runs_fd) < 0)
+		rc = forge_fail_errno(err, errno, "write %s/runs", r->home.path);
 	if (rc < 0)
 		return rc;
 	if (json_array_size(r->record.unsent) > 0) {
@@ -476,16 +490,43 @@ static void note_runtime(struct run *r)
 	forge_record_event(&r->record, "runtime_changed", now);
 }
 
+/* A hole takes as long to hash as what is really there, and costs a run nothing to make. */
+#define HOLES_MAX (64ull << 30)
+
+static void take_outputs(struct run *r, struct forge_collected *c, struct forge_verdict *v)
+{
+	json_t *record = r->record.json;
+
+	json_object_set(record, "outputs", c->outputs);
+	if (json_array_size(c->skipped))
+		json_object_set(record, "outputs_skipped", c->skipped);
+	if (c->n_undeclared) {
+		json_object_set(record, "undeclared", c->undeclared);
+		json_object_set_new(record, "undeclared_count",
+				    json_integer((json_int_t)c->n_undeclared));
+	}
+	if (c->is_stopped) {
+		forge_record_event(&r->record, "collect_cancelled", NULL);
+		if (strcmp(v->status, "succeeded") == 0)
+			forge_judge_uncollected(json_array_size(c->outputs), v);
+	} else if (c->problem[0]) {
+		miss_output(r, c->problem, v);
+	}
+}
+
 /* Outputs are safe on disk before anybody reads that the run succeeded. */
 static void collect(struct run *r, const struct forge_outcome *o, struct forge_verdict *v)
 {
-	uint64_t disk = r->spec.limits.disk_bytes;
+	uint64_t disk = r->spec.limits.disk_bytes, most = r->cfg->outputs_max_bytes;
+	forge_auto_close int signals = signal_fd_new();
 	struct forge_collect_spec spec = {
 		.workdir_fd = r->workdir.fd,
 		.patterns = &r->spec.outputs,
 		.must_match = r->spec.has_outputs,
 		.links = &r->spec.links,
-		.max_bytes = r->cfg->outputs_max_bytes ? r->cfg->outputs_max_bytes : disk,
+		.max_bytes = most ? most : disk,
+		.max_holes = most ? UINT64_MAX : HOLES_MAX,
+		.stop_fd = signals,
 		.max_files = r->cfg->outputs_max_files,
 		/* Who could not be killed may still finish a write. */
 		.may_link = !r->req->keep && !r->needs_repair,
@@ -493,29 +534,22 @@ static void collect(struct run *r, const struct forge_outcome *o, struct forge_v
 	};
 	struct forge_error why = FORGE_ERROR_INIT;
 	struct forge_collected c = { .problem = "" };
-	json_t *record = r->record.json;
 
 	set_status(r, "collecting", NULL);
-	int rc = forge_objects_open(&r->home, &r->objects, &why);
+	int rc = forge_objects_open(&r->home, signals, &r->objects, &why);
 	if (rc == 0)
 		rc = forge_collect(&spec, &r->objects, &c, &why);
-	if (rc < 0) {
+	r->objects.stop_fd = -1;
+	if (rc == -ECANCELED) {
+		c.is_stopped = true;
+		take_outputs(r, &c, v);
+	} else if (rc < 0) {
 		char text[sizeof(why.msg) + 64];
 		(void)snprintf(text, sizeof(text), "its outputs cannot be stored: %s", why.msg);
 		miss_output(r, text, v);
-		forge_collected_done(&c);
-		return;
+	} else {
+		take_outputs(r, &c, v);
 	}
-	json_object_set(record, "outputs", c.outputs);
-	if (json_array_size(c.skipped))
-		json_object_set(record, "outputs_skipped", c.skipped);
-	if (c.n_undeclared) {
-		json_object_set(record, "undeclared", c.undeclared);
-		json_object_set_new(record, "undeclared_count",
-				    json_integer((json_int_t)c.n_undeclared));
-	}
-	if (c.problem[0])
-		miss_output(r, c.problem, v);
 	forge_collected_done(&c);
 }
 

@@ -19,6 +19,7 @@
 	  (const char *const *keywords, const char *const *values, int expand))         \
 	X(PQstatus, ConnStatusType, (const PGconn *conn))                                \
 	X(PQerrorMessage, char *, (const PGconn *conn))                                  \
+	X(PQparameterStatus, const char *, (const PGconn *conn, const char *name))       \
 	X(PQfinish, void, (PGconn * conn))                                               \
 	X(PQexec, PGresult *, (PGconn * conn, const char *sql))                          \
 	X(PQexecParams, PGresult *,                                                      \
@@ -128,6 +129,18 @@ static int run(struct postgres_store *s, const char *sql, struct forge_error *er
 	return rc;
 }
 
+/* Names of files can be any text; in another encoding some run could never be told. */
+static int check_encoding(struct postgres_store *s, struct forge_error *err)
+{
+	const char *encoding = pPQparameterStatus(s->conn, "server_encoding");
+
+	if (encoding && strcmp(encoding, "UTF8") == 0)
+		return 0;
+	int rc = forge_fail(err, EINVAL, "postgres: the database's encoding is %s, it must be UTF8",
+			    encoding ? encoding : "unknown");
+	return forge_hint(err, rc, "Make one with: createdb --encoding=UTF8 --template=template0 NAME");
+}
+
 /*
  * Never waits for ever: five seconds to connect; a server that vanished is noticed by the
  * kernel after ten; a statement may take thirty. The user's URL can say otherwise.
@@ -157,7 +170,7 @@ static int postgres_open(struct forge_store *st, const char *url, struct forge_e
 	if (pPQstatus(s->conn) != CONNECTION_OK)
 		return fail(s, NULL, err);
 	(void)pPQsetNoticeProcessor(s->conn, no_notice, NULL);
-	return 0;
+	return check_encoding(s, err);
 }
 
 static void postgres_close(struct forge_store *st)
@@ -211,8 +224,9 @@ static int postgres_exec(struct forge_store *st, const char *sql,
 static int postgres_begin(struct forge_store *st, bool durable, struct forge_error *err)
 {
 	return run(self(st),
-		   durable ? "BEGIN; SET LOCAL synchronous_commit = on" :
-			     "BEGIN; SET LOCAL synchronous_commit = off",
+		   /* Whatever the server's default: apply.c looks again at what it changes. */
+		   durable ? "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL synchronous_commit = on" :
+			     "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL synchronous_commit = off",
 		   err);
 }
 

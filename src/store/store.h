@@ -44,8 +44,12 @@ void forge_store_tidy(struct forge_store *st);
  *     "post_process": [{...}, ...] }          the last two may be missing
  * Events whose seq the store has are skipped. Those with a status are transitions; one that
  * state.h forbids fails the whole batch with -EALREADY when the run has another verdict
- * already, -EPROTO otherwise. A batch of nothing but known events changes nothing. durable: on
- * disk when this returns. -EEXIST: another run has the record's idempotency_key.
+ * already, -EPROTO otherwise. The record's status must be where the events lead; states between
+ * that no event tells are filled in as "assumed", and a record that lags behind the run's state is
+ * refused with -EPROTO. Otherwise the record replaces the one before, also when all events are
+ * known: the last to tell is believed. Inputs and outputs are taken when the run ends, and rows of
+ * post_process whose place is taken stay as they are. durable: on disk when this returns.
+ * -EEXIST: another run has the record's idempotency_key.
  */
 FORGE_MUST_CHECK int forge_store_apply(struct forge_store *st, const json_t *batch,
 				       bool durable, struct forge_error *err);

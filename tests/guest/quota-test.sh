@@ -41,5 +41,15 @@ is "a run that fails of it failed because of it" "$(field '.status + " " + .reas
 /tmp/forge run --json --config /tmp/forge.yaml -- sh -c 'head -c 40M /dev/zero >file' \
     >/tmp/record 2>/tmp/stderr
 is "limits of one run are not those of the next" "$(field .status)" succeeded
+# Objects on the same disk are files of runs that are over: they must not count for the next.
+mkdir -m 700 /tmp/disk/home
+for i in 1 2 3 4 5; do
+    FORGE_HOME=/tmp/disk/home /tmp/forge run --json --config /tmp/forge.yaml --disk 16M -o x -- \
+        sh -c "echo $i >x; head -c 6M /dev/zero >>x" >/tmp/record 2>/tmp/stderr
+    is "outputs of earlier runs do not count, $i" "$(field .status)" succeeded || note "$(field .completion_notes)"
+    is "... in what is measured neither" "$(field '.usage.disk_peak_bytes < 8 * 1048576')" true
+done
+is "they are the files themselves" "$(find /tmp/disk/home/objects -type f | wc -l)" 5
+rm -rf /tmp/disk/home
 is "nothing is left on the disk" "$(ls /tmp/disk)" ""
 done_testing

@@ -166,10 +166,23 @@ open(b"outputs/latin\xe4", "w").write("l")'
     "$FORGE" outputs "$(field .run_id)" >list
     [ "$(wc -l <list)" -eq 11 ]
     run ! grep -q "$(printf '\033')" list
-    # Given back as well, all but the one whose name no text can hold.
-    run "$FORGE" outputs --copy got "$(field .run_id)"
+    # Given back as well, also the one whose name no text can hold.
+    "$FORGE" outputs --copy got "$(field .run_id)"
+    [ "$(cat 'got/outputs/latin\xe4')" = l ]
     [ "$(cat "$(printf 'got/outputs/new\nline')")" = $'new\nline' ]
     [ "$(cat got/outputs/-rf)" = -rf ]
+}
+
+@test "names that are no UTF-8 are told apart, here and in the store" {
+    forge_run --post-process 'echo "{}"' -- python3 -c '
+import os
+os.mkdir("outputs")
+for name in [b"caf\xe8", b"caf\xe9", b"zz"]:
+    open(b"outputs/" + name, "wb").write(name)'
+    [ "$(field .post_process.status)" = succeeded ]
+    "$FORGE" outputs --copy got "$(field .run_id)"
+    [ "$(ls got/outputs | wc -l)" -eq 3 ]
+    [ "$(od -An -tx1 'got/outputs/caf\xe9')" = " 63 61 66 e9" ]
 }
 
 @test "directories and files without permissions are collected" {
@@ -215,6 +228,57 @@ open("far", "w").write("x")'
     [ "$status" -eq 0 ]
     truncate -s 50M same && echo end >>same
     [ "$(output outputs/sparse sha256)" = "$(digest_of same)" ]
+}
+
+@test "holes are counted: a file that is all hole cannot keep forge busy for hours" {
+    budget '  allow_unlimited: true'
+    begin=$(now_ms)
+    forge_run --disk unlimited -- sh -c 'mkdir outputs; truncate -s 65G outputs/hole'
+    [ $(($(now_ms) - begin)) -lt 20000 ]
+    [ "$(field .reason)" = missing_output ]
+    [[ "$(field .completion_notes)" == *"holes of 65"*outputs.max_size* ]]
+    [ "$(objects | wc -l)" -eq 0 ]
+}
+
+@test "what is copied keeps its holes" {
+    forge_run --keep --id "kept-$$" -o x -- sh -c 'truncate -s 300M x; echo end >>x'
+    [ "$status" -eq 0 ]
+    object=$(objects)
+    [ "$(digest_of "$object")" = "$(output x sha256)" ]
+    [ "$(stat -c %s "$object")" -eq $((300 * 1048576 + 4)) ]
+    [ "$(stat -c %b "$object")" -lt 4096 ]
+}
+
+@test "kill while outputs are collected ends it: cancelled, what is stored is partial" {
+    # One small file first; the other would take a minute, or more.
+    budget
+    submit --disk 63G -- sh -c 'mkdir outputs; echo one >outputs/a; truncate -s 62G outputs/z'
+    patiently sh -c 'test -n "$(find "$FORGE_HOME/objects" -type f)"'
+    begin=$(now_ms)
+    "$FORGE" kill "$id"
+    [ $(($(now_ms) - begin)) -lt 5000 ]
+    finished "$id"
+    [ "$status" -eq 130 ]
+    [ "$(field .status) $(field .reason)" = "cancelled cancelled" ]
+    [[ "$(field .completion_notes)" == *"after 1 file."* ]]
+    [ "$(outputs)" = outputs/a ]
+    [ "$(output outputs/a partial)" = true ]
+    [ "$(field .exit_code)" -eq 0 ]
+    [ ! -e "$(field .workdir)" ]
+    "$FORGE" logs --events "$id" | grep -q collect_cancelled
+}
+
+@test "kill while a sweep keeps collectors out ends the run too" {
+    submit -o x -- sh -c 'echo one >x; sleep 0.3'
+    exec {sweep}<>"$FORGE_HOME/objects.lock"
+    flock "$sweep"
+    is_in "$id" running
+    patiently sh -c "grep -q collecting '$FORGE_HOME/runs/$id/events.jsonl'"
+    "$FORGE" kill "$id"
+    exec {sweep}>&-
+    finished "$id"
+    [ "$(field .status)" = cancelled ]
+    [ "$(field '.outputs | length')" -eq 0 ]
 }
 
 @test "outputs.max_size and outputs.max_files are kept" {

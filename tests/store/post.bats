@@ -146,6 +146,27 @@ records() { "$FORGE" post-process --records "$1"; }
     [[ "$output" == *"still running"* ]]
 }
 
+@test "what it printed does not reach the terminal through the reason" {
+    forge_run --post-process 'printf "{\\033[2J\\302\\233}\\n"' -- true
+    run "$FORGE" post-process "$(field .run_id)"
+    [ "$status" -eq 1 ]
+    [[ "$output" == "failed: 0 records."*"line 1"* ]]
+    [[ "$output" != *$'\033'* ]]
+}
+
+@test "a run of another FORGE_HOME is not post-processed: others could have written its record" {
+    export FORGE_STORE=${FORGE_STORE:-sqlite:$T/shared.db}
+    forge_run -o x --post-process 'echo "{}"' -- touch x
+    FORGE_HOME=$T/home2 run "$FORGE" post-process "$(field .run_id)"
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"not of this FORGE_HOME"* ]]
+}
+
+@test "a name with two dots at its end is no way out" {
+    forge_run --post-process 'test -e "outputs/a../b" && echo "{}"' -- sh -c 'mkdir -p outputs/a..; echo 1 >outputs/a../b'
+    [ "$(field .post_process.status)" = succeeded ]
+}
+
 @test "the post-process of a detached run comes in its turn" {
     budget '    runs: 1'
     submit -o x --post-process 'echo "{\"x\": \"$(cat x)\"}"' -- sh -c 'echo hello >x'

@@ -31,6 +31,16 @@ teardown() {
     [ -z "$(ls "$FORGE_HOME/undelivered" 2>/dev/null)" ]
 }
 
+@test "a murdered supervisor leaves nobody who hashes its inputs" {
+    truncate -s 200G big # takes minutes
+    start -i big
+    hasher=$(pgrep -P "$(of "$id" .supervisor.pid)" -x forge-hasher)
+    murder "$id"
+    patiently gone "$hasher"
+    finished "$id"
+    [ "$(field .status)" = lost ]
+}
+
 @test "forge wait that is already waiting hears of the murder" {
     start
     "$FORGE" wait "$id" 2>said 3>&- &
@@ -269,6 +279,22 @@ age() { touch -h -d '2 years ago' "$@"; }
     run "$FORGE" gc
     [[ "$output" == *"remove staging x.999999999"* ]]
     [ -z "$(ls "$FORGE_HOME/staging")" ]
+}
+
+@test "staging directories of living post-processes stay" {
+    submit -i gate -o x --post-process "$(gated); cat x; echo '{}'" -- sh -c 'echo "{}" >x'
+    patiently sh -c 'test -n "$(find "$FORGE_HOME/staging" -name x)"'
+    dir=$(find "$FORGE_HOME/staging" -mindepth 1 -maxdepth 1)
+    "$FORGE" gc >said 3>&- &
+    pid=$!
+    started+=("$pid")
+    patiently grep -q gc "/proc/$pid/cmdline"
+    pause 0.3
+    [ -e "$dir/x" ]
+    open_gate
+    finished "$id"
+    [ "$(field .post_process.records)" -eq 2 ]
+    wait "$pid"
 }
 
 @test "gc with nothing to do says so, also before the first run" {

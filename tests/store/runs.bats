@@ -519,3 +519,92 @@ elsewhere() { FORGE_HOME=$T/home2 "$@"; }
     run elsewhere "$FORGE" wait "$id"
     [ "$status" -eq 0 ]
 }
+
+@test "a database that is not UTF-8 is refused when it is opened" {
+    skip_unless "PostgreSQL only" test "${FORGE_TEST_STORE:-sqlite}" = postgres
+    pg_sql "CREATE DATABASE latin_$database ENCODING LATIN1 LOCALE 'C' TEMPLATE template0" postgres
+    run env FORGE_STORE="$(pg_url "latin_$database")" "$FORGE" ps
+    pg_sql "DROP DATABASE latin_$database WITH (FORCE)" postgres
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"encoding is LATIN1"*"must be UTF8"*createdb* ]]
+}
+
+@test "a verdict that another FORGE_HOME keeps for later is not taken for lost" {
+    skip_unless "SQLite only" test "${FORGE_TEST_STORE:-sqlite}" = sqlite
+    export FORGE_STORE=sqlite:$T/shared/forge.db
+    mkdir shared
+    start
+    # The courier has gone home by the time the store goes away.
+    patiently sh -c '! pgrep -r RSD -P "$0" -x forge-courier' "$(of "$id" .supervisor.pid)"
+    mv shared away
+    open_gate
+    patiently nothing_active
+    [ -e "$FORGE_HOME/undelivered/$id" ]
+    mv away shared
+    [ "$(elsewhere "$FORGE" show --json "$id" | jq -r .status)" = succeeded ]
+    [ "$(of "$id" .status)" = succeeded ]
+}
+
+@test "a run of another machine with the same name is not taken for lost" {
+    skip_unless "only root can do this" is_root
+    export FORGE_STORE=${FORGE_STORE:-sqlite:$T/shared.db}
+    start
+    echo 00000000-0000-0000-0000-000000000000 >boot
+    echo 00000000000000000000000000000000 >machine
+    cat >there <<'EOS'
+mount --bind boot /proc/sys/kernel/random/boot_id && mount --bind machine /etc/machine-id || exit
+"$FORGE" ps >/dev/null
+EOS
+    [ -s /etc/machine-id ] || skip_unless "no /etc/machine-id" false
+    elsewhere unshare --mount sh there
+    [ "$(of "$id" .status)" = running ]
+    open_gate
+    finished "$id"
+    [ "$(field .status)" = succeeded ]
+    grep -q 'not told\|cannot become' "$err" && return 1
+    [ ! -e "$FORGE_HOME/undelivered/$id" ]
+}
+
+@test "kill from another pid namespace hits nobody else" {
+    skip_unless "only root can do this" is_root
+    # Both namespaces have small numbers, so the supervisor's is somebody's in the other.
+    cat >there <<'EOS'
+"$FORGE" submit -i "$1/gate" -- sh -c "until [ -e $1/gate/open ]; do sleep 0.02; done" >"$1/id"
+until [ -e "$1/gate/open" ]; do sleep 0.05; done
+"$FORGE" wait "$(cat "$1/id")"
+EOS
+    cat >here <<'EOS'
+for i in $(seq 60); do sleep 1000 & done
+"$FORGE" kill "$1"
+sleep 0.2
+pgrep -c sleep
+EOS
+    background unshare --pid --fork --mount-proc sh there "$T"
+    patiently test -s id
+    id=$(<id)
+    is_in "$id" running
+    run unshare --pid --fork --mount-proc --kill-child sh here "$id"
+    echo "$output"
+    [[ "$output" == *"not of this FORGE_HOME"* ]]
+    [ "$(tail -n 1 <<<"$output")" -eq 60 ]
+    [ "$(of "$id" .status)" = running ]
+    open_gate
+    wait "$pid"
+}
+
+@test "a store that hangs costs no run its limits, however long its command is" {
+    mkdir s
+    background python3 -c 'import socket, time
+s = socket.socket(socket.AF_UNIX)
+s.bind("s/.s.PGSQL.5432")
+s.listen(8)
+time.sleep(60)'
+    patiently test -S s/.s.PGSQL.5432
+    word=$(head -c 100000 /dev/zero | tr '\0' a)
+    FORGE_STORE="postgresql:///x?host=$PWD/s" forge_run --timeout 500ms --grace 100ms -- sh -c 'sleep 30' \
+        "$word" "$word" "$word" "$word" "$word" "$word"
+    [ "$(field .reason)" = wall_time ]
+    [ "$(field '.usage.wall_seconds < 0.6')" = true ]
+    grep -q 'kept in' "$err"
+    kill "$pid"
+}

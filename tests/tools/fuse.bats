@@ -55,6 +55,7 @@ wait_for() {
 
 groups_left() { own_cgroups | while read -r own; do find "$own" -name "forge-$(field .run_id)"; done; }
 field() { jq -r "$1" record; }
+gone() { [ ! -e "/proc/$1" ] || grep -q '^State:.[ZX]' "/proc/$1/status"; }
 
 # ended STATUS: the run has, soon, with its verdict, and says what is left and why.
 ended() {
@@ -161,4 +162,21 @@ EOS
     serve taken
     run "$FORGE" run -q -i in -- sh -c 'test -f in/stuck && ! touch in/new'
     [ "$status" -eq 0 ]
+}
+
+@test "hashing an input that is never answered: the run ends when it is told to" {
+    serve taken
+    "$FORGE" run --json -i in/stuck -- true >record 3>&- {ends}>&- &
+    started+=($!)
+    wait_for grep -q read said
+    hasher=$(pgrep -P "${started[0]}" -x forge-hasher)
+    SECONDS=0 status=0
+    kill -TERM "${started[0]}"
+    wait "${started[0]}" || status=$?
+    started=()
+    [ "$SECONDS" -le 5 ]
+    [ "$(field .inputs[0].error)" = cancelled ]
+    # It ends when it can.
+    end_server
+    wait_for gone "$hasher"
 }

@@ -154,6 +154,32 @@ static void there_can_be_too_many(void **state)
 	free(text);
 }
 
+/* Text that is small and memory that is not. */
+static void there_can_be_too_many_values(void **state)
+{
+	const size_t n = 2000000;
+	struct forge_error err = FORGE_ERROR_INIT;
+	char *text = malloc(2 * n + 64);
+	json_t *rows = NULL;
+
+	(void)state;
+	size_t len = (size_t)snprintf(text, 64, "{\"a\":[0");
+	for (size_t i = 0; i < n; i++, len += 2)
+		memcpy(text + len, ",0", 2);
+	len += (size_t)snprintf(text + len, 8, "]}\n");
+	assert_int_equal(forge_post_parse(text, len, &rows, &err), -E2BIG);
+	assert_contains(err.msg, "values");
+	/* Commas in a text are no values, nor is a quote that is escaped its end. */
+	len = (size_t)snprintf(text, 64, "{\"a\":\"\\\"");
+	memset(text + len, ',', 2 * n);
+	len += 2 * n;
+	len += (size_t)snprintf(text + len, 8, "\"}");
+	assert_int_equal(forge_post_parse(text, len, &rows, NULL), 0);
+	assert_int_equal(json_array_size(rows), 1);
+	json_decref(rows);
+	free(text);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -168,6 +194,7 @@ int main(void)
 		cmocka_unit_test(a_nul_is_no_end),
 		cmocka_unit_test(depth_does_no_harm),
 		cmocka_unit_test(there_can_be_too_many),
+		cmocka_unit_test(there_can_be_too_many_values),
 	};
 
 	return cmocka_run_group_tests_name("post", tests, NULL, NULL);
