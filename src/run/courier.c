@@ -169,7 +169,7 @@ static bool use_the_time(struct office *o)
 		return false; /* go home */
 	o->has_repaired = true;
 	if (o->store)
-		(void)forge_deliver_pending(o->store, o->url, NULL); /* a count */
+		forge_deliver_if_due(o->store, o->url);
 	return true;
 }
 

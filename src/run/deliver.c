@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -414,7 +415,18 @@ static int close_dead(const struct forge_home *home, struct forge_store *st, FIL
 	return n;
 }
 
-int forge_deliver_pending(struct forge_store *st, const char *url, FILE *say)
+/* With the lock held: when it was last done is the file's time. */
+static bool is_fresh(int lock)
+{
+	struct stat st;
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return fstat(lock, &st) == 0 && st.st_size > 0 && now.tv_sec >= st.st_mtim.tv_sec &&
+	       now.tv_sec - st.st_mtim.tv_sec <= 1;
+}
+
+static int deliver(struct forge_store *st, const char *url, FILE *say, bool only_if_due)
 {
 	forge_auto_home struct forge_home home = FORGE_HOME_INIT;
 
@@ -423,7 +435,20 @@ int forge_deliver_pending(struct forge_store *st, const char *url, FILE *say)
 	/* One at a time: the others find it done. */
 	forge_auto_close int lock = openat(home.fd, "undelivered.lock",
 					   O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (lock < 0 || flock(lock, LOCK_EX | LOCK_NB) < 0)
+	if (lock < 0 || flock(lock, LOCK_EX | LOCK_NB) < 0 ||
+	    (only_if_due && is_fresh(lock)))
 		return 0;
-	return deliver_marked(&home, st, url, say) + close_dead(&home, st, say);
+	int n = deliver_marked(&home, st, url, say) + close_dead(&home, st, say);
+	(void)!pwrite(lock, "x", 1, 0); /* a full disk: then it is done more often */
+	return n;
+}
+
+int forge_deliver_pending(struct forge_store *st, const char *url, FILE *say)
+{
+	return deliver(st, url, say, false);
+}
+
+void forge_deliver_if_due(struct forge_store *st, const char *url)
+{
+	(void)deliver(st, url, NULL, true); /* a count */
 }

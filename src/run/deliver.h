@@ -45,3 +45,8 @@ bool forge_deliver_is_due(const struct forge_home *home);
  * here and is not. Never fails the caller: the count of runs brought up to date.
  */
 int forge_deliver_pending(struct forge_store *st, const char *url, FILE *say);
+/*
+ * The same beside a run: not when somebody has just done it. It looks at every open run, and
+ * hundreds that begin at once would all look at all.
+ */
+void forge_deliver_if_due(struct forge_store *st, const char *url);
