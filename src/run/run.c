@@ -176,6 +176,11 @@ static void on_event(void *arg, const char *event, const char *detail)
 		r->needs_repair = true;
 		json_object_set_new(r->record.json, "cleanup_error", json_string(detail));
 	}
+	if (strcmp(event, "log_failed") == 0) {
+		struct forge_error e = FORGE_ERROR_INIT;
+		(void)forge_fail(&e, EIO, "its log is not complete: %s", detail);
+		warn(r, &e);
+	}
 	if (strcmp(event, "started") == 0) {
 		r->has_started = true;
 		set_status(r, "running", detail);
