@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "base/fd.h"
+#include "base/sha256.h"
 
 const char *forge_boot_id(char buf[FORGE_BOOT_ID_MAX])
 {
@@ -22,9 +23,16 @@ const char *forge_boot_id(char buf[FORGE_BOOT_ID_MAX])
 
 const char *forge_machine_id(char buf[FORGE_BOOT_ID_MAX])
 {
-	if (forge_read_at(AT_FDCWD, "/etc/machine-id", buf, FORGE_BOOT_ID_MAX) < 0)
-		buf[0] = '\0';
-	buf[strcspn(buf, "\n")] = '\0';
+	char text[64], digest[FORGE_DIGEST_MAX];
+	struct forge_sha256 h;
+
+	buf[0] = '\0';
+	if (forge_read_at(AT_FDCWD, "/etc/machine-id", text, sizeof(text)) <= 0)
+		return buf;
+	forge_sha256_init(&h);
+	forge_sha256_add(&h, "forge", 5);
+	forge_sha256_add(&h, text, strcspn(text, "\n"));
+	(void)snprintf(buf, FORGE_BOOT_ID_MAX, "%.32s", forge_sha256_done(&h, digest) + 7);
 	return buf;
 }
 

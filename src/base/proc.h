@@ -8,7 +8,10 @@
 #define FORGE_BOOT_ID_MAX 40
 /* This boot's id. Returns buf, "" when the kernel does not tell. */
 const char *forge_boot_id(char buf[FORGE_BOOT_ID_MAX]);
-/* What /etc/machine-id says, "" when there is none. Returns buf. */
+/*
+ * A digest of /etc/machine-id, which itself is not to be shown to others (machine-id(5)); "" when
+ * there is none. Returns buf.
+ */
 const char *forge_machine_id(char buf[FORGE_BOOT_ID_MAX]);
 /* The number of our pid namespace, 0 when the kernel does not tell. */
 uint64_t forge_pid_namespace(void);

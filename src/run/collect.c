@@ -180,6 +180,13 @@ static int open_dir(int parent, const char *name)
 	return fd;
 }
 
+/* A success would say that every output is there. */
+static void not_seen(struct walk *w, int code)
+{
+	skip(w, strerror(code));
+	problem(w->ret, "%s could not be looked at: %s", w->path, strerror(code));
+}
+
 static void walk_dir(struct walk *w, int fd, size_t len, unsigned depth)
 {
 	forge_auto_dir DIR *d = fdopendir(fd);
@@ -199,10 +206,12 @@ static void walk_dir(struct walk *w, int fd, size_t len, unsigned depth)
 			problem(w->ret, "the workdir has more than %d entries", ENTRIES_MAX);
 			return;
 		}
-		if (fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-			continue;
 		(void)snprintf(w->path + len, sizeof(w->path) - len, "%s%s", len ? "/" : "",
 			       e->d_name);
+		if (fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
+			not_seen(w, errno);
+			continue;
+		}
 		if (!S_ISDIR(st.st_mode)) {
 			look_at(w, &st);
 			continue;
@@ -215,10 +224,10 @@ static void walk_dir(struct walk *w, int fd, size_t len, unsigned depth)
 			continue;
 		}
 		int sub = open_dir(dirfd(d), e->d_name);
-		if (sub < 0)
-			skip(w, strerror(errno));
-		else
+		if (sub >= 0)
 			walk_dir(w, sub, n, depth + 1);
+		else
+			not_seen(w, errno); /* who knows what would have been in it */
 	}
 	w->path[len] = '\0';
 }

@@ -212,6 +212,18 @@ open("far", "w").write("x")'
     [ ! -e "$(field .workdir)" ]
 }
 
+@test "a directory that cannot be opened is no success" {
+    sub=$(printf 'd/%.0s' {1..100})
+    forge_run -- sh -c "mkdir -p outputs/$sub; echo 1 >outputs/${sub}x; echo 1 >outputs/a"
+    [ "$status" -eq 0 ]
+    [ "$(field '.outputs | length')" -eq 2 ]
+    # Each level is a descriptor. Removing it needs them too: the next one repairs.
+    (ulimit -n 64 && forge_run -- sh -c "mkdir -p outputs/$sub; echo 1 >outputs/${sub}x; echo 1 >outputs/a")
+    "$FORGE" gc
+    [ "$(field .reason)" = missing_output ]
+    [[ "$(field .completion_notes)" == *"Too many open files"* ]]
+}
+
 @test "a sparse file of a terabyte is refused by its size, at once" {
     budget '  allow_unlimited: true' 'outputs:' '  max_size: 1G'
     begin=$(now_ms)

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -172,6 +173,46 @@ static void what_cannot_be_read_is_told(void **state)
 	assert_int_equal(forge_sha256_fd(-1, -1, digest, &size), -EBADF);
 }
 
+/* Zeros at the beginning, between and at the end; and what is no whole chunk. */
+static void a_sparse_copy_is_equal_and_smaller(void **state)
+{
+	char digest[FORGE_DIGEST_MAX], again[FORGE_DIGEST_MAX];
+	int from = memfd_create("from", MFD_CLOEXEC), copy = memfd_create("copy", MFD_CLOEXEC);
+	uint64_t size = 0, copied = 0;
+	struct stat st;
+
+	(void)state;
+	assert_true(from >= 0 && copy >= 0);
+	assert_int_equal(ftruncate(from, (32 << 20) + 77), 0);
+	assert_int_equal(pwrite(from, "data", 4, 9 << 20), 4);
+	assert_int_equal(forge_sha256_until(from, copy, -1, digest, &size), 0);
+	assert_int_equal(forge_sha256_fd(copy, -1, again, &copied), 0);
+	assert_string_equal(digest, again);
+	assert_int_equal(size, (32 << 20) + 77);
+	assert_int_equal(size, copied);
+	assert_int_equal(fstat(copy, &st), 0);
+	assert_true(st.st_blocks * 512 < 2 << 20);
+	close(from);
+	close(copy);
+}
+
+static void it_can_be_stopped(void **state)
+{
+	struct files *f = *state;
+	char digest[FORGE_DIGEST_MAX];
+	uint64_t size = 7;
+	int fds[2];
+
+	assert_int_equal(pipe(fds), 0);
+	assert_int_equal(forge_sha256_until(f->fd, -1, fds[0], digest, &size), 0);
+	size = 7;
+	assert_int_equal(write(fds[1], "x", 1), 1);
+	assert_int_equal(forge_sha256_until(f->fd, -1, fds[0], digest, &size), -ECANCELED);
+	assert_int_equal(size, 7);
+	close(fds[0]);
+	close(fds[1]);
+}
+
 #define WITH_FILE(f) cmocka_unit_test_setup_teardown(f, make_file, remove_file)
 
 int main(void)
@@ -183,6 +224,8 @@ int main(void)
 		WITH_FILE(a_copy_is_equal),
 		WITH_FILE(a_copy_that_does_not_fit_is_told),
 		cmocka_unit_test(what_cannot_be_read_is_told),
+		cmocka_unit_test(a_sparse_copy_is_equal_and_smaller),
+		WITH_FILE(it_can_be_stopped),
 	};
 
 	return cmocka_run_group_tests_name("sha256", tests, NULL, NULL);
