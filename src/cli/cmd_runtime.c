@@ -62,16 +62,16 @@ static void close_place(struct place *p)
 
 static const char *health_word(enum forge_health health)
 {
-	return health == FORGE_HEALTHY ? "healthy" :
-	       health == FORGE_BROKEN  ? "broken" :
-					 "unchecked";
+	return health == FORGE_HEALTHY	? "healthy"
+	       : health == FORGE_BROKEN ? "broken"
+					: "unchecked";
 }
 
 static enum forge_colour health_colour(enum forge_health health)
 {
-	return health == FORGE_HEALTHY ? FORGE_GREEN :
-	       health == FORGE_BROKEN  ? FORGE_RED :
-					 FORGE_YELLOW;
+	return health == FORGE_HEALTHY	? FORGE_GREEN
+	       : health == FORGE_BROKEN ? FORGE_RED
+					: FORGE_YELLOW;
 }
 
 static void list_words(const struct forge_strv *list, char *buf, size_t size)
@@ -80,7 +80,8 @@ static void list_words(const struct forge_strv *list, char *buf, size_t size)
 
 	forge_strv_foreach (s, list)
 		if (len < size)
-			len += (size_t)snprintf(buf + len, size - len, "%s%s", len ? " " : "", s);
+			len += (size_t)snprintf(buf + len, size - len, "%s%s",
+						len ? " " : "", s);
 }
 
 /* A runtime as it is now; what is wrong with one that cannot even be opened is its state too. */
@@ -101,12 +102,13 @@ static json_t *describe(struct place *p, const struct forge_runtime_decl *d)
 	list_words(&d->commands, has, sizeof(has));
 	list_words(&d->python, has, sizeof(has));
 	list_words(&d->r, has, sizeof(has));
-	json_t *j = json_pack("{s:s, s:s, s:s?, s:s?, s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:O?}",
-			      "name", d->name, "kind", d->kind, "description", d->description,
-			      "prefix", rt.prefix ? rt.prefix : d->prefix, "has", has, "health",
-			      health_word(state.health), "problem", state.problem, "checked_at",
-			      state.checked_at, "digest", state.digest, "declared_in", d->file,
-			      "line", (int)d->line, "versions", state.versions);
+	json_t *j = json_pack(
+		"{s:s, s:s, s:s?, s:s?, s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:O?}", "name",
+		d->name, "kind", d->kind, "description", d->description, "prefix",
+		rt.prefix ? rt.prefix : d->prefix, "has", has, "health",
+		health_word(state.health), "problem", state.problem, "checked_at",
+		state.checked_at, "digest", state.digest, "declared_in", d->file, "line",
+		(int)d->line, "versions", state.versions);
 	forge_runtime_state_done(&state);
 	forge_runtime_close(&rt);
 	return j;
@@ -153,9 +155,9 @@ static void print_list(const json_t *all)
 		row[NAME].text = forge_record_text(r, "name");
 		row[KIND].text = forge_record_text(r, "kind");
 		row[HEALTH] = (struct forge_cell){
-			text[i][0], health_colour(*health == 'h' ? FORGE_HEALTHY :
-						  *health == 'b' ? FORGE_BROKEN :
-								   FORGE_UNCHECKED)
+			text[i][0], health_colour(*health == 'h'   ? FORGE_HEALTHY
+						  : *health == 'b' ? FORGE_BROKEN
+								   : FORGE_UNCHECKED)
 		};
 		row[SINCE].text = forge_record_text(r, "checked_at");
 		row[DIGEST].text = text[i][1];
@@ -194,7 +196,9 @@ static int print_drift(const struct forge_runtime *rt, struct forge_error *err)
 	json_array_foreach (drift, i, d)
 		printf("  %s %s %s%s%s\n", forge_record_text(d, "change"),
 		       forge_record_text(d, "name"), forge_record_text(d, "was"),
-		       *forge_record_text(d, "was") && *forge_record_text(d, "is") ? " -> " : "",
+		       *forge_record_text(d, "was") && *forge_record_text(d, "is")
+			       ? " -> "
+			       : "",
 		       forge_record_text(d, "is"));
 	if (json_array_size(drift) == 0)
 		printf("  as in %s\n", lock_path);
@@ -218,7 +222,8 @@ static int check_one(struct place *p, const char *name, struct forge_error *err)
 		json_t *version;
 		printf("%s: %s%s%s\n", name, health_word(state.health),
 		       *state.problem ? ": " : "", state.problem);
-		json_object_foreach (state.versions, what, version) {
+		json_object_foreach(state.versions, what, version)
+		{
 			const char *text = json_string_value(version);
 			printf("  %s: ", what);
 			forge_print_clean(stdout, text, strlen(text));
@@ -265,9 +270,10 @@ static int check(struct place *p, const char *name, struct forge_error *err)
 
 static int show(struct place *p, const char *name, struct forge_error *err)
 {
-	static const char *const keys[] = { "name",   "kind",	    "description", "prefix",
-					    "health", "problem",    "checked_at",  "digest",
-					    "has",    "declared_in" };
+	static const char *const keys[] = { "name",	  "kind",   "description",
+					    "prefix",	  "health", "problem",
+					    "checked_at", "digest", "has",
+					    "declared_in" };
 	struct forge_runtime rt = { .kind = NULL };
 	struct forge_packages packages = { .v = NULL };
 	int rc = forge_runtime_open(&p->catalog, name, &rt, err);
@@ -279,12 +285,13 @@ static int show(struct place *p, const char *name, struct forge_error *err)
 		forge_packages_sort(&packages);
 		json_t *list_of = json_array();
 		for (size_t i = 0; i < packages.n; i++)
-			json_array_append_new(
-				list_of,
-				json_pack("{s:s, s:s, s:s, s:s, s:s}", "source", packages.v[i].source,
-					  "name", packages.v[i].name, "version",
-					  packages.v[i].version, "build", packages.v[i].build, "hash",
-					  packages.v[i].hash));
+			json_array_append_new(list_of,
+					      json_pack("{s:s, s:s, s:s, s:s, s:s}",
+							"source", packages.v[i].source,
+							"name", packages.v[i].name,
+							"version", packages.v[i].version,
+							"build", packages.v[i].build,
+							"hash", packages.v[i].hash));
 		json_object_set_new(j, "packages", list_of);
 		if (is_json)
 			forge_print_json(j);
@@ -316,7 +323,8 @@ static int print_digest(const struct forge_runtime_use *use, void *arg)
 {
 	(void)arg;
 	if (is_json)
-		printf("{\"digest\": \"%s\", \"first\": \"%s\", \"last\": \"%s\", \"runs\": %lld}\n",
+		printf("{\"digest\": \"%s\", \"first\": \"%s\", \"last\": \"%s\", "
+		       "\"runs\": %lld}\n",
 		       use->digest, use->first, use->last, (long long)use->runs);
 	else
 		printf("%s  %s  %s  %lld run%s\n", use->digest, use->first, use->last,
@@ -353,14 +361,17 @@ static int cmd_runtime(int argc, char **argv)
 {
 	struct forge_error err = FORGE_ERROR_INIT;
 	forge_auto_place struct place p = { .home = FORGE_HOME_INIT };
-	bool is_known = argc > 0 && forge_word_is_one("list|show|check|lock|history", argv[0]);
-	bool needs_name = is_known && strcmp(argv[0], "list") != 0 && strcmp(argv[0], "check") != 0;
+	bool is_known =
+		argc > 0 && forge_word_is_one("list|show|check|lock|history", argv[0]);
+	bool needs_name =
+		is_known && strcmp(argv[0], "list") != 0 && strcmp(argv[0], "check") != 0;
 
 	if (!is_known || (needs_name && argc < 2)) {
-		(void)forge_fail(&err, EINVAL,
-				 is_known ? "runtime %s: no runtime given" :
-					    "runtime: list, show, check, lock or history%s",
-				 is_known ? argv[0] : "");
+		(void)forge_fail(
+			&err, EINVAL,
+			is_known ? "runtime %s: no runtime given"
+				 : "runtime: list, show, check, lock or history%s",
+			is_known ? argv[0] : "");
 		return forge_print_usage(&forge_cmd_runtime, &err);
 	}
 	int rc = forge_refuse_words(&forge_cmd_runtime, argc, argv, 2);
@@ -374,11 +385,15 @@ static int cmd_runtime(int argc, char **argv)
 
 const struct forge_cmd forge_cmd_runtime = {
 	.name = "runtime",
-	.synopsis = "[OPTIONS] list | check [NAME] | show NAME | lock NAME | history NAME",
+	.synopsis =
+		"[OPTIONS] list | check [NAME] | show NAME | lock NAME | history NAME",
 	.help = "Named environments: list, check and lock them",
-	.about = "list shows every declared or discovered runtime with its health; check probes\n"
-		 "one, or all, in a sandbox now; show tells what one consists of; lock writes\n"
-		 "that down, in conda's own form for conda; history tells which digests runs\n"
+	.about = "list shows every declared or discovered runtime with its health; check "
+		 "probes\n"
+		 "one, or all, in a sandbox now; show tells what one consists of; lock "
+		 "writes\n"
+		 "that down, in conda's own form for conda; history tells which digests "
+		 "runs\n"
 		 "have used.",
 	.first = "list|show|check|lock|history",
 	.bad_value = FORGE_EXIT_FAILED,

@@ -56,8 +56,9 @@ static int need(const struct forge_loader *ld, const struct forge_yaml *node,
 		enum forge_yaml_type type, const char *path, const char *what,
 		struct forge_error *err)
 {
-	return node->type == type ? 0 :
-				    forge_loader_fail(ld, node, path, err, "must be %s", what);
+	return node->type == type
+		       ? 0
+		       : forge_loader_fail(ld, node, path, err, "must be %s", what);
 }
 
 static int set_list(const struct forge_loader *ld, const struct forge_yaml *node,
@@ -68,7 +69,8 @@ static int set_list(const struct forge_loader *ld, const struct forge_yaml *node
 	for (const struct forge_yaml *n = node->child; rc == 0 && n; n = n->next) {
 		rc = need(ld, n, FORGE_YAML_SCALAR, path, "a list of plain values", err);
 		if (rc == 0 && !*n->scalar)
-			rc = forge_loader_fail(ld, n, path, err, "a value must not be empty");
+			rc = forge_loader_fail(ld, n, path, err,
+					       "a value must not be empty");
 		if (rc == 0 && forge_strv_add(ret, n->scalar) < 0)
 			rc = forge_loader_oom(err);
 	}
@@ -83,8 +85,8 @@ static int set_pairs(const struct forge_loader *ld, const struct forge_yaml *nod
 
 	for (const struct forge_yaml *n = node->child; rc == 0 && n; n = n->next) {
 		if (forge_parse_env_name(n->key, strlen(n->key), &why) < 0)
-			return forge_fail_at(err, ld->name, n->key_line, n->key_column, "%s: %s",
-					     path, why.msg);
+			return forge_fail_at(err, ld->name, n->key_line, n->key_column,
+					     "%s: %s", path, why.msg);
 		rc = need(ld, n, FORGE_YAML_SCALAR, path, "a map of plain values", err);
 		if (rc == 0 && forge_strv_setenv(ret, n->key, n->scalar) < 0)
 			rc = forge_loader_oom(err);
@@ -112,13 +114,15 @@ static int set_limits(const struct forge_loader *ld, const struct forge_yaml *no
 
 	if (rc < 0)
 		return rc;
-	if (forge_limits_check(ret, &ld->config->caps, ld->config->allow_unlimited, &why) < 0)
+	if (forge_limits_check(ret, &ld->config->caps, ld->config->allow_unlimited,
+			       &why) < 0)
 		return forge_loader_fail(ld, node, path, err, "%s", why.msg);
 	return 0;
 }
 
 static int set_key(const struct forge_loader *ld, const struct forge_yaml *node,
-		   const char *prefix, struct forge_runtime_decl *d, struct forge_error *err)
+		   const char *prefix, struct forge_runtime_decl *d,
+		   struct forge_error *err)
 {
 	const char *words[FORGE_ARRAY_SIZE(rows)];
 	char path[160], text[FORGE_UNKNOWN_MAX];
@@ -140,7 +144,8 @@ static int set_key(const struct forge_loader *ld, const struct forge_yaml *node,
 			return set_limits(ld, node, path, slot, err);
 		}
 	}
-	return forge_fail_at(err, ld->name, node->key_line, node->key_column, "%s: %s", prefix,
+	return forge_fail_at(err, ld->name, node->key_line, node->key_column, "%s: %s",
+			     prefix,
 			     forge_describe_unknown(text, "unknown key", node->key, words,
 						    FORGE_ARRAY_SIZE(rows)));
 }
@@ -189,8 +194,9 @@ static int add_runtime(struct forge_loader *ld, const struct forge_yaml *node,
 	for (const struct forge_yaml *n = node->child; n && rc == 0; n = n->next)
 		rc = set_key(ld, n, prefix, d, err);
 	if (rc == 0 && !d->kind)
-		rc = forge_loader_fail(ld, node, prefix, err,
-				       "has no kind (conda, venv, system, r, prefix or rootfs)");
+		rc = forge_loader_fail(
+			ld, node, prefix, err,
+			"has no kind (conda, venv, system, r, prefix or rootfs)");
 	if (rc == 0)
 		rc = absolute(ld, &d->prefix, strcmp(d->kind, "conda") == 0, err);
 	for (size_t i = 0; i < d->libraries.n && rc == 0; i++)
@@ -218,7 +224,8 @@ int forge_runtimes_apply(struct forge_loader *ld, struct forge_error *err)
 }
 
 int forge_config_add_runtimes(struct forge_config *c, const char *text, size_t len,
-			      const char *name, const char *base_dir, struct forge_error *err)
+			      const char *name, const char *base_dir,
+			      struct forge_error *err)
 {
 	forge_auto_yaml struct forge_yaml *root = NULL;
 	struct forge_loader ld = { .config = c, .name = name, .base_dir = base_dir };
@@ -241,7 +248,8 @@ void forge_runtimes_each_key(void (*visit)(const struct forge_config_key *key, v
 	static char paths[FORGE_ARRAY_SIZE(rows)][40];
 
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(rows); i++) {
-		(void)snprintf(paths[i], sizeof(paths[i]), "runtimes.NAME.%s", rows[i].key);
+		(void)snprintf(paths[i], sizeof(paths[i]), "runtimes.NAME.%s",
+			       rows[i].key);
 		visit(&(struct forge_config_key){ .path = paths[i],
 						  .type = rows[i].type_name,
 						  .builtin = "none of its own",

@@ -62,7 +62,8 @@ static void add_stat(struct forge_sha256 *h, int dir, const char *name)
 		add_text(h, name);
 		return;
 	}
-	(void)snprintf(text, sizeof(text), "%" PRIu64 " %" PRIu64 " %lld %lld.%09ld %lld.%09ld",
+	(void)snprintf(text, sizeof(text),
+		       "%" PRIu64 " %" PRIu64 " %lld %lld.%09ld %lld.%09ld",
 		       (uint64_t)st.st_dev, (uint64_t)st.st_ino, (long long)st.st_size,
 		       (long long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec,
 		       (long long)st.st_ctim.tv_sec, st.st_ctim.tv_nsec);
@@ -105,10 +106,11 @@ static void add_dir(struct forge_sha256 *h, const char *path, unsigned depth)
  */
 static void add_places(struct forge_sha256 *h, const struct forge_runtime *rt)
 {
-	static const char *const host[] = { "/var/lib/dpkg/status", "/usr/bin", "/usr/local/bin",
-					    "/usr/lib/python3/dist-packages",
-					    "/usr/lib/R/site-library",
-					    "/usr/local/lib/R/site-library" };
+	static const char *const host[] = {
+		"/var/lib/dpkg/status",	   "/usr/bin",
+		"/usr/local/bin",	   "/usr/lib/python3/dist-packages",
+		"/usr/lib/R/site-library", "/usr/local/lib/R/site-library"
+	};
 	char path[PATH_MAX];
 
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(host); i++)
@@ -134,8 +136,8 @@ static void add_places(struct forge_sha256 *h, const struct forge_runtime *rt)
 	forge_auto_dir DIR *d = opendir(path);
 	for (struct dirent *e; d && (e = readdir(d));)
 		if (strncmp(e->d_name, "python", 6) == 0) {
-			(void)snprintf(path, sizeof(path), "%s/lib/%s/site-packages", rt->prefix,
-				       e->d_name);
+			(void)snprintf(path, sizeof(path), "%s/lib/%s/site-packages",
+				       rt->prefix, e->d_name);
 			add_dir(h, path, 0);
 		}
 }
@@ -171,7 +173,8 @@ int forge_runtime_digest(const struct forge_home *home, const struct forge_runti
 	int rc = forge_runtime_identify(rt, &p, err);
 	if (rc == 0) {
 		forge_packages_digest(&p, ret);
-		(void)!forge_replace_file(cache, name, ret, strlen(ret), false); /* a memory */
+		(void)!forge_replace_file(cache, name, ret, strlen(ret),
+					  false); /* a memory */
 	}
 	forge_packages_done(&p);
 	return rc;
@@ -218,10 +221,12 @@ int forge_runtime_state(const struct forge_home *home, const struct forge_runtim
 	json_t *j = load_state(home, rt->decl->name);
 	if (j && strcmp(text_of(j, "digest"), s.digest) == 0 &&
 	    strcmp(text_of(j, "declaration"), declared) == 0) {
-		s.health = strcmp(text_of(j, "status"), "healthy") == 0 ? FORGE_HEALTHY :
-									   FORGE_BROKEN;
-		(void)snprintf(s.checked_at, sizeof(s.checked_at), "%s", text_of(j, "checked_at"));
-		(void)snprintf(s.probe_run, sizeof(s.probe_run), "%s", text_of(j, "probe_run"));
+		s.health = strcmp(text_of(j, "status"), "healthy") == 0 ? FORGE_HEALTHY
+									: FORGE_BROKEN;
+		(void)snprintf(s.checked_at, sizeof(s.checked_at), "%s",
+			       text_of(j, "checked_at"));
+		(void)snprintf(s.probe_run, sizeof(s.probe_run), "%s",
+			       text_of(j, "probe_run"));
 		(void)snprintf(s.problem, sizeof(s.problem), "%s", text_of(j, "problem"));
 		s.versions = json_incref(json_object_get(j, "versions"));
 	}
@@ -239,9 +244,9 @@ static int save_state(const struct forge_home *home, const struct forge_runtime 
 	json_t *j = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:O?}", "name",
 			      rt->decl->name, "status",
 			      s->health == FORGE_HEALTHY ? "healthy" : "broken", "digest",
-			      s->digest, "declaration", declared, "checked_at", s->checked_at,
-			      "probe_run", s->probe_run, "problem", s->problem, "versions",
-			      s->versions);
+			      s->digest, "declaration", declared, "checked_at",
+			      s->checked_at, "probe_run", s->probe_run, "problem",
+			      s->problem, "versions", s->versions);
 	forge_auto_free char *text = j ? json_dumps(j, JSON_INDENT(2)) : NULL;
 	json_decref(j);
 	if (!text)
@@ -252,8 +257,8 @@ static int save_state(const struct forge_home *home, const struct forge_runtime 
 	(void)snprintf(file, sizeof(file), "%s.json", rt->decl->name);
 	int rc = forge_replace_file(dir, file, text, strlen(text), true);
 	return rc < 0 ? forge_fail_errno(err, -rc, "keep the state of runtime %s",
-					 rt->decl->name) :
-			0;
+					 rt->decl->name)
+		      : 0;
 }
 
 /* ---- the probe ---- */
@@ -264,13 +269,15 @@ static int save_state(const struct forge_home *home, const struct forge_runtime 
  * tab, a version or what is wrong.
  */
 static const char probe_script[] =
-	"say() { printf '%s\\t%s\\t%s\\t%s\\n' \"$1\" \"$2\" \"$3\" \"$(printf %s \"$4\" | "
+	"say() { printf '%s\\t%s\\t%s\\t%s\\n' \"$1\" \"$2\" \"$3\" \"$(printf %s \"$4\" "
+	"| "
 	"command -p tr '\\t\\n\\r' '   ' | command -p cut -c1-300)\"; }\n"
 	"py=$(command -v python3 || command -v python)\n"
 	"while [ $# -gt 1 ]; do\n"
 	"case $1 in\n"
 	"c) if p=$(command -v -- \"$2\"); then\n"
-	"     v=$(\"$2\" --version </dev/null 2>&1) && v=$(printf %s \"$v\" | command -p grep -m 1 "
+	"     v=$(\"$2\" --version </dev/null 2>&1) && v=$(printf %s \"$v\" | command -p "
+	"grep -m 1 "
 	"'[0-9]') || v=present\n"
 	"     say c \"$2\" ok \"$v\"\n"
 	"   else say c \"$2\" no 'not in PATH'; fi ;;\n"
@@ -285,20 +292,25 @@ static const char probe_script[] =
 	"        v = md.version(name)\n"
 	"    except Exception:\n"
 	"        v = \"present\"\n"
-	"print(v)' \"$2\" 2>&1); then say p \"$2\" ok \"$(printf %s \"$v\" | command -p tail -n 1)\"\n"
-	"   else e=$?; v=$(printf %s \"$v\" | command -p tail -n 1); [ $e -lt 128 ] || v=\"died of signal "
+	"print(v)' \"$2\" 2>&1); then say p \"$2\" ok \"$(printf %s \"$v\" | command -p "
+	"tail -n 1)\"\n"
+	"   else e=$?; v=$(printf %s \"$v\" | command -p tail -n 1); [ $e -lt 128 ] || "
+	"v=\"died of signal "
 	"$((e - 128)) $v\"; say p \"$2\" no \"$v\"; fi ;;\n"
 	"r) if v=$(Rscript --vanilla -e 'a <- commandArgs(TRUE)[1]; "
 	"suppressMessages(library(a, character.only = TRUE)); "
-	"cat(as.character(packageVersion(a)))' \"$2\" 2>&1); then say r \"$2\" ok \"$v\"\n"
+	"cat(as.character(packageVersion(a)))' \"$2\" 2>&1); then say r \"$2\" ok "
+	"\"$v\"\n"
 	"   else say r \"$2\" no \"$(printf %s \"$v\" | command -p head -n 2)\"; fi ;;\n"
 	"s) if v=$(/bin/sh -c \"$2\" 2>&1 </dev/null); then say s smoke ok \"\"\n"
-	"   else say s smoke no \"exit $?: $(printf %s \"$v\" | command -p tail -n 1)\"; fi ;;\n"
+	"   else say s smoke no \"exit $?: $(printf %s \"$v\" | command -p tail -n 1)\"; "
+	"fi ;;\n"
 	"esac\n"
 	"shift 2\n"
 	"done\n";
 
-static int add_words(struct forge_strv *argv, const char *what, const struct forge_strv *names)
+static int add_words(struct forge_strv *argv, const char *what,
+		     const struct forge_strv *names)
 {
 	int rc = 0;
 
@@ -314,7 +326,8 @@ static int add_words(struct forge_strv *argv, const char *what, const struct for
 /* What is asked of a runtime that says nothing about itself: its interpreters must run. */
 static int default_commands(const struct forge_runtime *rt, struct forge_strv *ret)
 {
-	static const char *const usual[] = { "python", "python3", "Rscript", "julia", "perl" };
+	static const char *const usual[] = { "python", "python3", "Rscript", "julia",
+					     "perl" };
 	char path[PATH_MAX];
 	int rc = 0;
 
@@ -379,10 +392,10 @@ static void take_answer(char *line, struct forge_runtime_state *s)
 	}
 	if (!s->problem[0])
 		(void)snprintf(s->problem, sizeof(s->problem), "%s%s%s: %s",
-			       *line == 'c' ? "command" :
-			       *line == 'p' ? "Python module" :
-			       *line == 'r' ? "R package" :
-					      "its own test",
+			       *line == 'c'   ? "command"
+			       : *line == 'p' ? "Python module"
+			       : *line == 'r' ? "R package"
+					      : "its own test",
 			       *line == 's' ? "" : " ", *line == 's' ? "" : name, detail);
 }
 
@@ -396,15 +409,17 @@ static void judge_probe(size_t asked, const json_t *record, struct forge_runtime
 	size_t answers = 0;
 	forge_auto_free char *text = read_log(record);
 
-	for (char *line = text, *end; line && (end = strchr(line, '\n')); line = end + 1) {
+	for (char *line = text, *end; line && (end = strchr(line, '\n'));
+	     line = end + 1) {
 		*end = '\0';
 		answers++;
 		take_answer(line, s);
 	}
 	/* It died in the middle: then the verdict of the run says why. */
-	if (!s->problem[0] && (answers < asked ||
-			       strcmp(text_of(record, "status"), "succeeded") != 0))
-		(void)snprintf(s->problem, sizeof(s->problem), "the probe did not end: %s",
+	if (!s->problem[0] &&
+	    (answers < asked || strcmp(text_of(record, "status"), "succeeded") != 0))
+		(void)snprintf(s->problem, sizeof(s->problem),
+			       "the probe did not end: %s",
 			       text_of(record, "completion_notes"));
 	s->health = s->problem[0] ? FORGE_BROKEN : FORGE_HEALTHY;
 }
@@ -414,7 +429,8 @@ static uint64_t probe_time(const struct forge_runtime_decl *d)
 {
 	const uint64_t most = 120 * 1000000ull;
 
-	return d->limits.wall_usec && d->limits.wall_usec < most ? d->limits.wall_usec : most;
+	return d->limits.wall_usec && d->limits.wall_usec < most ? d->limits.wall_usec
+								 : most;
 }
 
 int forge_runtime_probe(const struct forge_config *cfg, const struct forge_home *home,
@@ -503,7 +519,8 @@ static int apply_changes(const json_t *changes, struct forge_strv *env)
 	json_t *value;
 	int rc = 0;
 
-	json_object_foreach ((json_t *)changes, name, value) {
+	json_object_foreach((json_t *)changes, name, value)
+	{
 		if (rc == 0 && json_is_string(value))
 			rc = forge_strv_setenv(env, name, json_string_value(value));
 		else if (rc == 0)
@@ -534,7 +551,8 @@ static json_t *changes_of(const struct forge_strv *env, const char *dump, size_t
 	}
 	forge_strv_foreach (pair, env) {
 		forge_auto_free char *name = strndup(pair, strcspn(pair, "="));
-		if (name && strncmp(name, "FORGE_", 6) != 0 && !forge_strv_getenv(&after, name))
+		if (name && strncmp(name, "FORGE_", 6) != 0 &&
+		    !forge_strv_getenv(&after, name))
 			json_object_set_new(changes, name, json_null());
 	}
 	return changes;
@@ -549,8 +567,9 @@ static int source_scripts(const struct forge_config *cfg, const struct forge_hom
 			  const struct forge_strv *scripts, const struct forge_strv *env,
 			  json_t **ret, struct forge_error *err)
 {
-	static const char shell[] = "for s; do . \"$s\" >&2 || { echo \"$s failed\" >&2; exit 9; }; "
-				    "done; mkdir -p outputs && env -0 > outputs/environment";
+	static const char shell[] =
+		"for s; do . \"$s\" >&2 || { echo \"$s failed\" >&2; exit 9; }; "
+		"done; mkdir -p outputs && env -0 > outputs/environment";
 	forge_auto_strv struct forge_strv argv = { 0 };
 	struct forge_run_result result = { 0 };
 	const char *bash = access("/bin/bash", X_OK) == 0 ? "/bin/bash" : "/bin/sh";
@@ -581,7 +600,8 @@ static int source_scripts(const struct forge_config *cfg, const struct forge_hom
 	rc = forge_run(cfg, &req, &result, err);
 	if (rc < 0)
 		return rc;
-	const json_t *output = json_array_get(json_object_get(result.record, "outputs"), 0);
+	const json_t *output =
+		json_array_get(json_object_get(result.record, "outputs"), 0);
 	const char *stored = text_of(output, "stored_as");
 	forge_auto_free char *dump = malloc(1 << 20);
 	ssize_t n = dump && *stored ? forge_read_at(home->fd, stored, dump, 1 << 20) : -1;

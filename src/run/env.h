@@ -18,10 +18,10 @@ enum forge_health { FORGE_UNCHECKED, FORGE_HEALTHY, FORGE_BROKEN };
 struct forge_runtime_state {
 	enum forge_health health;
 	char digest[FORGE_DIGEST_MAX]; /* of the packages, now */
-	json_t *versions;	       /* {"python3": "3.11.2", "numpy": "1.24.2"}; may be NULL */
-	char checked_at[32];	       /* "" never */
-	char probe_run[27];	       /* the run that found it out, "" none */
-	char problem[384];	       /* broken: why */
+	json_t *versions;    /* {"python3": "3.11.2", "numpy": "1.24.2"}; may be NULL */
+	char checked_at[32]; /* "" never */
+	char probe_run[27];  /* the run that found it out, "" none */
+	char problem[384];   /* broken: why */
 };
 void forge_runtime_state_done(struct forge_runtime_state *s);
 
@@ -31,7 +31,8 @@ void forge_runtime_state_done(struct forge_runtime_state *s);
  */
 FORGE_MUST_CHECK int forge_runtime_digest(const struct forge_home *home,
 					  const struct forge_runtime *rt,
-					  char ret[FORGE_DIGEST_MAX], struct forge_error *err);
+					  char ret[FORGE_DIGEST_MAX],
+					  struct forge_error *err);
 /* What the last probe said, if it was about this very content and declaration. */
 FORGE_MUST_CHECK int forge_runtime_state(const struct forge_home *home,
 					 const struct forge_runtime *rt,

@@ -17,7 +17,8 @@ static int add_url(struct forge_packages *p, const char *line)
 	const char *slash = strrchr(line, '/');
 	char name[256];
 
-	(void)snprintf(name, sizeof(name), "%.*s", (int)strcspn(slash ? slash + 1 : line, "#"),
+	(void)snprintf(name, sizeof(name), "%.*s",
+		       (int)strcspn(slash ? slash + 1 : line, "#"),
 		       slash ? slash + 1 : line);
 	char *end = strstr(name, ".conda");
 	end = end ? end : strstr(name, ".tar.bz2");
@@ -56,7 +57,8 @@ static int add_line(struct forge_packages *p, char *line)
 	return forge_packages_add(p, part[0], part[1], part[2], part[3], part[4], "");
 }
 
-static int read_lock(const char *path, struct forge_packages *ret, struct forge_error *err)
+static int read_lock(const char *path, struct forge_packages *ret,
+		     struct forge_error *err)
 {
 	forge_auto_free char *text = malloc(LOCK_MAX);
 	ssize_t n = text ? forge_read_at(AT_FDCWD, path, text, LOCK_MAX) : -ENOMEM;
@@ -103,9 +105,10 @@ static void add_change(json_t *list, const char *change, const struct forge_pack
 		version_text(was, before);
 	if (is)
 		version_text(is, after);
-	json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s, s:s}", "change", change,
-					      "source", (was ? was : is)->source, "name",
-					      (was ? was : is)->name, "was", before, "is", after));
+	json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s, s:s}", "change",
+					      change, "source", (was ? was : is)->source,
+					      "name", (was ? was : is)->name, "was",
+					      before, "is", after));
 }
 
 static json_t *compare(const struct forge_packages *was, const struct forge_packages *is)

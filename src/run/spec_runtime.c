@@ -25,7 +25,8 @@ static int set_word(struct forge_spec *s, const char *script, char *word,
 	char *value = strchr(word, '=');
 
 	if (!value || !value[1])
-		return forge_fail(err, EINVAL, "%s: '# forge: %s' is not NAME=VALUE", script, word);
+		return forge_fail(err, EINVAL, "%s: '# forge: %s' is not NAME=VALUE",
+				  script, word);
 	*value++ = '\0';
 	if (strcmp(word, "runtime") == 0) {
 		free(s->header_runtime);
@@ -37,11 +38,13 @@ static int set_word(struct forge_spec *s, const char *script, char *word,
 		if (strcmp(row->key, word) != 0 && strcmp(row->name, word) != 0)
 			continue;
 		int rc = forge_limit_set(&s->header_limits, row, value, err);
-		return rc < 0 ? forge_wrap(err, rc, "%s: '# forge: %s'", script, word) : 0;
+		return rc < 0 ? forge_wrap(err, rc, "%s: '# forge: %s'", script, word)
+			      : 0;
 	}
-	return forge_fail(err, EINVAL,
-			  "%s: '# forge: %s' is no limit (memory, cpus, timeout ...) nor runtime",
-			  script, word);
+	return forge_fail(
+		err, EINVAL,
+		"%s: '# forge: %s' is no limit (memory, cpus, timeout ...) nor runtime",
+		script, word);
 }
 
 static int read_header(struct forge_spec *s, const char *script, struct forge_error *err)
@@ -115,15 +118,16 @@ static int add_tools(struct forge_spec *s)
 int forge_spec_runtime(struct forge_spec *s, const struct forge_config *cfg,
 		       const struct forge_run_request *req, struct forge_error *err)
 {
-	const char *name = req->runtime		? req->runtime :
-			   s->header_runtime	? s->header_runtime :
-			   !req->parent_run	? cfg->runtime :
-						  NULL;
+	const char *name = req->runtime	       ? req->runtime
+			   : s->header_runtime ? s->header_runtime
+			   : !req->parent_run  ? cfg->runtime
+					       : NULL;
 
 	if (!name)
 		return 0;
-	s->runtime_why = req->runtime ? "asked for" : s->header_runtime ? "the script's header" :
-									  "the configuration";
+	s->runtime_why = req->runtime	     ? "asked for"
+			 : s->header_runtime ? "the script's header"
+					     : "the configuration";
 	int rc = forge_catalog_open(cfg, &s->catalog, err);
 	if (rc == 0)
 		rc = forge_runtime_open(&s->catalog, name, &s->runtime, err);
@@ -138,12 +142,13 @@ int forge_spec_runtime(struct forge_spec *s, const struct forge_config *cfg,
 
 /* ---- health ---- */
 
-static json_t *describe(const struct forge_spec *s, const struct forge_runtime_state *state)
+static json_t *describe(const struct forge_spec *s,
+			const struct forge_runtime_state *state)
 {
-	json_t *j = json_pack("{s:s, s:s, s:s?, s:s, s:s, s:O?}", "name", s->runtime.decl->name,
-			      "kind", s->runtime.kind->name, "prefix", s->runtime.prefix,
-			      "digest", state->digest, "why", s->runtime_why, "versions",
-			      state->versions);
+	json_t *j = json_pack("{s:s, s:s, s:s?, s:s, s:s, s:O?}", "name",
+			      s->runtime.decl->name, "kind", s->runtime.kind->name,
+			      "prefix", s->runtime.prefix, "digest", state->digest, "why",
+			      s->runtime_why, "versions", state->versions);
 
 	if (*state->checked_at)
 		json_object_set_new(j, "checked_at", json_string(state->checked_at));
@@ -154,8 +159,9 @@ static json_t *describe(const struct forge_spec *s, const struct forge_runtime_s
 
 /* Known to be healthy, or found out now. A run never starts in what is not. */
 int forge_spec_check_runtime(struct forge_spec *s, const struct forge_config *cfg,
-			     const struct forge_run_request *req, const struct forge_home *home,
-			     const char *store, struct forge_error *err)
+			     const struct forge_run_request *req,
+			     const struct forge_home *home, const char *store,
+			     struct forge_error *err)
 {
 	struct forge_runtime_state state = { .health = FORGE_UNCHECKED };
 
@@ -172,17 +178,20 @@ int forge_spec_check_runtime(struct forge_spec *s, const struct forge_config *cf
 		rc = forge_hint(err,
 				forge_fail(err, ENOEXEC, "runtime %s is broken: %s",
 					   s->runtime.decl->name, state.problem),
-				"After mending it: forge runtime check %s", s->runtime.decl->name);
+				"After mending it: forge runtime check %s",
+				s->runtime.decl->name);
 	else
 		s->runtime_json = describe(s, &state);
 	forge_runtime_state_done(&state);
 	return rc;
 }
 
-const char *forge_spec_runtime_changed(const struct forge_spec *s, const struct forge_home *home,
+const char *forge_spec_runtime_changed(const struct forge_spec *s,
+				       const struct forge_home *home,
 				       char digest[FORGE_DIGEST_MAX])
 {
-	const char *before = json_string_value(json_object_get(s->runtime_json, "digest"));
+	const char *before =
+		json_string_value(json_object_get(s->runtime_json, "digest"));
 
 	if (!s->has_runtime || !before ||
 	    forge_runtime_digest(home, &s->runtime, digest, NULL) < 0)

@@ -107,10 +107,11 @@ void forge_catalog_each(const struct forge_catalog *c,
 		const struct forge_runtime_decl *best = NULL;
 		for (size_t i = 0; i < n; i++) {
 			const struct forge_runtime_decl *d =
-				i < c->cfg->n_runtimes ?
-					&c->cfg->runtimes[i] :
-					&c->discovered[i - c->cfg->n_runtimes];
-			if ((!last || compare(d, last) > 0) && (!best || compare(d, best) < 0))
+				i < c->cfg->n_runtimes
+					? &c->cfg->runtimes[i]
+					: &c->discovered[i - c->cfg->n_runtimes];
+			if ((!last || compare(d, last) > 0) &&
+			    (!best || compare(d, best) < 0))
 				best = d;
 		}
 		if (!best)
@@ -145,13 +146,14 @@ static int unknown(const struct search *s, struct forge_error *err)
 	size_t len = 0;
 
 	for (size_t i = 0; i < s->n && len < sizeof(list) - 70; i++)
-		len += (size_t)snprintf(list + len, sizeof(list) - len, "%s%s", i ? ", " : "",
-					s->words[i]);
-	int rc = forge_fail(err, ENOENT, "unknown runtime '%.64s' (have: %s)%s%s%s", s->name,
-			    s->n ? list : "none", near ? "; did you mean '" : "",
+		len += (size_t)snprintf(list + len, sizeof(list) - len, "%s%s",
+					i ? ", " : "", s->words[i]);
+	int rc = forge_fail(err, ENOENT, "unknown runtime '%.64s' (have: %s)%s%s%s",
+			    s->name, s->n ? list : "none", near ? "; did you mean '" : "",
 			    near ? near : "", near ? "'?" : "");
-	return forge_hint(err, rc, "`forge runtime list` shows them; they are declared in "
-				   "forge.yaml or runtimes.d");
+	return forge_hint(err, rc,
+			  "`forge runtime list` shows them; they are declared in "
+			  "forge.yaml or runtimes.d");
 }
 
 int forge_runtime_open(const struct forge_catalog *c, const char *name,
@@ -163,9 +165,10 @@ int forge_runtime_open(const struct forge_catalog *c, const char *name,
 	if (!s.found)
 		return unknown(&s, err);
 	struct forge_runtime rt = { .decl = s.found, .kind = find_kind(s.found->kind) };
-	int rc = rt.kind ? rt.kind->open(&rt, err) :
-			   forge_fail(err, EINVAL,
-				      "unknown kind '%s' (have: conda, venv, system, r, prefix, "
+	int rc = rt.kind ? rt.kind->open(&rt, err)
+			 : forge_fail(err, EINVAL,
+				      "unknown kind '%s' (have: conda, venv, system, r, "
+				      "prefix, "
 				      "rootfs)",
 				      s.found->kind);
 	if (rc < 0) {
@@ -208,8 +211,8 @@ static int set_common(const struct forge_runtime *rt, struct forge_strv *env)
 	forge_strv_foreach (pair, &rt->decl->env) {
 		forge_auto_free char *name = strndup(pair, strcspn(pair, "="));
 		if (rc == 0)
-			rc = name ? forge_strv_setenv(env, name, pair + strlen(name) + 1) :
-				    -ENOMEM;
+			rc = name ? forge_strv_setenv(env, name, pair + strlen(name) + 1)
+				  : -ENOMEM;
 	}
 	return rc;
 }
@@ -233,7 +236,8 @@ int forge_runtime_identify(const struct forge_runtime *rt, struct forge_packages
 }
 
 /* "source name version build hash", sorted: everything that the digest is over. */
-static int lock_generic(const struct forge_runtime *rt, FILE *out, struct forge_error *err)
+static int lock_generic(const struct forge_runtime *rt, FILE *out,
+			struct forge_error *err)
 {
 	struct forge_packages p = { .v = NULL };
 	char digest[FORGE_DIGEST_MAX];
@@ -241,7 +245,8 @@ static int lock_generic(const struct forge_runtime *rt, FILE *out, struct forge_
 
 	if (rc == 0) {
 		fprintf(out, "# forge lock of runtime %s, kind %s\n# digest: %s\n",
-			rt->decl->name, rt->kind->name, forge_packages_digest(&p, digest));
+			rt->decl->name, rt->kind->name,
+			forge_packages_digest(&p, digest));
 		for (size_t i = 0; i < p.n; i++)
 			fprintf(out, "%s\t%s\t%s\t%s\t%s\n", p.v[i].source, p.v[i].name,
 				p.v[i].version, p.v[i].build, p.v[i].hash);
@@ -252,7 +257,8 @@ static int lock_generic(const struct forge_runtime *rt, FILE *out, struct forge_
 
 int forge_runtime_lock(const struct forge_runtime *rt, FILE *out, struct forge_error *err)
 {
-	int rc = rt->kind->lock ? rt->kind->lock(rt, out, err) : lock_generic(rt, out, err);
+	int rc = rt->kind->lock ? rt->kind->lock(rt, out, err)
+				: lock_generic(rt, out, err);
 
 	return rc < 0 ? forge_wrap(err, rc, "runtime %s", rt->decl->name) : 0;
 }

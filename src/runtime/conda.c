@@ -38,9 +38,9 @@ static bool is_installation(const char *prefix)
 static char *find_root(void)
 {
 	static const char *const places[] = { "miniconda3", "miniforge3", "mambaforge",
-					      "anaconda3",  "micromamba" };
-	static const char *const shared[] = { "/opt/conda", "/opt/miniconda3", "/opt/miniforge3",
-					      "/opt/anaconda3" };
+					      "anaconda3", "micromamba" };
+	static const char *const shared[] = { "/opt/conda", "/opt/miniconda3",
+					      "/opt/miniforge3", "/opt/anaconda3" };
 	const char *home = getenv("HOME"), *exe = getenv("CONDA_EXE"),
 		   *root = getenv("CONDA_ROOT"), *mamba = getenv("MAMBA_ROOT_PREFIX");
 	char path[PATH_MAX];
@@ -95,8 +95,10 @@ static int add_condarc(const char *path, struct forge_strv *ret)
 	for (const struct forge_yaml *key = root->child; key; key = key->next) {
 		if (strcmp(key->key, "envs_dirs") != 0 || key->type != FORGE_YAML_LIST)
 			continue;
-		for (const struct forge_yaml *dir = key->child; dir && rc == 0; dir = dir->next)
-			if (dir->type == FORGE_YAML_SCALAR && dir->scalar[0] == '~' && home)
+		for (const struct forge_yaml *dir = key->child; dir && rc == 0;
+		     dir = dir->next)
+			if (dir->type == FORGE_YAML_SCALAR && dir->scalar[0] == '~' &&
+			    home)
 				rc = forge_strv_addf(ret, "%s%s", home, dir->scalar + 1);
 			else if (dir->type == FORGE_YAML_SCALAR)
 				rc = forge_strv_add(ret, dir->scalar);
@@ -169,12 +171,13 @@ int forge_conda_resolve(const char *name, char **ret_prefix, char **ret_root_pre
 		if (is_environment(real))
 			return found(real, ret_prefix, ret_root_prefix);
 		free(real);
-		return forge_hint(err,
-				  forge_fail(err, ENOENT,
-					     "%s is no conda environment: conda-meta/history is "
-					     "not there",
-					     name),
-				  "conda env list shows those there are");
+		return forge_hint(
+			err,
+			forge_fail(err, ENOENT,
+				   "%s is no conda environment: conda-meta/history is "
+				   "not there",
+				   name),
+			"conda env list shows those there are");
 	}
 	root = find_root();
 	if (root && (strcmp(name, "base") == 0 || strcmp(name, "root") == 0))
@@ -187,8 +190,9 @@ int forge_conda_resolve(const char *name, char **ret_prefix, char **ret_root_pre
 		if (real)
 			return found(real, ret_prefix, ret_root_prefix);
 	}
-	return forge_hint(err, forge_fail(err, ENOENT, "there is no conda environment '%s'", name),
-			  "Give its path as prefix, or set CONDA_ENVS_DIRS");
+	return forge_hint(
+		err, forge_fail(err, ENOENT, "there is no conda environment '%s'", name),
+		"Give its path as prefix, or set CONDA_ENVS_DIRS");
 }
 
 static int add_pair(struct forge_strv *ret, const char *name, const char *prefix)
@@ -232,7 +236,8 @@ int forge_conda_discover(struct forge_strv *ret, struct forge_error *err)
 			rc = real ? add_pair(ret, e->d_name, real) : 0;
 		}
 	}
-	(void)snprintf(path, sizeof(path), "%s/.conda/environments.txt", home ? home : "");
+	(void)snprintf(path, sizeof(path), "%s/.conda/environments.txt",
+		       home ? home : "");
 	if (rc == 0 && home && forge_read_at(AT_FDCWD, path, text, sizeof(text)) > 0)
 		for (char *line = text, *end; *line && rc == 0; line = end) {
 			end = line + strcspn(line, "\n");
@@ -250,23 +255,25 @@ static int conda_open(struct forge_runtime *rt, struct forge_error *err)
 	struct stat st;
 
 	if (!rt->decl->prefix)
-		return forge_fail(err, EINVAL, "it has no prefix (a path, or a name of conda's)");
-	int rc = forge_conda_resolve(rt->decl->prefix, &rt->prefix, &rt->root_prefix, err);
+		return forge_fail(err, EINVAL,
+				  "it has no prefix (a path, or a name of conda's)");
+	int rc =
+		forge_conda_resolve(rt->decl->prefix, &rt->prefix, &rt->root_prefix, err);
 	if (rc < 0)
 		return rc;
 	(void)snprintf(path, sizeof(path), "%s/bin", rt->prefix);
-	return stat(path, &st) == 0 && S_ISDIR(st.st_mode) ?
-		       0 :
-		       forge_fail(err, ENOENT, "%s has no bin/", rt->prefix);
+	return stat(path, &st) == 0 && S_ISDIR(st.st_mode)
+		       ? 0
+		       : forge_fail(err, ENOENT, "%s has no bin/", rt->prefix);
 }
 
 static int conda_view(const struct forge_runtime *rt, struct forge_strv *read_only,
 		      char **ret_root, struct forge_error *err)
 {
 	(void)ret_root;
-	return forge_strv_add(read_only, rt->prefix) < 0 ?
-		       forge_fail(err, ENOMEM, "out of memory") :
-		       0;
+	return forge_strv_add(read_only, rt->prefix) < 0
+		       ? forge_fail(err, ENOMEM, "out of memory")
+		       : 0;
 }
 
 static int conda_activate(const struct forge_runtime *rt, struct forge_strv *env,

@@ -8,10 +8,11 @@
 #include "runtime/runtime.h"
 
 struct forge_conda_spec {
-	const char *prefix;	 /* to activate, absolute */
-	const char *root_prefix; /* of the conda installation; NULL: unknown, no CONDA_EXE etc. */
-	bool stack;		 /* --stack */
-	bool change_prompt;	 /* changeps1: CONDA_PROMPT_MODIFIER has a value */
+	const char *prefix; /* to activate, absolute */
+	const char *
+		root_prefix; /* of the conda installation; NULL: unknown, no CONDA_EXE etc. */
+	bool stack;	     /* --stack */
+	bool change_prompt; /* changeps1: CONDA_PROMPT_MODIFIER has a value */
 };
 
 /*

@@ -63,19 +63,23 @@ static json_t *load_json(const char *path)
 	return n > 0 ? json_loadb(text, (size_t)n, 0, NULL) : NULL;
 }
 
-static int take_vars(json_t *into, json_t *from, const char *where, struct forge_strv *warnings)
+static int take_vars(json_t *into, json_t *from, const char *where,
+		     struct forge_strv *warnings)
 {
 	const char *name;
 	json_t *value;
 
-	json_object_foreach (from, name, value) {
+	json_object_foreach(from, name, value)
+	{
 		if (strcmp(name, "PATH") == 0) {
-			if (forge_strv_addf(warnings, "%s sets PATH, which is reserved", where) < 0)
+			if (forge_strv_addf(warnings, "%s sets PATH, which is reserved",
+					    where) < 0)
 				return -ENOMEM;
 			continue;
 		}
 		if (json_object_get(into, name) &&
-		    forge_strv_addf(warnings, "duplicate env vars detected: %s", name) < 0)
+		    forge_strv_addf(warnings, "duplicate env vars detected: %s", name) <
+			    0)
 			return -ENOMEM;
 		if (json_is_string(value))
 			json_object_set(into, name, value);
@@ -132,7 +136,8 @@ static json_t *environment_vars(const char *prefix, struct forge_strv *warnings,
 		if (!json_is_object(state))
 			rc = forge_fail(err, EINVAL, "%s is no JSON object", path);
 		else
-			rc = take_vars(vars, json_object_get(state, "env_vars"), path, warnings);
+			rc = take_vars(vars, json_object_get(state, "env_vars"), path,
+				       warnings);
 		json_decref(state);
 	}
 	if (rc == 0)
@@ -151,17 +156,21 @@ static int export_vars(json_t *vars, unsigned level, struct forge_strv *env,
 	json_t *value;
 	int rc = 0;
 
-	json_object_foreach (vars, name, value) {
-		const char *text = json_string_value(value), *old = forge_strv_getenv(env, name);
+	json_object_foreach(vars, name, value)
+	{
+		const char *text = json_string_value(value),
+			   *old = forge_strv_getenv(env, name);
 		if (rc < 0 || strcmp(text, "***unset***") == 0)
 			continue;
 		if (old && strcmp(old, text) != 0) {
 			forge_auto_free char *saved =
 				forge_asprintf("__CONDA_SHLVL_%u_%s", level, name);
 			forge_auto_free char *copy = strdup(old);
-			rc = saved && copy ? forge_strv_setenv(env, saved, copy) : -ENOMEM;
+			rc = saved && copy ? forge_strv_setenv(env, saved, copy)
+					   : -ENOMEM;
 			if (rc == 0)
-				rc = forge_strv_addf(warnings, "overwriting variable %s", name);
+				rc = forge_strv_addf(warnings, "overwriting variable %s",
+						     name);
 		}
 		if (rc == 0)
 			rc = forge_strv_setenv(env, name, text);
@@ -203,9 +212,12 @@ static int set_meta(const struct forge_conda_spec *spec, struct forge_strv *env)
 	forge_auto_free char *conda = forge_asprintf("%s/bin/conda", spec->root_prefix);
 	forge_auto_free char *python = forge_asprintf("%s/bin/python", spec->root_prefix);
 	const char *const meta[][2] = {
-		{ "CONDA_EXE", conda },	     { "_CONDA_EXE", conda },
-		{ "CONDA_PYTHON_EXE", python }, { "_CONDA_ROOT", spec->root_prefix },
-		{ "_CE_M", "" },	     { "_CE_CONDA", "" },
+		{ "CONDA_EXE", conda },
+		{ "_CONDA_EXE", conda },
+		{ "CONDA_PYTHON_EXE", python },
+		{ "_CONDA_ROOT", spec->root_prefix },
+		{ "_CE_M", "" },
+		{ "_CE_CONDA", "" },
 	};
 	int rc = conda && python ? 0 : -ENOMEM;
 

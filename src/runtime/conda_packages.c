@@ -48,7 +48,8 @@ static int each_record(const char *prefix, int (*visit)(const json_t *meta, void
 		return forge_fail_errno(err, errno, "read %s", path);
 	for (struct dirent *e; rc == 0 && (e = readdir(d));) {
 		size_t len = strlen(e->d_name);
-		if (e->d_name[0] == '.' || len < 6 || strcmp(e->d_name + len - 5, ".json") != 0)
+		if (e->d_name[0] == '.' || len < 6 ||
+		    strcmp(e->d_name + len - 5, ".json") != 0)
 			continue;
 		json_t *meta = load_meta(dirfd(d), e->d_name);
 		if (!json_is_object(meta) || !*text_of(meta, "name"))
@@ -66,14 +67,14 @@ static int each_record(const char *prefix, int (*visit)(const json_t *meta, void
 static int add_conda(const json_t *meta, void *arg)
 {
 	const char *sha = text_of(meta, "sha256"), *md5 = text_of(meta, "md5");
-	forge_auto_free char *hash = *sha ? forge_asprintf("sha256:%s", sha) :
-				     *md5 ? forge_asprintf("md5:%s", md5) :
-					    strdup("");
+	forge_auto_free char *hash = *sha   ? forge_asprintf("sha256:%s", sha)
+				     : *md5 ? forge_asprintf("md5:%s", md5)
+					    : strdup("");
 
 	return hash ? forge_packages_add(arg, "conda", text_of(meta, "name"),
-					 text_of(meta, "version"), text_of(meta, "build"), hash,
-					 text_of(meta, "url")) :
-		      -ENOMEM;
+					 text_of(meta, "version"), text_of(meta, "build"),
+					 hash, text_of(meta, "url"))
+		    : -ENOMEM;
 }
 
 /* ---- Python distributions ---- */
@@ -83,7 +84,8 @@ static void head_value(const char *text, const char *key, char *buf, size_t size
 {
 	size_t len = strlen(key);
 
-	for (const char *p = text; p && *p && *p != '\n'; p = strchr(p, '\n'), p = p ? p + 1 : p)
+	for (const char *p = text; p && *p && *p != '\n';
+	     p = strchr(p, '\n'), p = p ? p + 1 : p)
 		if (strncmp(p, key, len) == 0 && p[len] == ':') {
 			const char *v = p + len + 1;
 			v += strspn(v, " \t");
@@ -103,7 +105,7 @@ static int add_distribution(int site, const char *dir, const char *info,
 			    struct forge_packages *ret)
 {
 	char path[NAME_MAX + 32], text[16384], installer[64] = "", name[256] = "",
-						version[128] = "";
+					       version[128] = "";
 	char digest[FORGE_DIGEST_MAX] = "";
 	uint64_t size;
 
@@ -122,7 +124,8 @@ static int add_distribution(int site, const char *dir, const char *info,
 	forge_auto_close int fd = openat(site, path, O_RDONLY | O_CLOEXEC);
 	if (fd >= 0 && forge_sha256_fd(fd, -1, digest, &size) < 0)
 		digest[0] = '\0';
-	return forge_packages_add(ret, "pip", *name ? name : dir, version, "", digest, "");
+	return forge_packages_add(ret, "pip", *name ? name : dir, version, "", digest,
+				  "");
 }
 
 int forge_pip_packages(int site, struct forge_packages *ret, struct forge_error *err)
@@ -144,7 +147,8 @@ int forge_pip_packages(int site, struct forge_packages *ret, struct forge_error 
 	return rc < 0 ? forge_fail(err, ENOMEM, "out of memory") : 0;
 }
 
-static int add_pip(const char *prefix, struct forge_packages *ret, struct forge_error *err)
+static int add_pip(const char *prefix, struct forge_packages *ret,
+		   struct forge_error *err)
 {
 	char path[PATH_MAX];
 	int rc = 0;
@@ -157,8 +161,10 @@ static int add_pip(const char *prefix, struct forge_packages *ret, struct forge_
 		    fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
 		    !S_ISDIR(st.st_mode)) /* python3.1 -> python3.11 */
 			continue;
-		(void)snprintf(path, sizeof(path), "%s/lib/%s/site-packages", prefix, e->d_name);
-		forge_auto_close int site = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		(void)snprintf(path, sizeof(path), "%s/lib/%s/site-packages", prefix,
+			       e->d_name);
+		forge_auto_close int site =
+			open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 		if (site >= 0)
 			rc = forge_pip_packages(site, ret, err);
 	}
@@ -296,8 +302,8 @@ int forge_conda_lock(const char *prefix, FILE *out, struct forge_error *err)
 		fputs("# This file may be used to create an environment using:\n"
 		      "# $ conda create --name <env> --file <this file>\n",
 		      out);
-		fprintf(out, "# platform: %s\n# forge digest: %s\n",
-			platform_of(&g), forge_packages_digest(&p, digest));
+		fprintf(out, "# platform: %s\n# forge digest: %s\n", platform_of(&g),
+			forge_packages_digest(&p, digest));
 		fputs("@EXPLICIT\n", out);
 		for (size_t i = 0; i < g.n; i++)
 			emit(&g, &g.v[i]);

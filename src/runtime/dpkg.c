@@ -93,7 +93,8 @@ static int parse_status(struct database *db)
 			d.provides = v;
 			d.provides_len = n;
 		} else if (field(p, end, "Status", &v, &n)) {
-			is_installed = n >= 10 && memcmp(v + n - 10, " installed", 10) == 0;
+			is_installed =
+				n >= 10 && memcmp(v + n - 10, " installed", 10) == 0;
 		} else if (end == p) {
 			if (is_installed && d.name && d.version && add_deb(db, &d) < 0)
 				return -ENOMEM;
@@ -194,7 +195,8 @@ static void want(struct database *db, struct deb *d)
 /* ---- who owns a file ---- */
 
 /* The file's line in one list; lists are small, and read whole. */
-static bool list_has(int dir, const char *name, const struct forge_strv *files, bool *found)
+static bool list_has(int dir, const char *name, const struct forge_strv *files,
+		     bool *found)
 {
 	struct stat st;
 	bool any = false;
@@ -232,12 +234,14 @@ static int add_spellings(const struct forge_strv *files, struct forge_strv *ret)
 		if (rc == 0)
 			rc = forge_strv_add(ret, f);
 		if (rc == 0)
-			rc = forge_strv_addf(ret, "%s%s", is_usr ? "" : "/usr", is_usr ? f + 4 : f);
+			rc = forge_strv_addf(ret, "%s%s", is_usr ? "" : "/usr",
+					     is_usr ? f + 4 : f);
 	}
 	return rc;
 }
 
-static void want_owners(struct database *db, const struct forge_strv *spellings, bool *found)
+static void want_owners(struct database *db, const struct forge_strv *spellings,
+			bool *found)
 {
 	forge_auto_dir DIR *d = opendir(DPKG "/info");
 
@@ -277,14 +281,15 @@ static int add_wanted(const struct database *db, struct forge_packages *ret)
 			continue;
 		forge_auto_free char *name = strndup(d->name, d->name_len);
 		forge_auto_free char *version = strndup(d->version, d->version_len);
-		rc = name && version ?
-			     forge_packages_add(ret, "deb", name, version, "", "", "") :
-			     -ENOMEM;
+		rc = name && version
+			     ? forge_packages_add(ret, "deb", name, version, "", "", "")
+			     : -ENOMEM;
 	}
 	return rc;
 }
 
-int forge_dpkg_installed(const char *root, struct forge_packages *ret, struct forge_error *err)
+int forge_dpkg_installed(const char *root, struct forge_packages *ret,
+			 struct forge_error *err)
 {
 	struct database db = { .text = NULL };
 	int rc = open_database(&db, root);
@@ -299,8 +304,8 @@ int forge_dpkg_installed(const char *root, struct forge_packages *ret, struct fo
 	return rc < 0 ? forge_fail_errno(err, -rc, "read the package database") : 0;
 }
 
-static int add_results(struct database *db, const struct forge_strv *files, const bool *found,
-		       struct forge_packages *ret)
+static int add_results(struct database *db, const struct forge_strv *files,
+		       const bool *found, struct forge_packages *ret)
 {
 	int rc = add_wanted(db, ret);
 

@@ -16,4 +16,5 @@ FORGE_MUST_CHECK int forge_dpkg_packages(const struct forge_strv *files,
 FORGE_MUST_CHECK int forge_dpkg_installed(const char *root, struct forge_packages *ret,
 					  struct forge_error *err);
 /* The file of a Python module in the host's places for them, if it has one there. */
-FORGE_MUST_CHECK int forge_python_module_file(const char *module, struct forge_strv *files);
+FORGE_MUST_CHECK int forge_python_module_file(const char *module,
+					      struct forge_strv *files);

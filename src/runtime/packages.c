@@ -73,7 +73,8 @@ const char *forge_packages_digest(struct forge_packages *p, char buf[FORGE_DIGES
 	forge_sha256_init(&h);
 	for (size_t i = 0; i < p->n; i++) {
 		const struct forge_package *v = &p->v[i];
-		const char *const parts[] = { v->source, v->name, v->version, v->build, v->hash };
+		const char *const parts[] = { v->source, v->name, v->version, v->build,
+					      v->hash };
 		for (size_t j = 0; j < FORGE_ARRAY_SIZE(parts); j++)
 			forge_sha256_add(&h, parts[j], strlen(parts[j]) + 1);
 	}

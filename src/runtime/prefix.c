@@ -17,7 +17,8 @@ static bool is_dir(const char *path)
 	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-static int need_prefix(struct forge_runtime *rt, const char *must_have, struct forge_error *err)
+static int need_prefix(struct forge_runtime *rt, const char *must_have,
+		       struct forge_error *err)
 {
 	if (!rt->decl->prefix)
 		return forge_fail(err, EINVAL, "it has no prefix");
@@ -27,8 +28,9 @@ static int need_prefix(struct forge_runtime *rt, const char *must_have, struct f
 	forge_auto_free char *inner = forge_asprintf("%s/%s", rt->prefix, must_have);
 	if (!inner)
 		return forge_fail(err, ENOMEM, "out of memory");
-	return is_dir(inner) ? 0 :
-			       forge_fail(err, ENOENT, "prefix %s has no %s/", rt->prefix, must_have);
+	return is_dir(inner) ? 0
+			     : forge_fail(err, ENOENT, "prefix %s has no %s/", rt->prefix,
+					  must_have);
 }
 
 static int prefix_open(struct forge_runtime *rt, struct forge_error *err)
@@ -40,18 +42,18 @@ static int prefix_view(const struct forge_runtime *rt, struct forge_strv *read_o
 		       char **ret_root, struct forge_error *err)
 {
 	(void)ret_root;
-	return forge_strv_add(read_only, rt->prefix) < 0 ?
-		       forge_fail(err, ENOMEM, "out of memory") :
-		       0;
+	return forge_strv_add(read_only, rt->prefix) < 0
+		       ? forge_fail(err, ENOMEM, "out of memory")
+		       : 0;
 }
 
 static int prefix_activate(const struct forge_runtime *rt, struct forge_strv *env,
 			   struct forge_strv *scripts, struct forge_error *err)
 {
 	(void)scripts;
-	return forge_tree_prepend_path(rt->prefix, env) < 0 ?
-		       forge_fail(err, ENOMEM, "out of memory") :
-		       0;
+	return forge_tree_prepend_path(rt->prefix, env) < 0
+		       ? forge_fail(err, ENOMEM, "out of memory")
+		       : 0;
 }
 
 static int prefix_identify(const struct forge_runtime *rt, struct forge_packages *ret,
@@ -77,9 +79,10 @@ static int rootfs_open(struct forge_runtime *rt, struct forge_error *err)
 
 	if (rc < 0)
 		return rc;
-	return strcmp(rt->prefix, "/") != 0 ? 0 :
-					      forge_fail(err, EINVAL,
-							 "'/' is the host; leave the runtime out");
+	return strcmp(rt->prefix, "/") != 0
+		       ? 0
+		       : forge_fail(err, EINVAL,
+				    "'/' is the host; leave the runtime out");
 }
 
 static int rootfs_view(const struct forge_runtime *rt, struct forge_strv *read_only,
@@ -95,11 +98,11 @@ static int rootfs_activate(const struct forge_runtime *rt, struct forge_strv *en
 {
 	(void)rt;
 	(void)scripts;
-	return forge_strv_setenv(env, "PATH",
-				 "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin") <
-			       0 ?
-		       forge_fail(err, ENOMEM, "out of memory") :
-		       0;
+	return forge_strv_setenv(
+		       env, "PATH",
+		       "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin") < 0
+		       ? forge_fail(err, ENOMEM, "out of memory")
+		       : 0;
 }
 
 /* Its own package database when it is Debian's; else every file of what is shown of it. */
@@ -114,7 +117,8 @@ static int rootfs_identify(const struct forge_runtime *rt, struct forge_packages
 	rc = 0;
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(trees) && rc == 0; i++) {
 		struct stat st;
-		forge_auto_free char *path = forge_asprintf("%s/%s", rt->prefix, trees[i]);
+		forge_auto_free char *path =
+			forge_asprintf("%s/%s", rt->prefix, trees[i]);
 		if (path && lstat(path, &st) == 0 && S_ISDIR(st.st_mode))
 			rc = forge_tree_packages(path, ret, err);
 	}

@@ -23,7 +23,7 @@ struct forge_runtime_kind;
 
 /* What a runtime consists of, one line each; the digest is over these, sorted. */
 struct forge_package {
-	char *source;  /* "conda", "pip", "deb", "r", "file" */
+	char *source; /* "conda", "pip", "deb", "r", "file" */
 	char *name;
 	char *version; /* "" where there is none */
 	char *build;   /* conda's build string, "" elsewhere */
@@ -49,9 +49,10 @@ void forge_packages_done(struct forge_packages *p);
 
 struct forge_runtime {
 	const struct forge_runtime_kind *kind;
-	const struct forge_runtime_decl *decl; /* borrowed; discovered ones have one too */
-	char *prefix;			       /* canonical; NULL where the kind has none */
-	char *root_prefix;		       /* conda: of the installation, NULL unknown */
+	const struct forge_runtime_decl
+		*decl;	   /* borrowed; discovered ones have one too */
+	char *prefix;	   /* canonical; NULL where the kind has none */
+	char *root_prefix; /* conda: of the installation, NULL unknown */
 };
 
 /*
@@ -78,8 +79,8 @@ struct forge_runtime_kind {
 	int (*lock)(const struct forge_runtime *rt, FILE *out, struct forge_error *err);
 };
 
-extern const struct forge_runtime_kind forge_kind_conda, forge_kind_venv, forge_kind_system,
-	forge_kind_r, forge_kind_prefix, forge_kind_rootfs;
+extern const struct forge_runtime_kind forge_kind_conda, forge_kind_venv,
+	forge_kind_system, forge_kind_r, forge_kind_prefix, forge_kind_rootfs;
 
 /* All declared and discovered runtimes of a configuration. */
 struct forge_catalog {
@@ -89,7 +90,8 @@ struct forge_catalog {
 };
 
 FORGE_MUST_CHECK int forge_catalog_open(const struct forge_config *cfg,
-					struct forge_catalog *ret, struct forge_error *err);
+					struct forge_catalog *ret,
+					struct forge_error *err);
 void forge_catalog_close(struct forge_catalog *c);
 /* In order of name; a declared one hides a discovered one of the same name. */
 void forge_catalog_each(const struct forge_catalog *c,
@@ -97,7 +99,8 @@ void forge_catalog_each(const struct forge_catalog *c,
 			void *arg);
 /* Opens a runtime by name. Unknown: -ENOENT with the near misses. Broken: what is wrong. */
 FORGE_MUST_CHECK int forge_runtime_open(const struct forge_catalog *c, const char *name,
-					struct forge_runtime *ret, struct forge_error *err);
+					struct forge_runtime *ret,
+					struct forge_error *err);
 void forge_runtime_close(struct forge_runtime *rt);
 
 /* Front of the ops; each adds "runtime NAME: " to errors. */

@@ -36,13 +36,15 @@ static int check_commands(const struct forge_runtime *rt, struct forge_error *er
 	forge_strv_foreach (name, &rt->decl->commands) {
 		if (strchr(name, '/'))
 			return forge_fail(err, EINVAL,
-					  "command '%s' must be a name, not a path", name);
+					  "command '%s' must be a name, not a path",
+					  name);
 		forge_auto_free char *path = find_program(name);
 		if (!path)
-			return forge_hint(err,
-					  forge_fail(err, ENOENT,
-						     "the host has no program '%s'", name),
-					  "Install it, or take it out of the runtime's commands");
+			return forge_hint(
+				err,
+				forge_fail(err, ENOENT, "the host has no program '%s'",
+					   name),
+				"Install it, or take it out of the runtime's commands");
 	}
 	return 0;
 }
@@ -50,9 +52,9 @@ static int check_commands(const struct forge_runtime *rt, struct forge_error *er
 static int system_open(struct forge_runtime *rt, struct forge_error *err)
 {
 	if (rt->decl->commands.n == 0)
-		return forge_hint(err,
-				  forge_fail(err, EINVAL, "kind system declares no commands"),
-				  "Name the programs it may run: commands: [python3]");
+		return forge_hint(
+			err, forge_fail(err, EINVAL, "kind system declares no commands"),
+			"Name the programs it may run: commands: [python3]");
 	return check_commands(rt, err);
 }
 
@@ -72,9 +74,9 @@ static int system_activate(const struct forge_runtime *rt, struct forge_strv *en
 {
 	(void)rt;
 	(void)scripts;
-	return forge_strv_setenv(env, "PATH", FORGE_SYSTEM_BIN) < 0 ?
-		       forge_fail(err, ENOMEM, "out of memory") :
-		       0;
+	return forge_strv_setenv(env, "PATH", FORGE_SYSTEM_BIN) < 0
+		       ? forge_fail(err, ENOMEM, "out of memory")
+		       : 0;
 }
 
 /* The file of a module in Debian's place for them: a package, a module or an extension. */
@@ -100,7 +102,8 @@ static int add_r_package(const char *package, const struct forge_strv *libraries
 			 struct forge_strv *files)
 {
 	static const char *const dirs[] = { "/usr/local/lib/R/site-library",
-					    "/usr/lib/R/site-library", "/usr/lib/R/library" };
+					    "/usr/lib/R/site-library",
+					    "/usr/lib/R/library" };
 	char path[PATH_MAX];
 
 	forge_strv_foreach (dir, libraries) {
@@ -191,9 +194,9 @@ static int r_activate(const struct forge_runtime *rt, struct forge_strv *env,
 						len ? ":" : "", dir);
 	if (len >= sizeof(libs))
 		return forge_fail(err, E2BIG, "the libraries' paths are too long");
-	return forge_strv_setenv(env, "R_LIBS", libs) < 0 ?
-		       forge_fail(err, ENOMEM, "out of memory") :
-		       0;
+	return forge_strv_setenv(env, "R_LIBS", libs) < 0
+		       ? forge_fail(err, ENOMEM, "out of memory")
+		       : 0;
 }
 
 /* Packages in directories of its own: name and version of each DESCRIPTION. */
@@ -205,7 +208,8 @@ static int add_library(const char *dir, struct forge_packages *ret)
 	for (struct dirent *e; d && rc == 0 && (e = readdir(d));) {
 		char text[8192], name[NAME_MAX + 16], version[128] = "";
 		(void)snprintf(name, sizeof(name), "%s/DESCRIPTION", e->d_name);
-		if (e->d_name[0] == '.' || forge_read_at(dirfd(d), name, text, sizeof(text)) < 0)
+		if (e->d_name[0] == '.' ||
+		    forge_read_at(dirfd(d), name, text, sizeof(text)) < 0)
 			continue;
 		const char *v = strstr(text, "Version:");
 		if (v)

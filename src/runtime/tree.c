@@ -26,7 +26,8 @@ static int add_file(int dir, const char *name, const char *path, const struct st
 	if (S_ISLNK(st->st_mode)) {
 		ssize_t n = readlinkat(dir, name, target, sizeof(target));
 		if (n < 0)
-			return forge_strv_addf(&ret->notes, "%s: %s", path, strerror(errno));
+			return forge_strv_addf(&ret->notes, "%s: %s", path,
+					       strerror(errno));
 		forge_sha256_init(&h);
 		forge_sha256_add(&h, "link:", 5);
 		forge_sha256_add(&h, target, (size_t)n);
@@ -36,10 +37,11 @@ static int add_file(int dir, const char *name, const char *path, const struct st
 			openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 		rc = fd < 0 ? -errno : forge_sha256_fd(fd, -1, digest, &size);
 		if (rc < 0)
-			return forge_strv_addf(&ret->notes, "%s: %s", path, strerror(-rc));
+			return forge_strv_addf(&ret->notes, "%s: %s", path,
+					       strerror(-rc));
 	}
-	return forge_packages_add(ret, "file", path, "", st->st_mode & 0111 ? "x" : "", digest,
-				  "");
+	return forge_packages_add(ret, "file", path, "", st->st_mode & 0111 ? "x" : "",
+				  digest, "");
 }
 
 static int walk(int fd, const char *prefix, unsigned depth, struct forge_packages *ret)
@@ -61,12 +63,13 @@ static int walk(int fd, const char *prefix, unsigned depth, struct forge_package
 			     e->d_name) >= (int)sizeof(path))
 			continue;
 		if (S_ISDIR(st.st_mode)) {
-			int sub = depth == DEPTH_MAX ?
-					  -1 :
-					  openat(dirfd(d), e->d_name,
-						 O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-			rc = sub < 0 ? forge_strv_addf(&ret->notes, "%s: not read", path) :
-				       walk(sub, path, depth + 1, ret);
+			int sub = depth == DEPTH_MAX
+					  ? -1
+					  : openat(dirfd(d), e->d_name,
+						   O_RDONLY | O_DIRECTORY | O_NOFOLLOW |
+							   O_CLOEXEC);
+			rc = sub < 0 ? forge_strv_addf(&ret->notes, "%s: not read", path)
+				     : walk(sub, path, depth + 1, ret);
 		} else if (S_ISREG(st.st_mode) || S_ISLNK(st.st_mode)) {
 			rc = add_file(dirfd(d), e->d_name, path, &st, ret);
 		}
@@ -74,7 +77,8 @@ static int walk(int fd, const char *prefix, unsigned depth, struct forge_package
 	return rc;
 }
 
-int forge_tree_packages(const char *dir, struct forge_packages *ret, struct forge_error *err)
+int forge_tree_packages(const char *dir, struct forge_packages *ret,
+			struct forge_error *err)
 {
 	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
@@ -86,8 +90,8 @@ int forge_tree_packages(const char *dir, struct forge_packages *ret, struct forg
 int forge_tree_prepend_path(const char *prefix, struct forge_strv *env)
 {
 	const char *old = forge_strv_getenv(env, "PATH");
-	forge_auto_free char *path = forge_asprintf("%s/bin%s%s", prefix, old ? ":" : "",
-						    old ? old : "");
+	forge_auto_free char *path =
+		forge_asprintf("%s/bin%s%s", prefix, old ? ":" : "", old ? old : "");
 
 	return path ? forge_strv_setenv(env, "PATH", path) : -ENOMEM;
 }

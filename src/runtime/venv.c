@@ -63,15 +63,19 @@ static int venv_open(struct forge_runtime *rt, struct forge_error *err)
 		return forge_fail_errno(err, errno, "prefix %s", rt->decl->prefix);
 	if (!cfg_value(rt->prefix, "home", home, sizeof(home)))
 		return forge_hint(err,
-				  forge_fail(err, ENOENT, "%s has no pyvenv.cfg with a home",
+				  forge_fail(err, ENOENT,
+					     "%s has no pyvenv.cfg with a home",
 					     rt->prefix),
 				  "Make it with: python3 -m venv %s", rt->prefix);
 	forge_auto_free char *python = interpreter(rt->prefix);
 	if (!python || access(python, X_OK) < 0)
-		return forge_hint(
-			err,
-			forge_fail(err, ENOENT, "%s/bin/python leads to no interpreter", rt->prefix),
-			"The Python it was made with (%s) is gone or has moved: make it anew", home);
+		return forge_hint(err,
+				  forge_fail(err, ENOENT,
+					     "%s/bin/python leads to no interpreter",
+					     rt->prefix),
+				  "The Python it was made with (%s) is gone or has "
+				  "moved: make it anew",
+				  home);
 	return 0;
 }
 
@@ -115,7 +119,8 @@ static int add_site_packages(const char *prefix, struct forge_packages *ret,
 	for (struct dirent *e; d && rc == 0 && (e = readdir(d));) {
 		if (strncmp(e->d_name, "python", 6) != 0)
 			continue;
-		(void)snprintf(path, sizeof(path), "%s/lib/%s/site-packages", prefix, e->d_name);
+		(void)snprintf(path, sizeof(path), "%s/lib/%s/site-packages", prefix,
+			       e->d_name);
 		forge_auto_close int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 		if (fd >= 0)
 			rc = forge_pip_packages(fd, ret, err);
@@ -132,7 +137,8 @@ static int venv_identify(const struct forge_runtime *rt, struct forge_packages *
 
 	if (forge_strv_take(&files, interpreter(rt->prefix)) < 0)
 		return forge_fail(err, ENOENT, "its interpreter is gone");
-	(void)cfg_value(rt->prefix, "include-system-site-packages", shared, sizeof(shared));
+	(void)cfg_value(rt->prefix, "include-system-site-packages", shared,
+			sizeof(shared));
 	forge_strv_foreach (module, &rt->decl->python)
 		if (strcmp(shared, "true") == 0 &&
 		    forge_python_module_file(module, &files) < 0)

@@ -26,7 +26,8 @@ static int leave(void **state)
 	struct stat st;
 
 	(void)state;
-	return stat(top, &st) < 0 ? -1 : forge_rmtree(top, st.st_dev, st.st_ino, NULL, NULL);
+	return stat(top, &st) < 0 ? -1
+				  : forge_rmtree(top, st.st_dev, st.st_ino, NULL, NULL);
 }
 
 /* A file below top, with its directories. */
@@ -69,7 +70,9 @@ static void act_done(struct act *a)
 static void activate(struct act *a, const char *prefix, const char *root, bool stack)
 {
 	struct forge_error err = FORGE_ERROR_INIT;
-	struct forge_conda_spec spec = { .prefix = prefix, .root_prefix = root, .stack = stack,
+	struct forge_conda_spec spec = { .prefix = prefix,
+					 .root_prefix = root,
+					 .stack = stack,
 					 .change_prompt = true };
 	int rc = forge_conda_activate(&spec, &a->env, &a->scripts, &a->warnings, &err);
 
@@ -224,7 +227,8 @@ static void the_same_again_is_no_new_level(void **state)
 	is(&a, "CONDA_SHLVL", "2");
 	isnt_set(&a, "CONDA_PREFIX_2");
 	assert_int_equal(a.scripts.n, 2);
-	assert_string_equal(a.scripts.v[0], below("c/envs/e/etc/conda/deactivate.d/off.sh"));
+	assert_string_equal(a.scripts.v[0],
+			    below("c/envs/e/etc/conda/deactivate.d/off.sh"));
 	assert_string_equal(a.scripts.v[1], below("c/envs/e/etc/conda/activate.d/on.sh"));
 	act_done(&a);
 }
@@ -235,7 +239,8 @@ static void variables_in_order_and_state_wins(void **state)
 
 	(void)state;
 	put("e/etc/conda/env_vars.d/b.json", "{\"A\": \"b\", \"ONLY_B\": \"x\"}");
-	put("e/etc/conda/env_vars.d/a.json", "{\"A\": \"a\", \"Q\": \"it's \\\"quoted\\\"\\n$(x) ü\"}");
+	put("e/etc/conda/env_vars.d/a.json",
+	    "{\"A\": \"a\", \"Q\": \"it's \\\"quoted\\\"\\n$(x) ü\"}");
 	put("e/conda-meta/state",
 	    "{\"version\": 1, \"env_vars\": {\"S\": \"state\", \"A\": \"won\", "
 	    "\"GONE\": \"***unset***\", \"PATH\": \"/evil\"}}");
@@ -257,7 +262,8 @@ static void clobbered_values_are_kept_aside(void **state)
 	struct act a = { 0 };
 
 	(void)state;
-	put("e/conda-meta/state", "{\"env_vars\": {\"FOO\": \"new\", \"SAME\": \"same\"}}");
+	put("e/conda-meta/state",
+	    "{\"env_vars\": {\"FOO\": \"new\", \"SAME\": \"same\"}}");
 	set(&a, "FOO", "old");
 	set(&a, "SAME", "same");
 	set(&a, "CONDA_SHLVL", "1");
@@ -299,7 +305,8 @@ static void damaged_variables_are_told(void **state)
 
 	(void)state;
 	put("e/conda-meta/state", "{\"env_vars\": {");
-	assert_true(forge_conda_activate(&spec, &a.env, &a.scripts, &a.warnings, &err) < 0);
+	assert_true(forge_conda_activate(&spec, &a.env, &a.scripts, &a.warnings, &err) <
+		    0);
 	assert_non_null(strstr(err.msg, "conda-meta/state"));
 	act_done(&a);
 }
@@ -313,28 +320,36 @@ static void make_env(const char *name, const char *numpy_build)
 	(void)snprintf(path, sizeof(path), "%s/conda-meta/history", name);
 	put(path, "");
 	(void)snprintf(path, sizeof(path), "%s/conda-meta/numpy-1.26.4.json", name);
-	(void)snprintf(text, sizeof(text),
-		       "{\"name\": \"numpy\", \"version\": \"1.26.4\", \"build\": \"%s\", "
-		       "\"url\": \"https://me:secret@h.example/t/to-ken/c/linux-64/numpy-1.26.4-%s.conda\", "
-		       "\"md5\": \"aaaa\", \"sha256\": \"bbbb\", \"subdir\": \"linux-64\", "
-		       "\"depends\": [\"python >=3.9,<3.13\", \"libblas >=3\"]}",
-		       numpy_build, numpy_build);
+	(void)snprintf(
+		text, sizeof(text),
+		"{\"name\": \"numpy\", \"version\": \"1.26.4\", \"build\": \"%s\", "
+		"\"url\": "
+		"\"https://me:secret@h.example/t/to-ken/c/linux-64/"
+		"numpy-1.26.4-%s.conda\", "
+		"\"md5\": \"aaaa\", \"sha256\": \"bbbb\", \"subdir\": \"linux-64\", "
+		"\"depends\": [\"python >=3.9,<3.13\", \"libblas >=3\"]}",
+		numpy_build, numpy_build);
 	put(path, text);
 	(void)snprintf(path, sizeof(path), "%s/conda-meta/python-3.11.json", name);
-	put(path, "{\"name\": \"python\", \"version\": \"3.11\", \"build\": \"0\", \"url\": "
-		  "\"https://h.example/c/linux-64/python-3.11-0.conda\", \"md5\": \"cccc\", "
-		  "\"subdir\": \"linux-64\", \"depends\": []}");
+	put(path,
+	    "{\"name\": \"python\", \"version\": \"3.11\", \"build\": \"0\", \"url\": "
+	    "\"https://h.example/c/linux-64/python-3.11-0.conda\", \"md5\": \"cccc\", "
+	    "\"subdir\": \"linux-64\", \"depends\": []}");
 	(void)snprintf(path, sizeof(path), "%s/conda-meta/libblas-3.json", name);
-	put(path, "{\"name\": \"libblas\", \"version\": \"3\", \"build\": \"0\", \"fn\": "
-		  "\"libblas-3-0.conda\", \"depends\": [\"numpy\"]}"); /* a circle, no URL */
+	put(path,
+	    "{\"name\": \"libblas\", \"version\": \"3\", \"build\": \"0\", \"fn\": "
+	    "\"libblas-3-0.conda\", \"depends\": [\"numpy\"]}"); /* a circle, no URL */
 	(void)snprintf(path, sizeof(path),
-		       "%s/lib/python3.11/site-packages/numpy-1.26.4.dist-info/INSTALLER", name);
+		       "%s/lib/python3.11/site-packages/numpy-1.26.4.dist-info/INSTALLER",
+		       name);
 	put(path, "conda\n");
 	(void)snprintf(path, sizeof(path),
-		       "%s/lib/python3.11/site-packages/tqdm-4.66.dist-info/METADATA", name);
+		       "%s/lib/python3.11/site-packages/tqdm-4.66.dist-info/METADATA",
+		       name);
 	put(path, "Metadata-Version: 2.1\nName: tqdm\nVersion: 4.66\n\nName: not this\n");
 	(void)snprintf(path, sizeof(path),
-		       "%s/lib/python3.11/site-packages/tqdm-4.66.dist-info/RECORD", name);
+		       "%s/lib/python3.11/site-packages/tqdm-4.66.dist-info/RECORD",
+		       name);
 	put(path, "tqdm/__init__.py,sha256=abc,12\n");
 }
 
@@ -397,9 +412,10 @@ static void the_lock_is_condas(void **state)
 	assert_non_null(strstr(text, "# platform: linux-64\n"));
 	assert_null(strstr(text, "secret"));
 	assert_null(strstr(text, "to-ken"));
-	const char *python = strstr(explicit, "https://h.example/c/linux-64/python-3.11-0.conda#cccc\n");
-	const char *numpy =
-		strstr(explicit, "https://h.example/c/linux-64/numpy-1.26.4-py_0.conda#aaaa\n");
+	const char *python = strstr(
+		explicit, "https://h.example/c/linux-64/python-3.11-0.conda#cccc\n");
+	const char *numpy = strstr(
+		explicit, "https://h.example/c/linux-64/numpy-1.26.4-py_0.conda#aaaa\n");
 	assert_non_null(python);
 	assert_non_null(numpy);
 	assert_true(python < numpy); /* what it needs comes first */
@@ -448,8 +464,8 @@ static void environments_are_found(void **state)
 	free(prefix);
 	free(root);
 	assert_int_equal(forge_conda_resolve("nope", &prefix, &root, &err), -ENOENT);
-	assert_int_equal(forge_conda_resolve(below("home/miniconda3/envs/junk"), &prefix, &root,
-					     &err),
+	assert_int_equal(forge_conda_resolve(below("home/miniconda3/envs/junk"), &prefix,
+					     &root, &err),
 			 -ENOENT);
 }
 
