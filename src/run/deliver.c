@@ -166,6 +166,25 @@ static json_t *load_post_rows(const struct forge_home *home, const char *run_id)
 	return text ? json_loadb(text, len, 0, NULL) : NULL;
 }
 
+/*
+ * The store had its verdict first: the run was taken for lost, or a power cut took what its directory
+ * said. That verdict stays, and the directory follows.
+ */
+static void adopt_verdict(const struct forge_home *home, struct forge_store *st,
+			  const char *run_id)
+{
+	json_t *record = NULL;
+	forge_auto_close int dir = open_run(home, run_id);
+
+	if (dir < 0 || forge_store_get(st, run_id, &record, NULL) < 0)
+		return;
+	forge_auto_free char *text =
+		json_dumps(record, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+	if (text)
+		(void)!forge_replace_file(dir, "record.json", text, strlen(text), true);
+	json_decref(record);
+}
+
 int forge_deliver_run(const struct forge_home *home, struct forge_store *st,
 		      const char *run_id, struct forge_error *err)
 {
@@ -180,8 +199,10 @@ int forge_deliver_run(const struct forge_home *home, struct forge_store *st,
 	rc = batch ? forge_store_apply(st, batch, true, err) :
 		     forge_fail(err, ENOMEM, "out of memory");
 	json_decref(batch);
-	/* The store had its verdict first (the run was taken for lost): that one stays. */
-	return rc == -EALREADY ? 0 : rc;
+	if (rc != -EALREADY)
+		return rc;
+	adopt_verdict(home, st, run_id);
+	return 0;
 }
 
 int forge_deliver_later(const struct forge_home *home, const char *run_id, const char *url,
@@ -426,7 +447,9 @@ static bool is_fresh(int lock)
 	       now.tv_sec - st.st_mtim.tv_sec <= 1;
 }
 
-static int deliver(struct forge_store *st, const char *url, FILE *say, bool only_if_due)
+enum hurry { IF_DUE, NOW, WAIT };
+
+static int deliver(struct forge_store *st, const char *url, FILE *say, enum hurry hurry)
 {
 	forge_auto_home struct forge_home home = FORGE_HOME_INIT;
 
@@ -435,8 +458,8 @@ static int deliver(struct forge_store *st, const char *url, FILE *say, bool only
 	/* One at a time: the others find it done. */
 	forge_auto_close int lock = openat(home.fd, "undelivered.lock",
 					   O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (lock < 0 || flock(lock, LOCK_EX | LOCK_NB) < 0 ||
-	    (only_if_due && is_fresh(lock)))
+	if (lock < 0 || flock(lock, hurry == WAIT ? LOCK_EX : LOCK_EX | LOCK_NB) < 0 ||
+	    (hurry == IF_DUE && is_fresh(lock)))
 		return 0;
 	int n = deliver_marked(&home, st, url, say) + close_dead(&home, st, say);
 	(void)!pwrite(lock, "x", 1, 0); /* a full disk: then it is done more often */
@@ -445,10 +468,10 @@ static int deliver(struct forge_store *st, const char *url, FILE *say, bool only
 
 int forge_deliver_pending(struct forge_store *st, const char *url, FILE *say)
 {
-	return deliver(st, url, say, false);
+	return deliver(st, url, say, say ? WAIT : NOW);
 }
 
 void forge_deliver_if_due(struct forge_store *st, const char *url)
 {
-	(void)deliver(st, url, NULL, true); /* a count */
+	(void)deliver(st, url, NULL, IF_DUE); /* a count */
 }

@@ -42,7 +42,8 @@ FORGE_MUST_CHECK int forge_deliver_later(const struct forge_home *home, const ch
 bool forge_deliver_is_due(const struct forge_home *home);
 /*
  * Delivers what waits for this store, and closes as lost what the store believes to be running
- * here and is not. Never fails the caller: the count of runs brought up to date.
+ * here and is not. Never fails the caller: the count of runs brought up to date. With say it waits
+ * for another process that does so.
  */
 int forge_deliver_pending(struct forge_store *st, const char *url, FILE *say);
 /*

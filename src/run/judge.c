@@ -321,3 +321,11 @@ void forge_judge_not_admitted(int rc, const struct forge_error *err, struct forg
 			       *err->hint ? " " : "", err->hint);
 	}
 }
+
+void forge_judge_unwatched(const struct forge_error *err, struct forge_verdict *v)
+{
+	*v = (struct forge_verdict){ .exit_code = -1 };
+	set(v, "lost", "host_lost", 137);
+	(void)snprintf(v->notes, sizeof(v->notes),
+		       "Lost: forge could not watch it any longer and ended it: %s.", err->msg);
+}

@@ -594,10 +594,10 @@ static void clean_or_leave(struct run *r)
 }
 
 /*
- * Waits for the store. The verdict must be safe in one of the two places; in neither, the slot
- * stays and the caller hears that nothing is certain.
+ * Waits for the store. The verdict must be safe in one of the two places, and one wait for the disk
+ * is enough for that; in neither, the slot stays and the caller hears that nothing is certain.
  */
-static int confirm(struct run *r, int local, const struct forge_error *full,
+static int confirm(struct run *r, int local, struct forge_error *full,
 		   struct forge_error *err)
 {
 	struct forge_error why = FORGE_ERROR_INIT;
@@ -605,14 +605,15 @@ static int confirm(struct run *r, int local, const struct forge_error *full,
 
 	if (r->courier.error.code)
 		tell_all(r); /* by now it may be there again */
-	bool is_stored = forge_courier_wait(&r->courier, STORE_USEC + more, &why) == 0;
-	if (local == 0) {
-		if (!is_stored)
-			keep_for_later(r, &why);
+	if (forge_courier_wait(&r->courier, STORE_USEC + more, &why) == 0) {
+		if (local < 0)
+			warn(r, full);
 		return 0;
 	}
-	if (is_stored) {
-		warn(r, full);
+	if (local == 0)
+		local = forge_record_sync(&r->record, full);
+	if (local == 0) {
+		keep_for_later(r, &why);
 		return 0;
 	}
 	r->needs_repair = true;
@@ -641,8 +642,6 @@ static int finish(struct run *r, const struct forge_outcome *o,
 	int local = forge_record_write(&r->record, &full);
 	if (!r->courier.error.code)
 		tell_store(r, true, is_small);
-	if (local == 0)
-		local = forge_record_sync(&r->record, &full);
 	if (!is_small) {
 		clean_or_leave(r);
 		if (r->needs_repair || r->req->keep)
@@ -708,7 +707,9 @@ static int execute(struct run *r, struct forge_verdict *v, struct forge_outcome 
 	rc = make_record_files(r, err);
 	if (rc < 0)
 		return rc;
-	if (is_refused)
+	if (is_refused && r->has_started)
+		forge_judge_unwatched(&refused, v);
+	else if (is_refused)
 		forge_judge_refused(&refused, v);
 	else
 		forge_judge(outcome, &r->spec.limits, v);
