@@ -68,6 +68,7 @@ void forge_config_free(struct forge_config *c)
 	free(c->path);
 	free(c->workdir);
 	free(c->store);
+	forge_analysis_done(&c->analysis);
 	free(c->runtime);
 	for (size_t i = 0; i < c->n_runtimes; i++)
 		forge_runtime_decl_done(&c->runtimes[i]);

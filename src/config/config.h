@@ -63,6 +63,13 @@ struct forge_runtime_decl {
 };
 void forge_runtime_decl_done(struct forge_runtime_decl *d);
 
+/* What a forge.yaml says about the scripts beside it. */
+struct forge_analysis {
+	char *runtime, *profile;    /* NULL: nothing */
+	struct forge_limits limits; /* 0 where not given */
+};
+void forge_analysis_done(struct forge_analysis *a);
+
 struct forge_config {
 	char *path;    /* the file it came from, NULL: built-in defaults only */
 	char *workdir; /* template; {id} and {run_id} are replaced */
@@ -84,6 +91,7 @@ struct forge_config {
 	char *runtime; /* default runtime, NULL: none, the host's programs */
 	struct forge_runtime_decl *runtimes;
 	size_t n_runtimes;
+	struct forge_analysis analysis;
 	char *store;		    /* store: URL, NULL: SQLite in FORGE_HOME */
 	uint64_t budget_bytes;	    /* host.budget.memory, 0: 80 % of the host's */
 	uint64_t budget_milli;	    /* host.budget.cpus, 0: 80 % of the host's, rounded up */
@@ -109,6 +117,9 @@ FORGE_MUST_CHECK int forge_config_load(const char *explicit_path,
 FORGE_MUST_CHECK int forge_config_parse(const char *text, size_t len, const char *name,
 					const char *base_dir, struct forge_config **ret,
 					struct forge_error *err);
+/* One file, read as a configuration: 1 and *ret, or 0 when it is not there. */
+FORGE_MUST_CHECK int forge_config_read(const char *path, struct forge_config **ret,
+				       struct forge_error *err);
 void forge_config_free(struct forge_config *c);
 FORGE_DEFINE_AUTO(config, struct forge_config *, forge_config_free)
 #define forge_auto_config FORGE_CLEANUP(forge_auto_config_)

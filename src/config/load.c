@@ -130,6 +130,11 @@ static int try_file(const char *shown, parser *parse, struct forge_config **ret,
 	return 1;
 }
 
+int forge_config_read(const char *path, struct forge_config **ret, struct forge_error *err)
+{
+	return try_file(path, forge_config_parse, ret, err);
+}
+
 /* A file that somebody named must be there. */
 static int load_named(const char *path, const char *by, struct forge_config **ret,
 		      struct forge_error *err)

@@ -38,6 +38,7 @@ FORGE_SETTER(forge_set_cpus);
 FORGE_SETTER(forge_set_duration);
 FORGE_SETTER(forge_set_command);
 FORGE_SETTER(forge_set_runtimes);
+FORGE_SETTER(forge_set_analysis);
 /* The next two also take "unlimited". */
 FORGE_SETTER(forge_set_age);
 FORGE_SETTER(forge_set_bytes);

@@ -27,6 +27,7 @@ void forge_spec_done(struct forge_spec *s)
 	forge_strv_done(&s->tools);
 	free(s->root);
 	free(s->header_runtime);
+	free(s->header_profile);
 	json_decref(s->runtime_json);
 	forge_runtime_close(&s->runtime);
 	forge_catalog_close(&s->catalog);
@@ -132,7 +133,8 @@ static int resolve_limits(struct forge_spec *s, const struct forge_config *cfg,
 			  const struct forge_run_request *req, struct forge_error *err)
 {
 	const struct forge_profile *profile;
-	const char *name = req->profile ? req->profile :
+	const char *name = req->profile	    ? req->profile :
+			   s->header_profile ? s->header_profile :
 			   req->argv && forge_spec_is_notebook(req->argv[0]) ? "notebook" :
 									       NULL;
 	int rc = forge_config_profile(cfg, name, &profile, err);

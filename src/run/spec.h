@@ -31,7 +31,7 @@ struct forge_spec {
 	struct forge_strv links;     /* pairs: path below the workdir, canonical */
 	struct forge_strv read_only; /* inputs, the configured roots, the runtime */
 	/* the runtime, and what the script says about itself */
-	char *header_runtime;
+	char *header_runtime, *header_profile;
 	struct forge_limits header_limits;
 	struct forge_catalog catalog;
 	struct forge_runtime runtime;

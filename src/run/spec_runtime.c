@@ -77,6 +77,25 @@ static int read_header(struct forge_spec *s, const char *script, struct forge_er
 	return rc;
 }
 
+/* forge.yaml in the script's directory, of which only the section "analysis" counts here. */
+static int read_beside(struct forge_spec *s, const char *script, struct forge_error *err)
+{
+	const char *slash = strrchr(script, '/');
+	forge_auto_free char *path = forge_asprintf("%.*sforge.yaml",
+						    slash ? (int)(slash - script + 1) : 0, script);
+	forge_auto_config struct forge_config *c = NULL;
+
+	if (!path)
+		return forge_fail(err, ENOMEM, "out of memory");
+	int rc = forge_config_read(path, &c, err);
+	if (rc <= 0)
+		return rc;
+	s->header_limits = c->analysis.limits;
+	s->header_runtime = forge_take_ptr(c->analysis.runtime);
+	s->header_profile = forge_take_ptr(c->analysis.profile);
+	return 0;
+}
+
 /* Only a script that is named as what to run speaks for the run. */
 int forge_spec_header(struct forge_spec *s, const struct forge_run_request *req,
 		      struct forge_error *err)
@@ -87,7 +106,8 @@ int forge_spec_header(struct forge_spec *s, const struct forge_run_request *req,
 
 	if (req->is_probe || !dot || stat(script, &st) < 0 || !S_ISREG(st.st_mode))
 		return 0;
-	return read_header(s, script, err);
+	int rc = read_beside(s, script, err);
+	return rc < 0 ? rc : read_header(s, script, err);
 }
 
 /* ---- the runtime ---- */

@@ -286,6 +286,24 @@ while not os.path.exists('$T/gate/open'): time.sleep(0.02)"
     [[ "$output" == *memory* ]]
 }
 
+@test "a forge.yaml beside the script says how it is run, and its header goes before that" {
+    declare_runtime py 'kind: system' 'commands: [python3]'
+    mkdir project
+    printf 'analysis:\n  runtime: py\n  profile: tool\n  limits: {memory: 150M, pids: 33}\n' >project/forge.yaml
+    chmod go-w project/forge.yaml
+    printf '# forge: pids=44\nprint(1)\n' >project/a.py
+    forge_run project/a.py
+    [ "$status" -eq 0 ]
+    [ "$(field .runtime.name)" = py ]
+    [ "$(field .profile)" = tool ]
+    [ "$(field .limits.memory_bytes)" -eq $((150 << 20)) ]
+    [ "$(field .limits.pids)" -eq 44 ]
+    printf 'analysis: {rntime: py}\n' >project/forge.yaml
+    run "$FORGE" run project/a.py
+    [ "$status" -eq 125 ]
+    [[ "$output" == *"did you mean 'runtime'"* ]]
+}
+
 @test "history: digests over time, and the runs on each" {
     conda_env one 1.0
     forge_run -r one -- python -c 1
