@@ -2,7 +2,7 @@
 """Speed of forge next to its peers; docs/BENCH.md says how each figure is made.
 
     bench.py [--rounds N] [--million] [PART...]
-                              parts: start memory flood kill flat store crowd hash guest; default: all
+                              parts: start memory flood kill flat store crowd hash runtime guest; default: all
 
 All figures of a table come from one run: the commands take turns, so that what else the
 machine does hits them alike; medians and ratios are what to look at.
@@ -380,6 +380,48 @@ def bench_crowd(args, work):
           f"the last time all were confirmed after {submitted:.2f} s")
 
 
+def conda_environment(prefix, packages, scripts):
+    """What conda would have made: records of so many packages, a Python, activate.d."""
+    for name in ("conda-meta", "bin", "etc/conda/activate.d", "lib/python3.11/site-packages"):
+        (prefix / name).mkdir(parents=True)
+    (prefix / "conda-meta" / "history").touch()
+    (prefix / "bin" / "python").symlink_to("/usr/bin/python3")
+    for i in range(packages):
+        record = {"name": f"p{i}", "version": f"1.{i}", "build": "0", "md5": f"{i:032x}", "sha256": f"{i:064x}",
+                  "url": f"https://c.example/linux-64/p{i}-1.{i}-0.conda", "subdir": "linux-64", "depends": [],
+                  "files": [f"lib/python3.11/site-packages/p{i}/f{j}.py" for j in range(200)]}
+        (prefix / "conda-meta" / f"p{i}-1.{i}-0.json").write_text(json.dumps(record))
+    for i in range(scripts):
+        (prefix / "etc/conda/activate.d" / f"{i}.sh").write_text(f'export V{i}="$CONDA_PREFIX/share/{i}"\n')
+
+
+def bench_runtime(_args, work):
+    """Entering a conda environment of 300 packages, without conda."""
+    home = work / "conda"
+    env = {**os.environ, "HOME": str(home), "FORGE_HOME": str(work / "conda-state")}
+    program = pathlib.Path(FORGE).parents[2] / "bench/bench-runtime"
+    rows = []
+    for name in ("condabin", "conda-meta"):
+        (home / "miniconda3" / name).mkdir(parents=True)
+    (home / "miniconda3/conda-meta/history").touch()
+    for name, scripts in (("plain", 0), ("scripts", 4)):
+        prefix = home / "miniconda3/envs" / name
+        conda_environment(prefix, 300, scripts)
+        subprocess.run(["chmod", "-R", "go+rX", home], check=True)
+        subprocess.run([FORGE, "run", "-q", "-r", name, "--", "true"], env=env, check=True)
+        entered, digest = subprocess.run([program, name], env=env, check=True, capture_output=True,
+                                         text=True).stdout.split()
+        rows.append([f"300 packages, {scripts} scripts", entered, digest])
+    source = f"for s in {home}/miniconda3/envs/scripts/etc/conda/activate.d/*.sh; do . $s; done"
+    began = time.perf_counter()
+    for _ in range(50):
+        subprocess.run(["bash", "-c", source], check=True)
+    rows.append(["bash, sourcing the 4 scripts", f"{(time.perf_counter() - began) / 50 * 1e6:.0f}", "-"])
+    rows.append(["micromamba run, as published", "79000", "-"])
+    rows.append(["conda run, as published", "630000", "-"])
+    table("entering a conda environment", ["", "us", "digest, us"], rows)
+
+
 def collecting_ms(home):
     """From `collecting` to the verdict, of the newest run."""
     newest = max((home / "runs").iterdir())
@@ -518,7 +560,7 @@ def bench_guest(args, work):
 
 
 PARTS = {"start": bench_start, "memory": bench_memory, "flood": bench_flood, "kill": bench_kill,
-         "flat": bench_flat, "store": bench_store, "crowd": bench_crowd, "hash": bench_hash,
+         "flat": bench_flat, "store": bench_store, "crowd": bench_crowd, "hash": bench_hash, "runtime": bench_runtime,
          "million": bench_million, "guest": bench_guest}
 
 
