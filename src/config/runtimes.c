@@ -25,7 +25,7 @@ static const struct {
 	  "Programs it has; the probe finds each, kind system has no others" },
 	{ "python", LIST, FIELD(python), "list of modules",
 	  "Python modules that the probe imports" },
-	{ "r", LIST, FIELD(r), "list of packages", "R packages that the probe loads" },
+	{ "R", LIST, FIELD(r), "list of packages", "R packages that the probe loads" },
 	{ "smoke", TEXT, FIELD(smoke), "a line for sh",
 	  "A test of its own that the probe runs; it must exit 0" },
 	{ "libraries", LIST, FIELD(libraries), "list of paths",

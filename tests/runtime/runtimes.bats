@@ -152,7 +152,7 @@ conda_env() {
 @test "kind r: library directories of its own come first" {
     mkdir -p rlib/toy
     printf 'Package: toy\nVersion: 0.3\nTitle: t\nDescription: d\nLicense: x\nAuthor: a\nMaintainer: a <a@b.c>\n' >rlib/DESCRIPTION
-    declare_runtime rr 'kind: r' "libraries: [$T/rlib]" 'r: [stats]'
+    declare_runtime rr 'kind: r' "libraries: [$T/rlib]" 'R: [stats]'
     chmod -R go+rX rlib .
     forge_run -r rr -- Rscript --vanilla -e 'cat(.libPaths()[1])'
     [ "$status" -eq 0 ]
