@@ -11,6 +11,8 @@ export FORGE_HOME=$dir/state
 mkdir -m 700 "$FORGE_HOME"
 unset FORGE_CONFIG
 printf 'workdir: %s/work-{run_id}\n' "$dir" >"$dir/forge.yaml"
+mkdir "$dir/runtimes.d"
+cp ../runtimes/python3.yaml "$dir/runtimes.d/"
 export FORGE_CONFIG=$dir/forge.yaml
 
 genome=/usr/share/doc/bowtie2/examples/reference/lambda_virus.fa.gz
@@ -23,14 +25,22 @@ fi
 title() { printf '\n== %s\n' "$*"; }
 # Shows the command as one would type it, then runs it.
 show() {
+    local word
     printf '$ forge'
-    printf ' %s' "$@"
+    for word; do
+        [[ $word =~ [^A-Za-z0-9_./:=,@%+-] ]] && word=${word@Q}
+        printf ' %s' "$word"
+    done
     printf '\n'
     "$FORGE" "$@" 2>&1 || true
 }
 
+title "A named runtime, probed in a sandbox"
+show runtime check python3
+show runtime list
+
 title "An analysis in the background: the genome of phage lambda"
-command=(submit --memory 256M --timeout 30s -i gc_skew.py -i "$genome" -o 'outputs/**'
+command=(submit -r python3 --memory 256M --timeout 30s -i gc_skew.py -i "$genome" -o 'outputs/**'
     --post-process "python3 -c 'import json; print(json.dumps(json.load(open(\"outputs/summary.json\"))))'"
     -- python3 gc_skew.py "$genome")
 show "${command[@]}" | tee "$dir/id"

@@ -190,6 +190,19 @@ static void print_isolation(const json_t *record)
 	putchar('\n');
 }
 
+static void print_runtime(const json_t *record)
+{
+	const json_t *runtime = json_object_get(record, "runtime");
+	const char *digest = forge_record_text(runtime, "digest");
+
+	if (!json_is_object(runtime))
+		return;
+	printf("%-10s%s (%s), %.19s, %s%s\n", "runtime", forge_record_text(runtime, "name"),
+	       forge_record_text(runtime, "kind"), digest ? digest : "",
+	       forge_record_text(runtime, "why"),
+	       json_object_get(runtime, "changed_to") ? "; CHANGED during the run" : "");
+}
+
 static void print_post_process(const json_t *record)
 {
 	const json_t *post = json_object_get(record, "post_process");
@@ -228,6 +241,7 @@ static void show(const json_t *record)
 	print_line("created", forge_record_text(record, "created_at"));
 	print_line("started", forge_record_text(record, "started_at"));
 	print_line("ended", forge_record_text(record, "ended_at"));
+	print_runtime(record);
 	print_isolation(record);
 	print_post_process(record);
 	print_line("stdout", forge_record_text(json_object_get(record, "logs"), "stdout"));

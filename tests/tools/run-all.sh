@@ -145,12 +145,12 @@ stage_sandbox_nested() {
     with_copy build tests/sandbox/as-user.sh --nested bats --tap tests/sandbox
 }
 
-# The analysis and its post-process succeed, the attacks do not; the newest is listed first.
+# The probe, the analysis and its post-process succeed, the attacks do not; the newest first.
 stage_demo() {
     FORGE=$root/build/src/cli/forge examples/demo.sh >"$logs/demo.out" 2>&1
     one "the demo runs" test $? -eq 0
     one "... an analysis and three attacks, judged" test "$(sed -n '/^== All runs/,$p' \
-        "$logs/demo.out" | awk '$4 ~ /^(exit|memory)$/ { printf "%s ", $3 }')" = "failed failed killed succeeded succeeded "
+        "$logs/demo.out" | awk '$4 ~ /^(exit|memory)$/ { printf "%s ", $3 }')" = "failed failed killed succeeded succeeded succeeded "
     one "... with its outputs and its records" grep -q '"orfs"\|"length"' <(sed -n \
         '/^== What the post-process/,/^== Attack/p' "$logs/demo.out")
 }
