@@ -19,7 +19,9 @@
 #include "run/deliver.h"
 #include "store/store.h"
 
-#define IDLE_MSEC 1000
+/* How long it stays without work. A server's connections are few; a file can stay open longer. */
+#define IDLE_MSEC      1000
+#define IDLE_FILE_MSEC 5000
 #define HOLD_MSEC 20
 #define BATCH_MAX (1u << 30)
 
@@ -157,7 +159,9 @@ static int patience(const struct office *o)
 		uint64_t held = (forge_now_usec() - o->since) / 1000;
 		return held >= HOLD_MSEC ? 0 : (int)(HOLD_MSEC - held);
 	}
-	return o->has_repaired ? IDLE_MSEC : 2;
+	if (!o->has_repaired)
+		return 2;
+	return strncmp(o->url, "sqlite:", 7) == 0 ? IDLE_FILE_MSEC : IDLE_MSEC;
 }
 
 /* Nobody is in a hurry: see to what crashed runs left in the store. */

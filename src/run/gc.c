@@ -199,21 +199,56 @@ static int keep_references(struct gc *g, const json_t *record)
 	return 0;
 }
 
+static bool is_over(const json_t *record)
+{
+	const char *status = json_string_value(json_object_get(record, "status"));
+
+	return forge_status_is_terminal(forge_status_of(status));
+}
+
+/*
+ * The verdict is durable in the store; what the directory says may have been lost with the power. Then
+ * it is written anew from there. NULL: the store does not know of an end either.
+ */
+static json_t *restore_record(struct gc *g, int dir, const char *run_id)
+{
+	json_t *record = NULL;
+
+	if (!g->store || forge_store_get(g->store, run_id, &record, NULL) < 0)
+		return NULL;
+	if (!is_over(record)) {
+		json_decref(record);
+		return NULL;
+	}
+	forge_auto_free char *text =
+		json_dumps(record, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+	if (text && doing(g, "restore the record of", run_id, strlen(text)))
+		(void)!forge_replace_file(dir, "record.json", text, strlen(text), true);
+	return record;
+}
+
 /* One run: its references, its kept workdir; what its logs weigh goes into *ret. */
 static int look_at_run(struct gc *g, const char *run_id, struct run_logs *ret)
 {
 	forge_auto_close int dir = openat(g->home.runs_fd, run_id,
 					  O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	struct stat st;
-	json_t *record;
+	struct stat st = { .st_mtime = g->now };
+	json_t *record = NULL;
 
 	*ret = (struct run_logs){ .bytes = 0 };
-	if (dir < 0 || fstatat(dir, "record.json", &st, AT_SYMLINK_NOFOLLOW) < 0 ||
-	    forge_load_record(&g->home, run_id, &record, NULL) < 0)
+	if (dir < 0)
 		return 0;
+	(void)!forge_load_record(&g->home, run_id, &record, NULL); /* NULL: none, or torn */
+	if (!is_over(record)) {
+		json_t *stored = restore_record(g, dir, run_id);
+		if (stored) {
+			json_decref(record);
+			record = stored;
+		}
+	}
+	(void)fstatat(dir, "record.json", &st, AT_SYMLINK_NOFOLLOW); /* else it is of now */
 	int rc = keep_references(g, record);
-	const char *status = json_string_value(json_object_get(record, "status"));
-	if (rc == 0 && forge_status_is_terminal(forge_status_of(status))) {
+	if (rc == 0 && is_over(record)) {
 		(void)snprintf(ret->id, sizeof(ret->id), "%s", run_id);
 		ret->ended = st.st_mtime;
 		ret->bytes = size_at(dir, "stdout") + size_at(dir, "stderr");

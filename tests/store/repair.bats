@@ -338,3 +338,14 @@ age() { touch -h -d '2 years ago' "$@"; }
     forge_run -i "$PROBE" -- "$PROBE" fds
     [ "$status" -eq 0 ]
 }
+
+@test "a record that a power cut took is written anew from the store" {
+    forge_run -o x -- sh -c 'echo kept >x'
+    id=$(field .run_id)
+    : >"$FORGE_HOME/runs/$id/record.json"
+    [ "$(of "$id" .status)" = succeeded ]
+    run "$FORGE" gc
+    [[ "$output" == *"restore the record of $id"* ]]
+    [ "$(jq -r .status "$FORGE_HOME/runs/$id/record.json")" = succeeded ]
+    [ "$("$FORGE" gc)" = "nothing to repair" ]
+}
