@@ -105,48 +105,42 @@ struct scan {
 	char before[NAME_MAX + 1]; /* the last ticket ahead of ours, "" none */
 };
 
-static int compare(const void *a, const void *b)
+static void add_share(int dir, const char *name, struct forge_budget *used)
 {
-	return strcmp(*(char *const *)a, *(char *const *)b);
+	uint64_t bytes, milli;
+
+	if (sscanf(name, "s-%" SCNu64 "-%" SCNu64 "-", &bytes, &milli) != 2 ||
+	    !is_alive(dir, name))
+		return;
+	used->bytes += bytes;
+	used->milli += milli;
+	used->runs++;
 }
 
-/* The nearest living ticket before ours, from the sorted names. */
-static void find_before(int dir, struct forge_strv *tickets, const char *ours,
-			struct scan *ret)
-{
-	if (tickets->n)
-		qsort(tickets->v, tickets->n, sizeof(char *), compare);
-	for (size_t i = tickets->n; i-- > 0;)
-		if (strcmp(tickets->v[i], ours) < 0 && is_alive(dir, tickets->v[i])) {
-			(void)snprintf(ret->before, sizeof(ret->before), "%s",
-				       tickets->v[i]);
-			return;
-		}
-}
-
+/*
+ * One pass, and nothing kept but the nearest ticket before ours: hundreds may wait, and each of them
+ * looks. Should that one be dead, it is gone now, and the next pass finds another.
+ */
 static int scan_queue(int dir, const char *ours, struct scan *ret, struct forge_error *err)
 {
-	forge_auto_strv struct forge_strv tickets = { 0 };
-	int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	forge_auto_dir DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	/* Bounded: on a disk that has become read-only the dead stay where they are. */
+	unsigned left = 1000;
 
-	if (!d)
-		return forge_fail_errno(err, errno, "read the queue");
-	*ret = (struct scan){ .before = "" };
-	for (struct dirent *e; (e = readdir(d));) {
-		uint64_t bytes, milli;
-		if (sscanf(e->d_name, "s-%" SCNu64 "-%" SCNu64 "-", &bytes, &milli) == 2) {
-			if (!is_alive(dir, e->d_name))
-				continue;
-			ret->used.bytes += bytes;
-			ret->used.milli += milli;
-			ret->used.runs++;
-		} else if (strncmp(e->d_name, "w-", 2) == 0 &&
-			   forge_strv_add(&tickets, e->d_name) < 0) {
-			return forge_fail(err, ENOMEM, "out of memory");
+	do {
+		int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		forge_auto_dir DIR *d = fd < 0 ? NULL : fdopendir(fd);
+		if (!d)
+			return forge_fail_errno(err, errno, "read the queue");
+		*ret = (struct scan){ .before = "" };
+		for (struct dirent *e; (e = readdir(d));) {
+			if (e->d_name[0] == 's')
+				add_share(dir, e->d_name, &ret->used);
+			else if (strncmp(e->d_name, "w-", 2) == 0 &&
+				 strcmp(e->d_name, ours) < 0 &&
+				 strcmp(e->d_name, ret->before) > 0)
+				(void)snprintf(ret->before, sizeof(ret->before), "%s", e->d_name);
 		}
-	}
-	find_before(dir, &tickets, ours, ret);
+	} while (ret->before[0] && !is_alive(dir, ret->before) && --left > 0);
 	return 0;
 }
 
