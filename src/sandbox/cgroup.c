@@ -93,6 +93,16 @@ static char *own_dir(const char *text, const char *controller)
 	return dir;
 }
 
+/* Who has stepped aside for its runs (cgroup_v2.c) still has the group above for its own. */
+static void leave_leaf(char *dir)
+{
+	static const char leaf[] = "/" FORGE_CGROUP_LEAF;
+	size_t n = dir ? strlen(dir) : 0, m = sizeof(leaf) - 1;
+
+	if (n > m && strcmp(dir + n - m, leaf) == 0)
+		dir[n - m] = '\0';
+}
+
 int forge_cgroup_own_load(struct forge_cgroup_own *ret)
 {
 	char text[8192];
@@ -102,6 +112,7 @@ int forge_cgroup_own_load(struct forge_cgroup_own *ret)
 	if (n < 0)
 		return (int)n;
 	ret->unified = own_dir(text, "");
+	leave_leaf(ret->unified);
 	ret->memory = own_dir(text, "memory");
 	ret->pids = own_dir(text, "pids");
 	ret->cpu = own_dir(text, "cpu");

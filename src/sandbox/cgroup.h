@@ -120,6 +120,9 @@ void forge_cgroup_free(struct forge_cgroup *cg);
 FORGE_DEFINE_AUTO(cgroup, struct forge_cgroup *, forge_cgroup_free)
 #define forge_auto_cgroup FORGE_CLEANUP(forge_auto_cgroup_)
 
+/* Where forge itself goes on a unified host, so that its own group can have children. */
+#define FORGE_CGROUP_LEAF "forge-supervisors"
+
 /* For the managers. */
 /* Our own directory in each hierarchy we use; NULL where it is not mounted. */
 struct forge_cgroup_own {

@@ -10,12 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/fd.h"
 #include "base/proc.h"
 
-#define LEAF "forge-supervisors"
+#define LEAF FORGE_CGROUP_LEAF
 
 #define HINT_DELEGATE                                                                    \
 	"Start forge in a delegated cgroup of its own: systemd-run --scope -p "          \
@@ -103,8 +104,14 @@ static int enable_controllers(int own, const char *path, struct forge_error *err
 	if (!*absent)
 		return 0;
 	rc = forge_write_at(own, "cgroup.subtree_control", absent);
-	if (rc == -EBUSY && step_aside(own) == 0)
-		rc = forge_write_at(own, "cgroup.subtree_control", absent);
+	/* A helper of an earlier run may be just about to end. */
+	for (int tries = 0; rc == -EBUSY && tries < 20; tries++) {
+		if (tries > 0)
+			(void)nanosleep(&(struct timespec){ .tv_nsec = 5000000 }, NULL);
+		rc = step_aside(own);
+		if (rc == 0)
+			rc = forge_write_at(own, "cgroup.subtree_control", absent);
+	}
 	if (rc == -EBUSY)
 		return forge_hint(
 			err, forge_fail(err, EBUSY, "other processes live in %s", path),
