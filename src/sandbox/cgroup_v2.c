@@ -108,9 +108,9 @@ static int enable_controllers(int own, const char *path, struct forge_error *err
 	for (int tries = 0; rc == -EBUSY && tries < 20; tries++) {
 		if (tries > 0)
 			(void)nanosleep(&(struct timespec){ .tv_nsec = 5000000 }, NULL);
-		rc = step_aside(own);
-		if (rc == 0)
-			rc = forge_write_at(own, "cgroup.subtree_control", absent);
+		if (step_aside(own) < 0)
+			break;
+		rc = forge_write_at(own, "cgroup.subtree_control", absent);
 	}
 	if (rc == -EBUSY)
 		return forge_hint(
