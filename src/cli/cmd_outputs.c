@@ -68,13 +68,10 @@ static int cmd_outputs(int argc, char **argv)
 	forge_auto_session struct forge_session s = FORGE_SESSION_INIT;
 	forge_auto_json json_t *record = NULL;
 
-	if (argc != 1) {
-		(void)forge_fail(&err, EINVAL, "outputs: one run is needed");
-		return forge_print_usage(&forge_cmd_outputs, &err);
-	}
-	int rc = forge_session_open(&s, false, &err);
-	if (rc == 0)
-		rc = forge_session_record(&s, argv[0], &record, &err);
+	int rc = forge_session_only_run(&s, &forge_cmd_outputs, argc, argv, false, &record, &err);
+
+	if (rc > 0)
+		return rc;
 	if (rc == 0 && copy_to) {
 		rc = forge_export_outputs(&s.home, record, copy_to, &err);
 		if (rc >= 0 && !is_json)

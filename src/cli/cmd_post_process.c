@@ -80,13 +80,10 @@ static int cmd_post_process(int argc, char **argv)
 	forge_auto_session struct forge_session s = FORGE_SESSION_INIT;
 	forge_auto_json json_t *record = NULL;
 
-	if (argc != 1) {
-		(void)forge_fail(&err, EINVAL, "post-process: one run is needed");
-		return forge_print_usage(&forge_cmd_post_process, &err);
-	}
-	int rc = forge_session_open(&s, true, &err);
-	if (rc == 0)
-		rc = forge_session_record(&s, argv[0], &record, &err);
+	int rc = forge_session_only_run(&s, &forge_cmd_post_process, argc, argv, true, &record, &err);
+
+	if (rc > 0)
+		return rc;
 	if (rc == 0)
 		rc = want_records ? print_records(&s, record, &err) : repeat(&s, record, &err);
 	return rc < 0 ? forge_session_fail(&err) : rc;

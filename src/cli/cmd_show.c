@@ -263,13 +263,10 @@ static int cmd_show(int argc, char **argv)
 	forge_auto_session struct forge_session s = FORGE_SESSION_INIT;
 	forge_auto_json json_t *record = NULL;
 
-	if (argc != 1) {
-		(void)forge_fail(&err, EINVAL, "show: one run is needed");
-		return forge_print_usage(&forge_cmd_show, &err);
-	}
-	int rc = forge_session_open(&s, false, &err);
-	if (rc == 0)
-		rc = forge_session_record(&s, argv[0], &record, &err);
+	int rc = forge_session_only_run(&s, &forge_cmd_show, argc, argv, false, &record, &err);
+
+	if (rc > 0)
+		return rc;
 	if (rc < 0)
 		return forge_session_fail(&err);
 	if (is_json)

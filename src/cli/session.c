@@ -105,6 +105,18 @@ int forge_session_record(struct forge_session *s, const char *word, json_t **ret
 	return rc < 0 ? rc : -ENOENT;
 }
 
+int forge_session_only_run(struct forge_session *s, const struct forge_cmd *cmd, int argc,
+			   char **argv, bool need_store, json_t **ret,
+			   struct forge_error *err)
+{
+	if (argc != 1) {
+		(void)forge_fail(err, EINVAL, "%s: one run is needed", cmd->name);
+		return forge_print_usage(cmd, err);
+	}
+	int rc = forge_session_open(s, need_store, err);
+	return rc < 0 ? rc : forge_session_record(s, argv[0], ret, err);
+}
+
 int forge_session_reload(struct forge_session *s, json_t **record, struct forge_error *err)
 {
 	json_t *fresh;

@@ -32,6 +32,13 @@ void forge_session_close(struct forge_session *s);
 /* The record of the run that word names: an id, or the beginning of one. */
 FORGE_MUST_CHECK int forge_session_record(struct forge_session *s, const char *word,
 					  json_t **ret, struct forge_error *err);
+/*
+ * What a command about one run begins with: opens s and finds the run that its only word names. A
+ * positive result is the exit status of wrong use.
+ */
+FORGE_MUST_CHECK int forge_session_only_run(struct forge_session *s, const struct forge_cmd *cmd,
+					    int argc, char **argv, bool need_store,
+					    json_t **ret, struct forge_error *err);
 /* Again, after something may have changed. */
 FORGE_MUST_CHECK int forge_session_reload(struct forge_session *s, json_t **record,
 					  struct forge_error *err);

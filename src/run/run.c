@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -25,6 +24,7 @@
 #include "run/judge.h"
 #include "run/postprocess.h"
 #include "run/record.h"
+#include "run/signals.h"
 #include "run/spec.h"
 #include "run/workdir.h"
 #include "sandbox/ids.h"
@@ -342,17 +342,6 @@ static struct forge_need need_of(const struct run *r)
 	return n;
 }
 
-static int signal_fd_new(void)
-{
-	sigset_t set;
-
-	sigemptyset(&set);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGHUP);
-	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-}
-
 static int wait_for_room(struct run *r, const struct forge_need *need,
 			 struct forge_error *err)
 {
@@ -363,7 +352,7 @@ static int wait_for_room(struct run *r, const struct forge_need *need,
 		return rc;
 	(void)forge_fail(&note, EAGAIN, "queued: waiting until there is room for it");
 	warn(r, &note);
-	forge_auto_close int signals = signal_fd_new();
+	forge_auto_close int signals = forge_signals_fd();
 	return forge_admit_wait(&r->home, r->cfg, need, signals, &r->share, err);
 }
 
@@ -460,7 +449,7 @@ static int clean(struct run *r, struct forge_error *err)
 
 static void set_inputs(struct run *r)
 {
-	forge_auto_close int signals = signal_fd_new();
+	forge_auto_close int signals = forge_signals_fd();
 	json_t *inputs = r->spec.inputs.n ?
 				 forge_hasher_finish(&r->hasher, &r->spec.inputs, signals) :
 				 json_array();
@@ -523,7 +512,7 @@ static void take_outputs(struct run *r, struct forge_collected *c, struct forge_
 static void collect(struct run *r, const struct forge_outcome *o, struct forge_verdict *v)
 {
 	uint64_t disk = r->spec.limits.disk_bytes, most = r->cfg->outputs_max_bytes;
-	forge_auto_close int signals = signal_fd_new();
+	forge_auto_close int signals = forge_signals_fd();
 	struct forge_collect_spec spec = {
 		.workdir_fd = r->workdir.fd,
 		.patterns = &r->spec.outputs,
@@ -652,46 +641,6 @@ static int finish(struct run *r, const struct forge_outcome *o,
 	return confirm(r, local, &full, err);
 }
 
-static const int ends[] = { SIGINT, SIGTERM, SIGHUP };
-
-/*
- * Signals arrive at the supervisor's descriptor; a broken pipe or a log at the caller's file
- * size limit is an error code. Stopped by the terminal, nobody would watch the limits. What
- * the caller ignores (nohup) stays ignored.
- */
-static void catch_signals(sigset_t *ret_before)
-{
-	static const int ignored[] = { SIGPIPE, SIGXFSZ, SIGTSTP, SIGTTIN, SIGTTOU };
-	struct sigaction ign = { .sa_handler = SIG_IGN }, now;
-	sigset_t set;
-
-	sigemptyset(&set);
-	for (size_t i = 0; i < FORGE_ARRAY_SIZE(ends); i++)
-		if (sigaction(ends[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN)
-			sigaddset(&set, ends[i]);
-	(void)sigprocmask(SIG_BLOCK, &set, ret_before);
-	for (size_t i = 0; i < FORGE_ARRAY_SIZE(ignored); i++)
-		(void)sigaction(ignored[i], &ign, NULL);
-}
-
-/*
- * A signal that was only seen waiting (in the queue, while hashing) or that came too late is
- * answered by the verdict; still pending it would kill us before that is told.
- */
-static void release_signals(const sigset_t *before)
-{
-	const struct timespec at_once = { 0 };
-	sigset_t set;
-
-	sigemptyset(&set);
-	for (size_t i = 0; i < FORGE_ARRAY_SIZE(ends); i++)
-		if (!sigismember(before, ends[i]))
-			sigaddset(&set, ends[i]);
-	while (sigtimedwait(&set, NULL, &at_once) > 0)
-		;
-	(void)sigprocmask(SIG_SETMASK, before, NULL);
-}
-
 static int execute(struct run *r, struct forge_verdict *v, struct forge_outcome *outcome,
 		   struct forge_error *err)
 {
@@ -765,13 +714,13 @@ int forge_run(const struct forge_config *cfg, const struct forge_run_request *re
 	run_init(&r, cfg, req);
 	/* Nothing is made yet, and an input may be where looking waits for ever: ^C ends us. */
 	int rc = forge_spec_resolve(cfg, req, &r.spec, err);
-	catch_signals(&before);
+	forge_signals_catch(&before);
 	if (rc == 0)
 		rc = open_state(&r, err);
 	if (rc == 0)
 		rc = carry_out(&r, ret, err);
 	run_done(&r);
-	release_signals(&before);
+	forge_signals_release(&before);
 	return rc;
 }
 

@@ -41,3 +41,6 @@ FORGE_MUST_CHECK int forge_conda_lock(const char *prefix, FILE *out,
 /* Python distributions (dist-info, egg-info) below one site-packages directory. */
 FORGE_MUST_CHECK int forge_pip_packages(int site_packages_fd, struct forge_packages *ret,
 					struct forge_error *err);
+/* The same in every lib/pythonX.Y/site-packages of a prefix. */
+FORGE_MUST_CHECK int forge_pip_prefix(const char *prefix, struct forge_packages *ret,
+				      struct forge_error *err);

@@ -147,7 +147,7 @@ int forge_pip_packages(int site, struct forge_packages *ret, struct forge_error 
 	return rc < 0 ? forge_fail(err, ENOMEM, "out of memory") : 0;
 }
 
-static int add_pip(const char *prefix, struct forge_packages *ret,
+int forge_pip_prefix(const char *prefix, struct forge_packages *ret,
 		   struct forge_error *err)
 {
 	char path[PATH_MAX];
@@ -176,7 +176,7 @@ int forge_conda_packages(const char *prefix, struct forge_packages *ret,
 {
 	int rc = each_record(prefix, add_conda, ret, err);
 
-	return rc < 0 ? rc : add_pip(prefix, ret, err);
+	return rc < 0 ? rc : forge_pip_prefix(prefix, ret, err);
 }
 
 /* ---- the lock ---- */
@@ -268,7 +268,7 @@ static void print_pip(const char *prefix, FILE *out)
 {
 	struct forge_packages p = { .v = NULL };
 
-	if (add_pip(prefix, &p, NULL) == 0) {
+	if (forge_pip_prefix(prefix, &p, NULL) == 0) {
 		forge_packages_sort(&p);
 		for (size_t i = 0; i < p.n; i++)
 			fprintf(out, "# pip: %s==%s %s\n", p.v[i].name, p.v[i].version,

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Kind venv: a Python virtual environment, with the interpreter it was made from. */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -108,26 +107,6 @@ static int venv_activate(const struct forge_runtime *rt, struct forge_strv *env,
 	return 0;
 }
 
-static int add_site_packages(const char *prefix, struct forge_packages *ret,
-			     struct forge_error *err)
-{
-	char path[PATH_MAX];
-	int rc = 0;
-
-	(void)snprintf(path, sizeof(path), "%s/lib", prefix);
-	forge_auto_dir DIR *d = opendir(path);
-	for (struct dirent *e; d && rc == 0 && (e = readdir(d));) {
-		if (strncmp(e->d_name, "python", 6) != 0)
-			continue;
-		(void)snprintf(path, sizeof(path), "%s/lib/%s/site-packages", prefix,
-			       e->d_name);
-		forge_auto_close int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		if (fd >= 0)
-			rc = forge_pip_packages(fd, ret, err);
-	}
-	return rc;
-}
-
 /* With system site-packages the host's modules decide too: those that are declared. */
 static int venv_identify(const struct forge_runtime *rt, struct forge_packages *ret,
 			 struct forge_error *err)
@@ -144,7 +123,7 @@ static int venv_identify(const struct forge_runtime *rt, struct forge_packages *
 		    forge_python_module_file(module, &files) < 0)
 			return forge_fail(err, ENOMEM, "out of memory");
 	int rc = forge_dpkg_packages(&files, ret, err);
-	return rc < 0 ? rc : add_site_packages(rt->prefix, ret, err);
+	return rc < 0 ? rc : forge_pip_prefix(rt->prefix, ret, err);
 }
 
 const struct forge_runtime_kind forge_kind_venv = {
