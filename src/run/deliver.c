@@ -141,20 +141,27 @@ void forge_complete_events(const struct forge_home *home, const char *run_id,
 	json_decref(e);
 }
 
+int forge_write_record(const struct forge_home *home, const char *run_id, const json_t *record,
+		       struct forge_error *err)
+{
+	forge_auto_close int dir = open_run(home, run_id);
+	forge_auto_free char *text =
+		json_dumps(record, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+	int rc = dir < 0 ? -errno :
+		 text	 ? forge_replace_file(dir, "record.json", text, strlen(text), true) :
+			   -ENOMEM;
+
+	return rc < 0 ? forge_fail_errno(err, -rc, "write record of %s", run_id) : 0;
+}
+
 int forge_close_lost(const struct forge_home *home, const char *run_id, json_t *record,
 		     struct forge_error *err)
 {
-	forge_auto_close int dir = open_run(home, run_id);
-
 	forge_record_set_lost(record);
-	forge_auto_free char *text =
-		json_dumps(record, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
-	int rc = text ? forge_replace_file(dir, "record.json", text, strlen(text), true)
-		      : -ENOMEM;
-	if (rc < 0)
-		return forge_fail_errno(err, -rc, "write record of %s", run_id);
-	forge_complete_events(home, run_id, record);
-	return 0;
+	int rc = forge_write_record(home, run_id, record, err);
+	if (rc == 0)
+		forge_complete_events(home, run_id, record);
+	return rc;
 }
 
 static json_t *load_post_rows(const struct forge_home *home, const char *run_id)
@@ -173,15 +180,19 @@ static json_t *load_post_rows(const struct forge_home *home, const char *run_id)
 static void adopt_verdict(const struct forge_home *home, struct forge_store *st,
 			  const char *run_id)
 {
-	json_t *record = NULL;
-	forge_auto_close int dir = open_run(home, run_id);
+	static const char *const local[] = { "workdir_kept", "workdir_identity" };
+	json_t *record = NULL, *ours = NULL;
 
-	if (dir < 0 || forge_store_get(st, run_id, &record, NULL) < 0)
+	if (forge_store_get(st, run_id, &record, NULL) < 0)
 		return;
-	forge_auto_free char *text =
-		json_dumps(record, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
-	if (text)
-		(void)!forge_replace_file(dir, "record.json", text, strlen(text), true);
+	/* What still lies here is known here only. */
+	if (forge_load_record(home, run_id, &ours, NULL) == 0)
+		for (size_t i = 0; i < FORGE_ARRAY_SIZE(local); i++)
+			if (json_object_get(ours, local[i]))
+				json_object_set(record, local[i],
+						json_object_get(ours, local[i]));
+	json_decref(ours);
+	(void)!forge_write_record(home, run_id, record, NULL); /* the store has it */
 	json_decref(record);
 }
 
@@ -389,11 +400,11 @@ static bool close_as_lost(const struct forge_home *home, struct forge_store *st,
 	return is_done;
 }
 
-/* Its own record, when there is one, knows better. */
+/* Its slot, or its own record, when there is one, knows better. */
 static bool close_one(const struct forge_home *home, struct forge_store *st, const char *run_id,
 		      const char *boot_id)
 {
-	if (forge_live_is_held(home, run_id))
+	if (forge_live_has_slot(home, run_id))
 		return false;
 	json_t *record = NULL;
 	bool is_here = forge_load_record(home, run_id, &record, NULL) == 0, is_done;

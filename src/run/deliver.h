@@ -24,6 +24,9 @@ FORGE_MUST_CHECK int forge_load_record(const struct forge_home *home, const char
 json_t *forge_load_verdict(const struct forge_home *home, const char *run_id);
 /* events.jsonl as an array; lines that are not whole are left out. */
 json_t *forge_load_events(const struct forge_home *home, const char *run_id);
+/* Replaces record.json, durably. */
+FORGE_MUST_CHECK int forge_write_record(const struct forge_home *home, const char *run_id,
+					const json_t *record, struct forge_error *err);
 /* Gives a record without a verdict the one that nobody knows how the run ended. */
 FORGE_MUST_CHECK int forge_close_lost(const struct forge_home *home, const char *run_id,
 				      json_t *record, struct forge_error *err);

@@ -125,18 +125,15 @@ static void note_change(struct gc *g, const char *run_id, json_t *record, const 
 	json_int_t seq = last ? json_integer_value(json_object_get(last, "seq")) + 1 : 0;
 	json_t *e = forge_event_json(seq, "gc", event, NULL, NULL);
 	char *line = json_dumps(e, JSON_COMPACT);
-	char *text = json_dumps(record, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
 	forge_auto_close int fd =
 		dir < 0 ? -1 : openat(dir, "events.jsonl", O_WRONLY | O_APPEND | O_CLOEXEC);
 
 	if (fd >= 0 && line)
 		(void)dprintf(fd, "%s\n", line);
-	if (dir >= 0 && text)
-		(void)!forge_replace_file(dir, "record.json", text, strlen(text), true);
+	(void)!forge_write_record(&g->home, run_id, record, NULL); /* seen again next time */
 	if (g->store)
 		(void)!forge_deliver_run(&g->home, g->store, run_id, NULL); /* or next time */
 	free(line);
-	free(text);
 	json_decref(e);
 	json_decref(events);
 }
@@ -210,7 +207,7 @@ static bool is_over(const json_t *record)
  * The verdict is durable in the store; what the directory says may have been lost with the power. Then
  * it is written anew from there. NULL: the store does not know of an end either.
  */
-static json_t *restore_record(struct gc *g, int dir, const char *run_id)
+static json_t *restore_record(struct gc *g, const char *run_id)
 {
 	json_t *record = NULL;
 
@@ -220,10 +217,8 @@ static json_t *restore_record(struct gc *g, int dir, const char *run_id)
 		json_decref(record);
 		return NULL;
 	}
-	forge_auto_free char *text =
-		json_dumps(record, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
-	if (text && doing(g, "restore the record of", run_id, strlen(text)))
-		(void)!forge_replace_file(dir, "record.json", text, strlen(text), true);
+	if (doing(g, "restore the record of", run_id, 0))
+		(void)!forge_write_record(&g->home, run_id, record, NULL); /* or next time */
 	return record;
 }
 
@@ -240,7 +235,7 @@ static int look_at_run(struct gc *g, const char *run_id, struct run_logs *ret)
 		return 0;
 	(void)!forge_load_record(&g->home, run_id, &record, NULL); /* NULL: none, or torn */
 	if (!is_over(record)) {
-		json_t *stored = restore_record(g, dir, run_id);
+		json_t *stored = restore_record(g, run_id);
 		if (stored) {
 			json_decref(record);
 			record = stored;

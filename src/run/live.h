@@ -21,8 +21,11 @@ struct forge_live {
  */
 FORGE_MUST_CHECK int forge_live_find(const struct forge_home *home, const char *run_id,
 				     struct forge_live *ret, struct forge_error *err);
-/* Whether anybody holds the run's slot, also one in another pid namespace. */
-bool forge_live_is_held(const struct forge_home *home, const char *run_id);
+/*
+ * Whether a slot names the run: its supervisor lives (here or in another pid namespace), or it is dead
+ * and repair, which alone knows what it left, has not been there yet.
+ */
+bool forge_live_has_slot(const struct forge_home *home, const char *run_id);
 FORGE_MUST_CHECK int forge_live_signal(const struct forge_live *l, int sig,
 				       struct forge_error *err);
 /* Until it is gone, and with it all that it ran. 1: not within msec (-1: for ever). */

@@ -103,18 +103,26 @@ static int close_unstarted(const struct repair *r)
 	return 0;
 }
 
-/* A workdir that was to be kept is gc's to remove, when its time comes. */
-static void note_kept(const struct repair *r, json_t *record)
+/* A workdir that was to be kept is gc's to remove, when its time comes. True: the record has changed. */
+static bool note_kept(const struct repair *r, json_t *record)
 {
 	const char *path = json_string_value(json_object_get(r->facts, "workdir"));
 	json_t *dev = json_object_get(r->facts, "dev"),
 	       *ino = json_object_get(r->facts, "ino");
 
 	if (!json_is_true(json_object_get(r->facts, "keep")) || !path || !dev || !ino ||
-	    access(path, F_OK) < 0)
-		return;
+	    json_object_get(record, "workdir_kept") || access(path, F_OK) < 0)
+		return false;
 	json_object_set_new(record, "workdir_kept", json_true());
 	json_object_set_new(record, "workdir_identity", json_pack("[O, O]", dev, ino));
+	return true;
+}
+
+/* The verdict came before the workdir was seen to, or from somebody who knew nothing of that. */
+static int complete_record(const struct repair *r, json_t *verdict, struct forge_error *err)
+{
+	forge_complete_events(r->home, r->run_id, verdict);
+	return note_kept(r, verdict) ? forge_write_record(r->home, r->run_id, verdict, err) : 0;
 }
 
 /* Without a verdict in the run's directory the only true one is that nobody knows how it ended. */
@@ -136,9 +144,9 @@ static int close_record(const struct repair *r, struct forge_error *err)
 	if (!verdict)
 		say(r, "close record", "as lost");
 	if (verdict && !r->dry_run)
-		forge_complete_events(r->home, r->run_id, verdict);
+		rc = complete_record(r, verdict, err);
 	if (!verdict && !r->dry_run) {
-		note_kept(r, planned);
+		(void)note_kept(r, planned); /* it is written in any case */
 		rc = forge_close_lost(r->home, r->run_id, planned, err);
 	}
 	json_decref(verdict);
@@ -166,13 +174,14 @@ static int repair_one(struct repair *r, struct forge_error *err)
 	r->run_id = json_string_value(json_object_get(r->facts, "run_id"));
 	/* Without facts it died before it made anything. */
 	if (r->run_id) {
+		/* What cannot be removed yet (a process that cannot be killed) keeps no verdict back. */
 		rc = remove_cgroups(r, err);
 		if (rc == 0)
 			rc = remove_workdir(r, err);
-		if (rc == 0)
-			rc = close_record(r, err);
-		if (rc == 0 && !r->dry_run)
-			rc = mark_undelivered(r, err);
+		int closed = close_record(r, rc < 0 ? NULL : err);
+		if (closed == 0 && !r->dry_run)
+			closed = mark_undelivered(r, rc < 0 ? NULL : err);
+		rc = rc < 0 ? rc : closed;
 	}
 	json_decref(r->facts);
 	return rc;

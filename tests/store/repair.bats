@@ -55,12 +55,55 @@ teardown() {
     grep -qi lost said
 }
 
+# is_waiting PID: for a lock.
+is_waiting() { grep -Eq -- "-> FLOCK +ADVISORY +WRITE $1 " /proc/locks; }
+
+@test "a kept workdir is not forgotten when its supervisor dies behind a repair's back" {
+    start --keep && a=$id
+    workdir=$(of "$a" .workdir)
+    # gc has looked at the slots, and has not yet asked the store who is alive.
+    exec {lock}>>"$FORGE_HOME/undelivered.lock"
+    flock "$lock"
+    "$FORGE" gc >said 2>&1 {lock}>&- 3>&- &
+    pid=$!
+    started+=("$pid")
+    patiently is_waiting "$pid"
+    murder "$a"
+    flock -u "$lock"
+    exec {lock}>&-
+    wait "$pid"
+    "$FORGE" ps -q --status lost | grep -qx "$a"
+    [ -d "$workdir" ]
+    [ "$(of "$a" .workdir_kept)" = true ]
+    age "$FORGE_HOME/runs/$a/record.json"
+    run "$FORGE" gc
+    [[ "$output" == *"remove workdir $workdir"* ]]
+    [ ! -e "$workdir" ]
+}
+
 # orphan RUN [JSON]: a slot that nobody holds, as if its supervisor had been killed just now; JSON
 # is what the slot says of the record.
 orphan() {
     patiently nothing_active
     printf '{"run_id": "%s", "pid": 1, "workdir": "/nonexistent", "store": "%s"%s}\n' "$1" \
         "${FORGE_STORE:-sqlite:$FORGE_HOME/forge.db}" "${2:+, \"record\": $2}" >"$FORGE_HOME/active/0"
+}
+
+@test "a kept workdir is not forgotten when the verdict was written before it was seen to" {
+    forge_run --keep --id "kept-$$" -- touch x
+    id=$(field .run_id)
+    record=$FORGE_HOME/runs/$id/record.json
+    workdir=$work/scidex-analysis-kept-$$
+    patiently nothing_active
+    jq 'del(.workdir_kept, .workdir_identity)' "$record" >short && cat short >"$record"
+    printf '{"run_id": "%s", "pid": 1, "workdir": "%s", "dev": %s, "ino": %s, "keep": true, "record": {}, "store": "%s"}\n' \
+        "$id" "$workdir" $(stat -c '%d %i' "$workdir") "${FORGE_STORE:-sqlite:$FORGE_HOME/forge.db}" >"$FORGE_HOME/active/0"
+    "$FORGE" gc
+    [ "$(of "$id" .workdir_kept)" = true ]
+    [ "$(of "$id" .status)" = succeeded ]
+    age "$record"
+    "$FORGE" gc
+    [ ! -e "$workdir" ]
 }
 
 @test "a verdict is never changed by a repair" {
