@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "run/deliver.h"
+#include "run/live.h"
 #include "run/reconcile.h"
 #include "store/state.h"
 
@@ -79,9 +80,12 @@ static int load(struct forge_session *s, const char *run_id, json_t **ret,
 		return 0;
 	}
 	json_decref(local);
-	if (stored)
-		*ret = stored;
-	return stored ? 0 : rc;
+	if (!stored)
+		stored = forge_live_record(&s->home, run_id);
+	if (!stored)
+		return rc;
+	*ret = stored;
+	return 0;
 }
 
 int forge_session_record(struct forge_session *s, const char *word, json_t **ret,

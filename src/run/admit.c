@@ -77,20 +77,67 @@ static bool is_alive(int dir, const char *name)
 	return false;
 }
 
+/* Where a slot keeps its share and its ticket while they are not in use, seen from queue/. */
+#define SPARE "../spare"
+
+static const char *spare_name(unsigned slot, bool is_ticket, char buf[NAME_MAX + 1])
+{
+	(void)snprintf(buf, NAME_MAX + 1, SPARE "/%u.%s", slot, is_ticket ? "ticket" : "share");
+	return buf;
+}
+
+/*
+ * The file of the last run in this slot under a new name. A ticket that somebody still reads is left
+ * alone: with a new writer he would never hear of the end of the old one.
+ */
+static int take_spare(int dir, const char *name, unsigned slot, bool is_ticket)
+{
+	char spare[NAME_MAX + 1];
+
+	spare_name(slot, is_ticket, spare);
+	if (is_ticket) {
+		forge_auto_close int fd =
+			openat(dir, spare, O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
+		if (fd >= 0)
+			return -EBUSY;
+	}
+	return renameat(dir, spare, dir, name) < 0 ? -errno : 0;
+}
+
+/* The other way: no longer in the queue, and kept for the next run in this slot. */
+static void put_back(int dir, const char *name, unsigned slot, bool is_ticket)
+{
+	char spare[NAME_MAX + 1];
+
+	spare_name(slot, is_ticket, spare);
+	if (renameat(dir, name, dir, spare) == 0)
+		return;
+	if (errno == ENOENT && mkdirat(dir, SPARE, 0700) == 0 &&
+	    renameat(dir, name, dir, spare) == 0)
+		return;
+	(void)unlinkat(dir, name, 0); /* closing it says the same */
+}
+
 /*
  * Made and locked while the queue is locked: nobody ever sees it without its lock. A ticket is a
  * fifo that its owner has open for writing: who reads it is told when the owner is gone. (inotify
  * would do, but a user has 128 of them.)
+ *
+ * Files are used again: each new one has ext4 look at every inode that was freed in the last five
+ * seconds, and hundreds of runs free hundreds.
  */
-static int make_locked(int dir, const char *name, bool is_ticket, struct forge_error *err)
+static int make_locked(int dir, const char *name, unsigned slot, bool is_ticket,
+		       struct forge_error *err)
 {
-	int fd = -1;
+	int flags = O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW, rc = 0;
 
-	if (!is_ticket || mkfifoat(dir, name, 0600) == 0)
-		fd = openat(dir, name,
-			    O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW |
-				    (is_ticket ? 0 : O_CREAT | O_EXCL),
-			    0600);
+	if (take_spare(dir, name, slot, is_ticket) < 0) {
+		if (is_ticket)
+			rc = mkfifoat(dir, name, 0600);
+		else
+			flags |= O_CREAT | O_EXCL;
+	}
+	int fd = rc < 0 ? rc : openat(dir, name, flags, 0600);
 	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0) {
 		int code = errno;
 		if (fd >= 0)
@@ -133,7 +180,7 @@ static int scan_queue(int dir, const char *ours, struct scan *ret, struct forge_
 			return forge_fail_errno(err, errno, "read the queue");
 		*ret = (struct scan){ .before = "" };
 		for (struct dirent *e; (e = readdir(d));) {
-			if (e->d_name[0] == 's')
+			if (strncmp(e->d_name, "s-", 2) == 0)
 				add_share(dir, e->d_name, &ret->used);
 			else if (strncmp(e->d_name, "w-", 2) == 0 &&
 				 strcmp(e->d_name, ours) < 0 &&
@@ -203,10 +250,11 @@ static int take_share(int dir, const struct forge_need *n, struct forge_share *r
 {
 	(void)snprintf(ret->name, sizeof(ret->name), "s-%" PRIu64 "-%" PRIu64 "-%s",
 		       n->bytes, n->milli, n->run_id);
-	int fd = make_locked(dir, ret->name, false, err);
+	int fd = make_locked(dir, ret->name, n->slot, false, err);
 	if (fd < 0)
 		return fd;
 	ret->fd = fd;
+	ret->slot = n->slot;
 	ret->dir_fd = dir;
 	return 0;
 }
@@ -258,14 +306,15 @@ struct waiter {
 	char watched[NAME_MAX + 1]; /* a ticket, or "." for the shares; "" nothing yet */
 };
 
-/* Any share that is given back, or whose holder dies, closes a file in the directory. */
+/* A share that is given back leaves the directory; a holder that dies closes a file in it. */
 static int watch_shares(const struct waiter *w)
 {
 	char path[PATH_MAX];
 	int fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
 
 	(void)snprintf(path, sizeof(path), "%s/queue", w->home->path);
-	if (fd >= 0 && inotify_add_watch(fd, path, IN_DELETE | IN_CLOSE_WRITE) < 0) {
+	if (fd >= 0 && inotify_add_watch(fd, path,
+					 IN_MOVED_FROM | IN_DELETE | IN_CLOSE_WRITE) < 0) {
 		close(fd);
 		fd = -1;
 	}
@@ -342,7 +391,7 @@ static int queue_up(struct waiter *w, const struct forge_need *n, struct forge_e
 	if (lock < 0)
 		return lock;
 	ticket_name(n, w->ticket);
-	w->ticket_fd = make_locked(w->dir, w->ticket, true, err);
+	w->ticket_fd = make_locked(w->dir, w->ticket, n->slot, true, err);
 	return w->ticket_fd < 0 ? w->ticket_fd : 0;
 }
 
@@ -367,7 +416,7 @@ int forge_admit_wait(const struct forge_home *home, const struct forge_config *c
 		}
 	}
 	if (w.ticket_fd >= 0) {
-		(void)unlinkat(w.dir, w.ticket, 0); /* closing it says the same */
+		put_back(w.dir, w.ticket, n.slot, true);
 		close(w.ticket_fd);
 	}
 	if (w.watch >= 0)
@@ -380,7 +429,7 @@ int forge_admit_wait(const struct forge_home *home, const struct forge_config *c
 void forge_admit_release(struct forge_share *s)
 {
 	if (s->fd >= 0) {
-		(void)unlinkat(s->dir_fd, s->name, 0); /* closing it says the same */
+		put_back(s->dir_fd, s->name, s->slot, false);
 		close(s->fd);
 		close(s->dir_fd);
 	}

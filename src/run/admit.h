@@ -24,10 +24,12 @@ struct forge_need {
 	uint64_t bytes, milli; /* FORGE_UNLIMITED: all there is */
 	int priority;
 	const char *run_id;
+	unsigned slot; /* in active/; only its holder uses spare/<slot>.* */
 };
 
 struct forge_share {
 	int dir_fd, fd; /* -1: none */
+	unsigned slot;
 	char name[NAME_MAX + 1];
 };
 #define FORGE_SHARE_INIT ((struct forge_share){ .dir_fd = -1, .fd = -1 })

@@ -71,23 +71,41 @@ int forge_live_find(const struct forge_home *home, const char *run_id,
 	return forge_fail(err, ESRCH, "run %s is not running here", run_id);
 }
 
-bool forge_live_has_slot(const struct forge_home *home, const char *run_id)
+/* What the slot of a run says, NULL when none names it. */
+static json_t *read_slot_of(const struct forge_home *home, const char *run_id)
 {
 	int dir = openat(home->active_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	forge_auto_dir DIR *d = dir < 0 ? NULL : fdopendir(dir);
-	bool is_named = false;
 
-	for (struct dirent *e; !is_named && d && (e = readdir(d));) {
+	for (struct dirent *e; d && (e = readdir(d));) {
 		if (e->d_name[0] == '.')
 			continue;
 		forge_auto_close int fd =
 			openat(dirfd(d), e->d_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 		json_t *facts = fd < 0 ? NULL : forge_active_read(fd);
 		const char *id = json_string_value(json_object_get(facts, "run_id"));
-		is_named = id && strcmp(id, run_id) == 0;
+		if (id && strcmp(id, run_id) == 0)
+			return facts;
 		json_decref(facts);
 	}
-	return is_named;
+	return NULL;
+}
+
+bool forge_live_has_slot(const struct forge_home *home, const char *run_id)
+{
+	json_t *facts = read_slot_of(home, run_id);
+
+	json_decref(facts);
+	return facts != NULL;
+}
+
+json_t *forge_live_record(const struct forge_home *home, const char *run_id)
+{
+	json_t *facts = read_slot_of(home, run_id);
+	json_t *record = json_incref(json_object_get(facts, "record"));
+
+	json_decref(facts);
+	return record;
 }
 
 int forge_live_signal(const struct forge_live *l, int sig, struct forge_error *err)

@@ -2,6 +2,7 @@
 /* The supervisor of a run, as seen from another process: who it is, to signal it, to wait for it. */
 #pragma once
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <sys/types.h>
 
@@ -26,6 +27,8 @@ FORGE_MUST_CHECK int forge_live_find(const struct forge_home *home, const char *
  * and repair, which alone knows what it left, has not been there yet.
  */
 bool forge_live_has_slot(const struct forge_home *home, const char *run_id);
+/* The record of a run that has no verdict yet, as it was when it began; NULL: nobody has it. */
+json_t *forge_live_record(const struct forge_home *home, const char *run_id);
 FORGE_MUST_CHECK int forge_live_signal(const struct forge_live *l, int sig,
 				       struct forge_error *err);
 /* Until it is gone, and with it all that it ran. 1: not within msec (-1: for ever). */

@@ -287,24 +287,37 @@ static int open_state(struct run *r, struct forge_error *err)
 	return 0;
 }
 
-/* On disk here and in the store: only then is the run confirmed to who asked for it. */
+/* Without the store the run's directory is all there is. */
+static int record_here(struct run *r, struct forge_error *err)
+{
+	int rc = forge_record_write(&r->record, err);
+
+	if (rc == 0)
+		rc = forge_record_sync(&r->record, err);
+	if (rc == 0 && fsync(r->home.runs_fd) < 0)
+		rc = forge_fail_errno(err, errno, "write %s/runs", r->home.path);
+	return rc;
+}
+
+/*
+ * Safe in the store or on disk here: only then is the run confirmed to who asked for it. Nobody reads
+ * record.json before the run is over, but for want of a store; the slot has it for repair.
+ */
 static int record_durably(struct run *r, struct forge_error *err)
 {
 	struct forge_error why = FORGE_ERROR_INIT;
 	int rc = make_record_files(r, err);
 
-	if (rc == 0)
-		rc = forge_record_write(&r->record, err);
-	if (rc == 0)
-		rc = forge_record_sync(&r->record, err);
-	if (rc == 0 && fsync(r->home.runs_fd) < 0)
-		rc = forge_fail_errno(err, errno, "write %s/runs", r->home.path);
 	if (rc < 0)
 		return rc;
-	if (json_array_size(r->record.unsent) > 0) {
+	if (!r->is_confirmed) {
 		tell_store(r, true, false);
-		if (forge_courier_wait(&r->courier, STORE_USEC, &why) < 0)
+		if (forge_courier_wait(&r->courier, STORE_USEC, &why) < 0) {
+			rc = record_here(r, err);
+			if (rc < 0)
+				return rc;
 			keep_for_later(r, &why);
+		}
 	}
 	r->is_confirmed = true;
 	if (r->req->on_recorded)
@@ -331,7 +344,8 @@ static struct forge_need need_of(const struct run *r)
 	struct forge_need n = { .bytes = r->spec.limits.memory_bytes,
 				.milli = r->spec.limits.cpus_milli,
 				.priority = r->spec.priority,
-				.run_id = r->spec.run_id };
+				.run_id = r->spec.run_id,
+				.slot = r->active.slot };
 	const struct forge_profile *p;
 
 	if (r->spec.post_process.n &&

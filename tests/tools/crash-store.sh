@@ -104,10 +104,9 @@ kill_ours() {
 
 # The supervisor of run $id. Sets $supervisor.
 find_supervisor() {
-    local record
-    supervisor=
-    record=$(<"$home/runs/$id/record.json") 2>/dev/null || return
-    [[ $record =~ \"pid\":\ ([0-9]+) ]] && supervisor=${BASH_REMATCH[1]}
+    supervisor=$(grep -hsom 1 "\"run_id\":\"$id\".*" "$home"/active/* | grep -om 1 '"pid":[0-9]*')
+    supervisor=${supervisor#*:}
+    [ -n "$supervisor" ]
 }
 
 children() { cat "/proc/$1/task/$1/children" 2>/dev/null; }
