@@ -2,9 +2,11 @@
 /* The program: finds the command, parses its options, calls it. */
 #include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #include "base/near.h"
@@ -144,6 +146,12 @@ static void clean_start(void)
 			_exit(FORGE_EXIT_FAILED);
 	(void)signal(SIGPIPE, SIG_DFL); /* cannot fail: the number is valid */
 	(void)signal(SIGCHLD, SIG_DFL);
+	/* Otherwise jansson asks /dev/urandom. The kernel gave us 16 bytes; libc uses the first. */
+	const char *random = (const char *)getauxval(AT_RANDOM); /* NOLINT: an address */
+	size_t seed = 0;
+	if (random)
+		memcpy(&seed, random + 8, sizeof(seed));
+	json_object_seed(seed);
 }
 
 int main(int argc, char **argv)

@@ -29,6 +29,7 @@ struct forge_job {
 	gid_t host_gid;
 	bool privileged;
 	bool own_network;
+	struct forge_netns *netns; /* one that is being made for it, or NULL */
 	bool pass_stdin;
 	const struct forge_limits *limits;
 	const struct forge_config *config;
@@ -77,6 +78,9 @@ struct forge_outcome {
 	int landlock_abi;
 };
 
+/* What an executor still holds of a run. */
+struct forge_execution;
+
 /* Contract of an executor; members are required. Ops never print and never exit. */
 struct forge_executor_ops {
 	const char *name;
@@ -84,12 +88,18 @@ struct forge_executor_ops {
 	int (*explain)(const struct forge_job *job, json_t **ret,
 		       struct forge_error *err);
 	/*
-	 * Carries the job out and waits. 0: *ret is filled, whatever happened to the command.
-	 * Negative: it could not be started here (sandbox or limits unavailable), nothing is
-	 * left behind; missing, cgroup_manager and landlock_abi are filled as far as known.
+	 * Carries the job out and waits until nothing of it runs. 0: *ret is filled, whatever happened
+	 * to the command. Negative: it could not be started here (sandbox or limits unavailable);
+	 * missing, cgroup_manager and landlock_abi are filled as far as known. In both cases
+	 * *ret_execution, when it is not NULL, is to be ended.
 	 */
 	int (*run)(const struct forge_job *job, struct forge_outcome *ret,
-		   struct forge_error *err);
+		   struct forge_execution **ret_execution, struct forge_error *err);
+	/*
+	 * Gives back what the run had; other work can be done before, while the kernel tears it down.
+	 * Negative: something is left, err says what. Accepts NULL.
+	 */
+	int (*end)(struct forge_execution *e, struct forge_error *err);
 };
 
 extern const struct forge_executor_ops forge_executor_local;

@@ -4,8 +4,8 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 
 #include "executor/supervise.h"
 #include "sandbox/cgroup.h"
@@ -92,9 +92,15 @@ static int local_explain(const struct forge_job *job, json_t **ret,
 	return *ret ? 0 : forge_fail(err, ENOMEM, "out of memory");
 }
 
-static int run_in(const struct forge_job *job, const struct forge_plan *plan,
-		  struct forge_cgroup *cg, struct forge_outcome *ret,
-		  struct forge_error *err)
+struct forge_execution {
+	struct forge_plan *plan;
+	struct forge_cgroup *cg;
+	struct forge_sandbox *sb;
+	bool is_stuck;
+};
+
+static int run_in(const struct forge_job *job, struct forge_execution *e,
+		  struct forge_outcome *ret, struct forge_error *err)
 {
 	struct forge_quota quota = { .fd = -1 };
 	/* Root's runs have a uid each: it serves as project id too. */
@@ -102,18 +108,18 @@ static int run_in(const struct forge_job *job, const struct forge_plan *plan,
 		ret->has_quota = forge_quota_start(&quota, job->workdir_fd, job->host_uid,
 						   job->limits->disk_bytes,
 						   job->limits->inodes) == 0;
-	forge_auto_sandbox struct forge_sandbox *sb = NULL;
-	int rc = forge_sandbox_start(plan, cg, job->pass_stdin, &sb, err);
+	int rc = forge_sandbox_start(e->plan, e->cg, job->netns, job->pass_stdin, &e->sb, err);
 	if (rc == 0)
 		rc = job->on_building(job->arg, err);
 	if (rc == 0)
-		rc = forge_supervise(job, plan, cg, &quota, sb, ret, err);
+		rc = forge_supervise(job, e->plan, e->cg, &quota, e->sb, ret, err);
 	forge_quota_stop(&quota);
+	e->is_stuck = ret->is_stuck;
 	return rc;
 }
 
 static int local_run(const struct forge_job *job, struct forge_outcome *ret,
-		     struct forge_error *err)
+		     struct forge_execution **ret_execution, struct forge_error *err)
 {
 	*ret = (struct forge_outcome){
 		.landlock_abi = forge_landlock_abi(),
@@ -126,36 +132,51 @@ static int local_run(const struct forge_job *job, struct forge_outcome *ret,
 		.io_read_bytes = UINT64_MAX,
 		.io_write_bytes = UINT64_MAX,
 	};
+	struct forge_execution *e = *ret_execution = calloc(1, sizeof(*e));
+	if (!e)
+		return forge_fail(err, ENOMEM, "out of memory");
 	ret->missing = landlock_missing(ret->landlock_abi, job->own_network);
-	forge_auto_plan struct forge_plan *plan = NULL;
-	int rc = build_plan(job, ret->landlock_abi, &plan, err);
+	int rc = build_plan(job, ret->landlock_abi, &e->plan, err);
 	if (rc < 0)
 		return rc;
-	forge_auto_cgroup struct forge_cgroup *cg = NULL;
-	if (plan->io_error.code)
+	if (e->plan->io_error.code)
 		ret->missing |= 1u << FORGE_MECH_IO;
 	rc = forge_cgroup_new(job->config->cgroup, job->run_id, job->limits,
-			      &plan->io_disk, &cg, err);
+			      &e->plan->io_disk, &e->cg, err);
 	if (rc < 0) {
 		ret->missing |= FORGE_MECH_ALL_CGROUP;
 		return rc;
 	}
-	ret->cgroup_manager = cg->ops->name;
-	ret->missing |= cg->missing;
+	ret->cgroup_manager = e->cg->ops->name;
+	ret->missing |= e->cg->missing;
 	rc = check_missing(ret->missing, job->config->allow_missing,
 			   job->config->cgroup == FORGE_CGROUP_NONE,
-			   plan->io_error.code ? &plan->io_error : &cg->io_error, err);
-	if (rc == 0)
-		rc = run_in(job, plan, cg, ret, err);
-	struct forge_error late = FORGE_ERROR_INIT;
-	if (ret->is_stuck)
-		(void)forge_fail(
-			&late, EBUSY,
-			"processes of the run wait for a file system that does not "
-			"answer (FUSE, NFS) and cannot die; once it does, forge gc "
-			"removes their cgroups");
-	if (ret->is_stuck || forge_cgroup_remove(cg, &late) < 0)
-		job->on_event(job->arg, "cgroup_left", late.msg);
+			   e->plan->io_error.code ? &e->plan->io_error : &e->cg->io_error, err);
+	return rc < 0 ? rc : run_in(job, e, ret, err);
+}
+
+/* How long init may take to end when it is alone; more would be the file systems it had. */
+#define END_MSEC 5000
+
+static int local_end(struct forge_execution *e, struct forge_error *err)
+{
+	int rc = 0;
+
+	if (!e)
+		return 0;
+	if (e->sb && !e->is_stuck)
+		e->is_stuck = forge_sandbox_end(e->sb, END_MSEC) < 0;
+	if (e->is_stuck)
+		rc = forge_fail(err, EBUSY,
+				"processes of the run wait for a file system that does not "
+				"answer (FUSE, NFS) and cannot die; once it does, forge gc "
+				"removes their cgroups");
+	else if (e->cg)
+		rc = forge_cgroup_remove(e->cg, err);
+	forge_sandbox_free(e->sb);
+	forge_cgroup_free(e->cg);
+	forge_plan_free(e->plan);
+	free(e);
 	return rc;
 }
 
@@ -163,4 +184,5 @@ const struct forge_executor_ops forge_executor_local = {
 	.name = "local",
 	.explain = local_explain,
 	.run = local_run,
+	.end = local_end,
 };

@@ -40,6 +40,7 @@ struct loop {
 	uint64_t wall_at, grace_at, cpu_at, disk_at, dead_at;
 	uint64_t look_at; /* not before this: the next look at who has the memory */
 	uint64_t cpu_dying; /* CPU time of the run at the last look at its dying */
+	struct forge_ctl_exit end; /* as init told it */
 	bool is_killed;
 };
 
@@ -196,6 +197,7 @@ static void on_control(struct loop *l)
 	ssize_t n = recv(l->sb->control, &msg, sizeof(msg), MSG_DONTWAIT);
 
 	if (n == (ssize_t)sizeof(msg)) {
+		l->end = msg;
 		l->out->has_status = true;
 		l->out->wait_status = msg.status;
 		forge_cgroup_release_io(l->cg); /* for those that end with it */
@@ -324,7 +326,7 @@ static void handle(struct loop *l, const struct pollfd *p)
 }
 
 /*
- * Init is dead, so all writers are: what the pipes still hold is all there will be. The live
+ * Init is dead or alone, so all writers are dead: what the pipes still hold is all there will be. The live
  * reader gets a second for it, not for ever.
  */
 static void drain(struct loop *l)
@@ -361,13 +363,11 @@ static void collect_usage(struct loop *l)
 	o->oom_kills = u.oom_kills;
 	o->oom_elsewhere = u.oom_elsewhere;
 	o->pids_refused = u.pids_refused;
-	/* Without an io controller: what the kernel counted for init and all it reaped. */
-	o->io_read_bytes = u.io_read_bytes != UINT64_MAX
-				   ? u.io_read_bytes
-				   : (uint64_t)l->sb->rusage.ru_inblock * 512;
-	o->io_write_bytes = u.io_write_bytes != UINT64_MAX
-				    ? u.io_write_bytes
-				    : (uint64_t)l->sb->rusage.ru_oublock * 512;
+	/* Without an io controller: what the kernel counted for all that init reaped. */
+	o->io_read_bytes = u.io_read_bytes != UINT64_MAX ? u.io_read_bytes :
+							   l->end.blocks_in * 512;
+	o->io_write_bytes = u.io_write_bytes != UINT64_MAX ? u.io_write_bytes :
+							     l->end.blocks_out * 512;
 	while (forge_disk_step(l->disk, 100000) == FORGE_DISK_MORE)
 		;
 	o->disk_peak_bytes = forge_disk_usage(l->disk)->peak_bytes;
@@ -393,7 +393,8 @@ static int run_loop(struct loop *l, struct forge_error *err)
 			return forge_fail_errno(err, errno, "wait for the run");
 		if (n > 0) {
 			handle(l, fds);
-			if (fds[P_PIDFD].revents)
+			/* Not waiting for init's own end saves the time that the kernel needs for it. */
+			if (fds[P_PIDFD].revents || l->end.is_alone)
 				break;
 		}
 		check_deadlines(l);
@@ -463,7 +464,8 @@ int forge_supervise(const struct forge_job *job, const struct forge_plan *plan,
 	if (rc == 0)
 		rc = run_loop(&l, err);
 	if (rc == 0) {
-		forge_sandbox_reap(sb);
+		if (!l.end.is_alone)
+			forge_sandbox_reap(sb);
 		drain(&l);
 		collect_usage(&l);
 	}

@@ -9,7 +9,7 @@
 #include "sandbox/sandbox.h"
 
 /*
- * Watches sb until it and everything in it is gone. SIGINT, SIGTERM and SIGHUP to this
+ * Watches sb until everything in it is gone; its init may have yet to end. SIGINT, SIGTERM and SIGHUP to this
  * process cancel the run; a second one kills at once. They must be blocked by the caller.
  */
 FORGE_MUST_CHECK int forge_supervise(const struct forge_job *job,

@@ -283,26 +283,31 @@ static int look_at_all(const struct forge_home *home, FILE *out, bool dry_run, u
 	return first ? first : n;
 }
 
+static int reconcile(const struct forge_home *home, FILE *out, bool dry_run,
+		     struct forge_error *err)
+{
+	unsigned live = 0;
+	int rc = look_at_all(home, out, dry_run, &live, err);
+
+	note_crowd(home, live);
+	return rc;
+}
+
 int forge_reconcile(FILE *out, bool dry_run, struct forge_error *err)
 {
 	forge_auto_home struct forge_home home = FORGE_HOME_INIT;
 	int rc = forge_home_open(false, &home, err);
-	unsigned live = 0;
 
 	if (rc == -ENOENT || (rc < 0 && !out))
 		return 0; /* nothing ever ran, or the run that follows will say so */
-	if (rc < 0)
-		return rc;
-	rc = look_at_all(&home, out, dry_run, &live, err);
-	note_crowd(&home, live);
-	return rc;
+	return rc < 0 ? rc : reconcile(&home, out, dry_run, err);
 }
 
 int forge_reconcile_cheaply(struct forge_error *err)
 {
 	forge_auto_home struct forge_home home = FORGE_HOME_INIT;
 
-	if (forge_home_open(false, &home, NULL) == 0 && somebody_just_looked(&home))
-		return 0;
-	return forge_reconcile(NULL, false, err);
+	if (forge_home_open(false, &home, NULL) < 0 || somebody_just_looked(&home))
+		return 0; /* the run that follows will say what is wrong with it */
+	return reconcile(&home, NULL, false, err);
 }

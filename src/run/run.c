@@ -28,6 +28,7 @@
 #include "run/spec.h"
 #include "run/workdir.h"
 #include "sandbox/ids.h"
+#include "sandbox/netns.h"
 #include "store/state.h"
 
 /* How long the end of a run waits for the store before the record is kept for later. */
@@ -51,6 +52,8 @@ struct run {
 	struct forge_courier courier;
 	struct forge_hasher hasher;
 	struct forge_objects objects;
+	struct forge_netns netns;
+	struct forge_execution *execution; /* not yet ended */
 	char *store;	   /* URL */
 	json_t *post_rows; /* what the post-process said */
 	bool has_started;  /* the command ran: there is something to keep */
@@ -59,8 +62,25 @@ struct run {
 	bool needs_repair; /* something could not be removed: the next repair tries again */
 };
 
+/* Everything is dead; what the kernel has yet to tear down is waited for. False: something is left. */
+static bool end_execution(struct run *r)
+{
+	struct forge_error late = FORGE_ERROR_INIT;
+	int rc = forge_executor_local.end(r->execution, &late);
+
+	r->execution = NULL;
+	if (rc == 0)
+		return true;
+	r->needs_repair = true;
+	json_object_set_new(r->record.json, "cleanup_error", json_string(late.msg));
+	forge_record_event(&r->record, "cgroup_left", late.msg);
+	return false;
+}
+
 static void run_done(struct run *r)
 {
+	(void)end_execution(r); /* only if something went wrong before */
+	forge_netns_done(&r->netns);
 	forge_courier_stop(&r->courier);
 	json_decref(forge_hasher_finish(&r->hasher, &r->spec.inputs, -1));
 	forge_objects_close(&r->objects);
@@ -91,6 +111,7 @@ static void run_init(struct run *r, const struct forge_config *cfg,
 	r->courier = FORGE_COURIER_INIT;
 	r->hasher = FORGE_HASHER_INIT;
 	r->objects = FORGE_OBJECTS_INIT;
+	r->netns = FORGE_NETNS_INIT;
 }
 
 static void warn(const struct run *r, const struct forge_error *warning)
@@ -172,10 +193,6 @@ static void on_event(void *arg, const char *event, const char *detail)
 {
 	struct run *r = arg;
 
-	if (strcmp(event, "cgroup_left") == 0) {
-		r->needs_repair = true;
-		json_object_set_new(r->record.json, "cleanup_error", json_string(detail));
-	}
 	if (strcmp(event, "log_failed") == 0) {
 		struct forge_error e = FORGE_ERROR_INIT;
 		(void)forge_fail(&e, EIO, "its log is not complete: %s", detail);
@@ -207,8 +224,8 @@ static int on_building(void *arg, struct forge_error *err)
 	if (rc < 0)
 		return rc;
 	forge_hasher_start(&r->hasher, &r->home, &r->spec.inputs);
-	if (json_array_size(r->record.unsent) > 0)
-		tell_store(r, false, false);
+	/* He opens the store meanwhile; what there is to tell goes with the next event. */
+	forge_courier_start(&r->courier);
 	return 0;
 }
 
@@ -228,6 +245,7 @@ static void fill_job(struct run *r, struct forge_job *job)
 		.host_gid = r->ids.gid,
 		.privileged = r->ids.privileged,
 		.own_network = r->spec.own_network,
+		.netns = &r->netns,
 		.pass_stdin = r->req->pass_stdin,
 		.limits = &r->spec.limits,
 		.config = r->cfg,
@@ -283,7 +301,8 @@ static int open_state(struct run *r, struct forge_error *err)
 	if (rc < 0)
 		return rc;
 	r->courier.url = r->store;
-	forge_courier_start(&r->courier);
+	if (r->ids.privileged && r->spec.own_network)
+		forge_netns_begin(&r->netns);
 	return 0;
 }
 
@@ -537,7 +556,7 @@ static void collect(struct run *r, const struct forge_outcome *o, struct forge_v
 		.stop_fd = signals,
 		.max_files = r->cfg->outputs_max_files,
 		/* Who could not be killed may still finish a write. */
-		.may_link = !r->req->keep && !r->needs_repair,
+		.may_link = !r->req->keep && !o->is_stuck,
 		.is_partial = o->stop != FORGE_STOP_NONE,
 	};
 	struct forge_error why = FORGE_ERROR_INIT;
@@ -627,7 +646,8 @@ static int confirm(struct run *r, int local, struct forge_error *full,
 /*
  * The verdict is in record.json before the store hears of it, so that whoever finds this process
  * dead knows it. A tree that takes long to remove does not keep the verdict waiting; a small one
- * is removed first, and the run is told in one transaction.
+ * is removed first, and the run is told in one transaction. Should a cgroup stay, the slot does
+ * too, and repair tells the store.
  */
 static int finish(struct run *r, const struct forge_outcome *o,
 		  const struct forge_verdict *v, struct forge_error *err)
@@ -645,13 +665,13 @@ static int finish(struct run *r, const struct forge_outcome *o,
 	int local = forge_record_write(&r->record, &full);
 	if (!r->courier.error.code)
 		tell_store(r, true, is_small);
-	if (!is_small) {
+	bool is_clean = end_execution(r);
+	if (!is_small)
 		clean_or_leave(r);
-		if (r->needs_repair || r->req->keep)
-			(void)!forge_record_write(&r->record, NULL); /* the verdict is there */
-		if (!r->courier.error.code)
-			tell_store(r, false, true);
-	}
+	if (!is_clean || (!is_small && (r->needs_repair || r->req->keep)))
+		(void)!forge_record_write(&r->record, NULL); /* the verdict is there */
+	if (!is_small && !r->courier.error.code)
+		tell_store(r, false, true);
 	return confirm(r, local, &full, err);
 }
 
@@ -665,7 +685,8 @@ static int execute(struct run *r, struct forge_verdict *v, struct forge_outcome 
 	if (rc < 0)
 		return rc;
 	fill_job(r, &job);
-	bool is_refused = forge_executor_local.run(&job, outcome, &refused) < 0;
+	bool is_refused =
+		forge_executor_local.run(&job, outcome, &r->execution, &refused) < 0;
 	/* A refusal before there was a record is worth one too. */
 	rc = make_record_files(r, err);
 	if (rc < 0)
@@ -680,8 +701,10 @@ static int execute(struct run *r, struct forge_verdict *v, struct forge_outcome 
 	note_runtime(r);
 	if (r->has_started)
 		collect(r, outcome, v);
-	if (r->spec.post_process.n && strcmp(v->status, "succeeded") == 0)
+	if (r->spec.post_process.n && strcmp(v->status, "succeeded") == 0) {
+		(void)end_execution(r); /* the record says so */
 		post_process(r);
+	}
 	forge_admit_release(&r->share);
 	return 0;
 }
@@ -709,8 +732,9 @@ static int carry_out(struct run *r, struct forge_run_result *ret, struct forge_e
 		}
 	}
 	if (rc < 0) {
+		(void)end_execution(r);
 		/* The first error is told. With a record that has no end, repair makes one. */
-		r->needs_repair = clean(r, NULL) < 0 || r->record.dir_fd >= 0;
+		r->needs_repair |= clean(r, NULL) < 0 || r->record.dir_fd >= 0;
 		return rc;
 	}
 	rc = finish(r, &outcome, &verdict, err);

@@ -103,25 +103,7 @@ static void leave_leaf(char *dir)
 		dir[n - m] = '\0';
 }
 
-int forge_cgroup_own_load(struct forge_cgroup_own *ret)
-{
-	char text[8192];
-	ssize_t n = forge_read_at(AT_FDCWD, "/proc/self/cgroup", text, sizeof(text));
-
-	*ret = (struct forge_cgroup_own){ 0 };
-	if (n < 0)
-		return (int)n;
-	ret->unified = own_dir(text, "");
-	leave_leaf(ret->unified);
-	ret->memory = own_dir(text, "memory");
-	ret->pids = own_dir(text, "pids");
-	ret->cpu = own_dir(text, "cpu");
-	ret->cpuacct = own_dir(text, "cpuacct");
-	ret->blkio = own_dir(text, "blkio");
-	return 0;
-}
-
-void forge_cgroup_own_done(struct forge_cgroup_own *own)
+static void forget(struct forge_cgroup_own *own)
 {
 	free(own->unified);
 	free(own->memory);
@@ -129,15 +111,41 @@ void forge_cgroup_own_done(struct forge_cgroup_own *own)
 	free(own->cpu);
 	free(own->cpuacct);
 	free(own->blkio);
+	*own = (struct forge_cgroup_own){ 0 };
+}
+
+int forge_cgroup_own(const struct forge_cgroup_own **ret)
+{
+	static struct forge_cgroup_own known;
+	static char *seen; /* what known was made from */
+	char text[8192];
+	ssize_t n = forge_read_at(AT_FDCWD, "/proc/self/cgroup", text, sizeof(text));
+
+	*ret = &known;
+	if (n < 0)
+		return (int)n;
+	if (seen && strcmp(seen, text) == 0)
+		return 0;
+	free(seen);
+	forget(&known);
+	seen = strdup(text);
+	known.unified = own_dir(text, "");
+	leave_leaf(known.unified);
+	known.memory = own_dir(text, "memory");
+	known.pids = own_dir(text, "pids");
+	known.cpu = own_dir(text, "cpu");
+	known.cpuacct = own_dir(text, "cpuacct");
+	known.blkio = own_dir(text, "blkio");
+	return 0;
 }
 
 int forge_cgroup_predict(const char *run_id, struct forge_strv *ret)
 {
-	forge_auto_cgroup_own struct forge_cgroup_own own = { 0 };
-	int rc = forge_cgroup_own_load(&own);
+	const struct forge_cgroup_own *own;
+	int rc = forge_cgroup_own(&own);
 	/* blkio comes first: who waits for the disk leaves no group before that is lifted. */
-	const char *dirs[] = { own.blkio, own.unified, own.memory,
-			       own.pids,  own.cpu,     own.cpuacct };
+	const char *dirs[] = { own->blkio, own->unified, own->memory,
+			       own->pids,  own->cpu,	 own->cpuacct };
 
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(dirs) && rc == 0; i++)
 		if (dirs[i])

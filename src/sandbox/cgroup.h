@@ -124,13 +124,14 @@ FORGE_DEFINE_AUTO(cgroup, struct forge_cgroup *, forge_cgroup_free)
 #define FORGE_CGROUP_LEAF "forge-supervisors"
 
 /* For the managers. */
-/* Our own directory in each hierarchy we use; NULL where it is not mounted. */
+/*
+ * Our own directory in each hierarchy we use; NULL where it is not mounted. Looked up again when
+ * /proc/self/cgroup says something else than the last time; valid until then.
+ */
 struct forge_cgroup_own {
 	char *unified, *memory, *pids, *cpu, *cpuacct, *blkio;
 };
-FORGE_MUST_CHECK int forge_cgroup_own_load(struct forge_cgroup_own *ret);
-void forge_cgroup_own_done(struct forge_cgroup_own *own);
-#define forge_auto_cgroup_own FORGE_CLEANUP(forge_cgroup_own_done) /* initialise to {0} */
+FORGE_MUST_CHECK int forge_cgroup_own(const struct forge_cgroup_own **ret);
 /* Makes <parent>/<name>, notes it in dirs and opens it. Returns the fd or -errno. */
 int forge_cgroup_make_dir(struct forge_cgroup *cg, const char *parent);
 /* Writes the I/O rate into dir: io.max where it has one, else the files of v1's blkio. */

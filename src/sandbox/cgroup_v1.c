@@ -158,29 +158,29 @@ static int limit_io(struct forge_cgroup *cg, const char *own, struct forge_error
 
 static int v1_create(struct forge_cgroup *cg, struct forge_error *err)
 {
-	forge_auto_cgroup_own struct forge_cgroup_own own = { 0 };
-	int rc = forge_cgroup_own_load(&own);
+	const struct forge_cgroup_own *own;
+	int rc = forge_cgroup_own(&own);
 
-	if (rc < 0 || !own.memory)
+	if (rc < 0 || !own->memory)
 		return forge_fail(err, ENOENT,
 				  "no cgroup v1 memory hierarchy is mounted");
-	rc = make_in(cg, own.memory, FORGE_MECH_MEMORY, &cg->memory_fd, err);
+	rc = make_in(cg, own->memory, FORGE_MECH_MEMORY, &cg->memory_fd, err);
 	if (rc == 0)
-		rc = make_in(cg, own.pids, FORGE_MECH_PIDS, &cg->pids_fd, err);
+		rc = make_in(cg, own->pids, FORGE_MECH_PIDS, &cg->pids_fd, err);
 	if (rc == 0 && cg->limits.cpus_milli != FORGE_UNLIMITED)
-		rc = make_in(cg, own.cpu, FORGE_MECH_CPUS, &cg->cpu_fd, err);
+		rc = make_in(cg, own->cpu, FORGE_MECH_CPUS, &cg->cpu_fd, err);
 	/* The unified tree is a help, not a condition: the pid namespace kills as surely. */
-	if (rc == 0 && own.unified) {
-		int fd = forge_cgroup_make_dir(cg, own.unified);
+	if (rc == 0 && own->unified) {
+		int fd = forge_cgroup_make_dir(cg, own->unified);
 		cg->v2_fd = fd < 0 ? -1 : fd;
 	}
 	if (rc == 0 && cg->v2_fd < 0)
-		rc = make_in(cg, own.cpuacct, FORGE_MECH_CPU_TIME, &cg->cpuacct_fd, err);
+		rc = make_in(cg, own->cpuacct, FORGE_MECH_CPU_TIME, &cg->cpuacct_fd, err);
 	/* Swap accounting can be off at boot; without any swap that is no loss. */
 	if (rc == 0 && faccessat(cg->memory_fd, SWAP_LIMIT, F_OK, 0) < 0 &&
 	    forge_host_has_swap())
 		cg->missing |= 1u << FORGE_MECH_SWAP;
-	if (rc == 0 && *cg->io_disk.name && limit_io(cg, own.blkio, &cg->io_error) < 0)
+	if (rc == 0 && *cg->io_disk.name && limit_io(cg, own->blkio, &cg->io_error) < 0)
 		cg->missing |= 1u << FORGE_MECH_IO;
 	return rc;
 }

@@ -222,9 +222,9 @@ static int v2_configure(struct forge_cgroup *cg, struct forge_error *err)
 
 static int v2_create(struct forge_cgroup *cg, struct forge_error *err)
 {
-	forge_auto_cgroup_own struct forge_cgroup_own dirs = { 0 };
-	int rc = forge_cgroup_own_load(&dirs);
-	const char *path = dirs.unified;
+	const struct forge_cgroup_own *dirs;
+	int rc = forge_cgroup_own(&dirs);
+	const char *path = dirs->unified;
 	if (rc < 0 || !path)
 		return forge_fail(err, ENOENT, "no unified cgroup hierarchy is mounted");
 	forge_auto_close int own = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);

@@ -55,9 +55,14 @@ struct forge_child_report {
 /* ... and 's' followed by a signal number: send it to every process of the run. */
 #define FORGE_CTL_SIGNAL 's'
 
-/* Init to supervisor: the command has ended. */
+/*
+ * Init to supervisor: the command has ended. Alone means that the kernel knows of no other process in the
+ * namespace: everything that the run was is over, and only init's own end is still to come.
+ */
 struct forge_ctl_exit {
 	int32_t status; /* as from waitpid */
+	int32_t is_alone;
+	uint64_t blocks_in, blocks_out; /* of 512 bytes, by all that ended */
 };
 
 struct forge_child {
@@ -66,7 +71,8 @@ struct forge_child {
 		sources; /* per mount: a detached tree opened by a privileged supervisor, -1 */
 	const int *
 		cgroups; /* files to write "0" to, ended by -1; see struct forge_cgroup */
-	int control;	 /* SOCK_SEQPACKET */
+	bool needs_loopback;
+	int control; /* SOCK_SEQPACKET */
 	int report;
 	int stdio[3];
 };

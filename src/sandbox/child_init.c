@@ -8,14 +8,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <net/if.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/auxv.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -23,6 +22,7 @@
 
 #include "base/clock.h"
 #include "base/sys.h"
+#include "sandbox/netns.h"
 
 const char *const forge_stage_names[FORGE_STAGE_COUNT] = {
 	[FORGE_STAGE_NONE] = "nothing",
@@ -91,19 +91,16 @@ static void enter_cgroups(const struct forge_child *c)
 
 static void bring_up_loopback(int report)
 {
-	struct ifreq ifr = { .ifr_name = "lo" };
-	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	int rc = forge_netns_loopback();
 
-	if (fd < 0)
-		forge_child_die(report, FORGE_STAGE_LOOPBACK, "socket");
-	ifr.ifr_flags = IFF_UP | IFF_RUNNING;
-	if (ioctl(fd, SIOCSIFFLAGS, &ifr) < 0)
-		forge_child_die(report, FORGE_STAGE_LOOPBACK, "lo");
-	close(fd);
+	if (rc == 0)
+		return;
+	errno = -rc;
+	forge_child_die(report, FORGE_STAGE_LOOPBACK, "lo");
 }
 
-/* Reaps everybody; returns true, with the status, once the command itself has ended. */
-static bool reap(pid_t command, int *ret_status)
+/* Reaps everybody; returns true, with what there is to say, once the command itself has ended. */
+static bool reap(pid_t command, struct forge_ctl_exit *ret)
 {
 	bool is_done = false;
 	int status;
@@ -115,11 +112,23 @@ static bool reap(pid_t command, int *ret_status)
 			int sig = WSTOPSIG(status) == SIGTRAP ? 0 : WSTOPSIG(status);
 			(void)ptrace(PTRACE_DETACH, pid, NULL, (void *)(intptr_t)sig);
 		} else if (pid == command) {
-			*ret_status = status;
+			ret->status = status;
 			is_done = true;
 		}
 	}
+	/* Whoever lost its parent here became our child. */
+	ret->is_alone = pid < 0 && errno == ECHILD;
 	return is_done;
+}
+
+static void tell_end(int control, struct forge_ctl_exit *msg)
+{
+	struct rusage u = { 0 };
+
+	(void)getrusage(RUSAGE_CHILDREN, &u); /* a valid argument */
+	msg->blocks_in = (uint64_t)u.ru_inblock;
+	msg->blocks_out = (uint64_t)u.ru_oublock;
+	(void)send(control, msg, sizeof(*msg), MSG_NOSIGNAL); /* gone: it needs no answer */
 }
 
 static void serve_control(int control)
@@ -175,8 +184,8 @@ _Noreturn static void serve(const struct forge_child *c, pid_t command, int sigf
 
 			(void)!read(sigfd, &si,
 				    sizeof(si)); /* only its arrival matters */
-			if (reap(command, &msg.status)) {
-				(void)send(c->control, &msg, sizeof(msg), MSG_NOSIGNAL);
+			if (reap(command, &msg)) {
+				tell_end(c->control, &msg);
 				_exit(0);
 			}
 		}
@@ -236,7 +245,7 @@ _Noreturn void forge_child_main(const struct forge_child *given)
 	wait_for(&c, FORGE_CTL_IDS_READY);
 	forge_child_set_ids(&c);
 	limit_namespace();
-	if (c.plan->own_network)
+	if (c.needs_loopback)
 		bring_up_loopback(c.report);
 	if (sethostname("forge", 5) < 0)
 		forge_child_die(c.report, FORGE_STAGE_HOSTNAME, "forge");

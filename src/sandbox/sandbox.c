@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -180,9 +182,29 @@ static int clone_as(uid_t uid, struct forge_clone_args *args, struct forge_cgrou
 	return pid;
 }
 
-static int start_init(const struct forge_plan *plan, struct forge_cgroup *cg,
-		      struct wiring *w, struct forge_sandbox *sb, struct forge_error *err)
+/* The same from within a network namespace, which is then the child's too. */
+static int clone_in(int net, uid_t uid, struct forge_clone_args *args, struct forge_cgroup *cg)
 {
+	forge_auto_close int own = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+
+	if (own < 0 || setns(net, CLONE_NEWNET) < 0)
+		return -1;
+	pid_t pid = clone_as(uid, args, cg);
+	if (pid == 0)
+		return 0;
+	int error = errno;
+	/* We came from there; were we not back, we would tell nobody anything. */
+	if (setns(own, CLONE_NEWNET) < 0)
+		abort();
+	errno = error;
+	return pid;
+}
+
+static int start_init(const struct forge_plan *plan, struct forge_cgroup *cg,
+		      struct forge_netns *netns, struct wiring *w, struct forge_sandbox *sb,
+		      struct forge_error *err)
+{
+	int net = plan->own_network && netns ? forge_netns_fd(netns) : -1;
 	struct forge_clone_args args = {
 		.flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC |
 			 CLONE_NEWUTS | CLONE_PIDFD,
@@ -190,18 +212,24 @@ static int start_init(const struct forge_plan *plan, struct forge_cgroup *cg,
 		.exit_signal = SIGCHLD,
 	};
 
-	if (plan->own_network)
+	if (plan->own_network && net < 0)
 		args.flags |= CLONE_NEWNET;
 	if (cg->v2_fd >= 0) {
 		args.flags |= CLONE_INTO_CGROUP;
 		args.cgroup = (uint64_t)cg->v2_fd;
 	}
-	pid_t pid = plan->privileged ? clone_as(plan->host_uid, &args, cg)
-				     : clone_init(&args, cg);
+	pid_t pid = net >= 0	     ? clone_in(net, plan->host_uid, &args, cg) :
+		    plan->privileged ? clone_as(plan->host_uid, &args, cg) :
+				       clone_init(&args, cg);
 	if (pid == 0) {
 		struct forge_child c = {
-			plan,	       w->sources,   cg->enter_fds,
-			w->control[1], w->report[1], { w->in[0], w->out[1], w->err[1] }
+			.plan = plan,
+			.sources = w->sources,
+			.cgroups = cg->enter_fds,
+			.needs_loopback = plan->own_network && net < 0,
+			.control = w->control[1],
+			.report = w->report[1],
+			.stdio = { w->in[0], w->out[1], w->err[1] },
 		};
 		/* Otherwise our own copy would keep the socket open after the supervisor. */
 		close(w->control[0]);
@@ -229,7 +257,7 @@ static int start_init(const struct forge_plan *plan, struct forge_cgroup *cg,
 }
 
 int forge_sandbox_start(const struct forge_plan *plan, struct forge_cgroup *cg,
-			bool pipe_stdin, struct forge_sandbox **ret,
+			struct forge_netns *netns, bool pipe_stdin, struct forge_sandbox **ret,
 			struct forge_error *err)
 {
 	struct wiring w = { { -1, -1 }, { -1, -1 }, { -1, -1 }, { -1, -1 },
@@ -243,7 +271,7 @@ int forge_sandbox_start(const struct forge_plan *plan, struct forge_cgroup *cg,
 	if (rc == 0)
 		rc = open_sources(plan, &w, err);
 	if (rc == 0)
-		rc = start_init(plan, cg, &w, sb, err);
+		rc = start_init(plan, cg, netns, &w, sb, err);
 	wiring_done(&w);
 	if (rc < 0)
 		return rc;
@@ -297,13 +325,28 @@ int forge_sandbox_explain(const struct forge_child_report *r, struct forge_error
 
 void forge_sandbox_reap(struct forge_sandbox *sb)
 {
-	int status;
-
 	if (sb->pid <= 0)
 		return;
-	while (wait4(sb->pid, &status, 0, &sb->rusage) < 0 && errno == EINTR)
+	while (waitpid(sb->pid, NULL, 0) < 0 && errno == EINTR)
 		;
 	sb->pid = 0;
+}
+
+int forge_sandbox_end(struct forge_sandbox *sb, int msec)
+{
+	struct pollfd p = { .fd = sb->pidfd, .events = POLLIN };
+
+	if (sb->pid <= 0)
+		return 0;
+	forge_sandbox_kill(sb);
+	while (poll(&p, 1, msec) < 0 && errno == EINTR)
+		; /* our signals are blocked */
+	if (!p.revents) {
+		forge_sandbox_abandon(sb);
+		return -ETIMEDOUT;
+	}
+	forge_sandbox_reap(sb);
+	return 0;
 }
 
 void forge_sandbox_abandon(struct forge_sandbox *sb)

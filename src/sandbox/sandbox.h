@@ -27,13 +27,13 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/resource.h>
 #include <sys/types.h>
 
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "sandbox/cgroup.h"
 #include "sandbox/child.h"
+#include "sandbox/netns.h"
 #include "sandbox/plan.h"
 
 struct forge_sandbox {
@@ -43,15 +43,15 @@ struct forge_sandbox {
 	int report;	      /* read end, -1 once it has ended */
 	int out, err;	      /* read ends of the command's streams, non-blocking */
 	int in;		      /* write end of its standard input, -1: it has /dev/null */
-	struct rusage rusage; /* of the whole tree, after forge_sandbox_reap() */
 };
 
 /*
- * Starts the plan in the cgroup. On failure nothing is left running. The command may still
+ * Starts the plan in the cgroup; netns (or NULL) has a network for it. On failure nothing is left running. The command may still
  * fail to start afterwards: that arrives on the report pipe.
  */
 FORGE_MUST_CHECK int forge_sandbox_start(const struct forge_plan *plan,
-					 struct forge_cgroup *cg, bool pipe_stdin,
+					 struct forge_cgroup *cg, struct forge_netns *netns,
+					 bool pipe_stdin,
 					 struct forge_sandbox **ret,
 					 struct forge_error *err);
 /* Asks init to signal every process of the run; silently too late when it is gone. */
@@ -63,8 +63,10 @@ FORGE_MUST_CHECK int forge_sandbox_read_report(struct forge_sandbox *sb,
 					       struct forge_child_report *ret);
 /* Turns a report into a message a person can act on. Returns -errno of the report. */
 int forge_sandbox_explain(const struct forge_child_report *r, struct forge_error *err);
-/* Waits for init (pidfd is readable, or it was killed) and collects its usage. */
+/* Waits for init: pidfd is readable, or it was killed. */
 void forge_sandbox_reap(struct forge_sandbox *sb);
+/* Kills it if it lives, and waits. -ETIMEDOUT: it does not die, and is abandoned. */
+FORGE_MUST_CHECK int forge_sandbox_end(struct forge_sandbox *sb, int msec);
 /* Init does not die: nobody waits for it any more. */
 void forge_sandbox_abandon(struct forge_sandbox *sb);
 /* Kills and reaps if that has not happened yet. Accepts NULL. */

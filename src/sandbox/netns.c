@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The thread, and what it does. */
+#include "sandbox/netns.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <net/if.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+
+int forge_netns_loopback(void)
+{
+	struct ifreq ifr = { .ifr_name = "lo" };
+	forge_auto_close int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	ifr.ifr_flags = IFF_UP | IFF_RUNNING;
+	return fd < 0 || ioctl(fd, SIOCSIFFLAGS, &ifr) < 0 ? -errno : 0;
+}
+
+/* Of a thread, unshare() moves the thread alone. Only system calls: the process may fork meanwhile. */
+static void *make(void *arg)
+{
+	struct forge_netns *n = arg;
+
+	if (unshare(CLONE_NEWNET) == 0 && forge_netns_loopback() == 0)
+		n->fd = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
+	return NULL;
+}
+
+void forge_netns_begin(struct forge_netns *n)
+{
+	pthread_attr_t attr;
+
+	if (pthread_attr_init(&attr) != 0)
+		return;
+	if (pthread_attr_setstacksize(&attr, 64 << 10) == 0)
+		n->is_begun = pthread_create(&n->thread, &attr, make, n) == 0;
+	(void)pthread_attr_destroy(&attr); /* never fails */
+}
+
+int forge_netns_fd(struct forge_netns *n)
+{
+	if (n->is_begun)
+		(void)pthread_join(n->thread, NULL); /* nobody else does */
+	n->is_begun = false;
+	return n->fd;
+}
+
+void forge_netns_done(struct forge_netns *n)
+{
+	int fd = forge_netns_fd(n);
+
+	if (fd >= 0)
+		close(fd);
+	*n = FORGE_NETNS_INIT;
+}
