@@ -458,7 +458,7 @@ int forge_supervise(const struct forge_job *job, const struct forge_plan *plan,
 			  .sb = sb,
 			  .out = ret,
 			  .signals = -1,
-			  .start = forge_now_usec() };
+			  .start = sb->start_usec };
 	int rc = init_loop(&l, err);
 
 	if (rc == 0)

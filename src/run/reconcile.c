@@ -87,22 +87,6 @@ static int remove_workdir(const struct repair *r, struct forge_error *err)
 	return r->dry_run ? 0 : forge_rmtree(path, st.st_dev, st.st_ino, NULL, err);
 }
 
-/* Killed while it made its directory: there is no run yet, only empty files. */
-static int close_unstarted(const struct repair *r)
-{
-	static const char *const files[] = { "events.jsonl", "stdout", "stderr" };
-	forge_auto_close int dir =
-		openat(r->home->runs_fd, r->run_id,
-		       O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-
-	if (dir < 0 || r->dry_run)
-		return 0;
-	for (size_t i = 0; i < FORGE_ARRAY_SIZE(files); i++)
-		(void)unlinkat(dir, files[i], 0); /* maybe not there yet */
-	(void)unlinkat(r->home->runs_fd, r->run_id, AT_REMOVEDIR);
-	return 0;
-}
-
 /* A workdir that was to be kept is gc's to remove, when its time comes. True: the record has changed. */
 static bool note_kept(const struct repair *r, json_t *record)
 {
@@ -139,8 +123,9 @@ static int close_record(const struct repair *r, struct forge_error *err)
 	if (!verdict && !json_is_object(planned) &&
 	    forge_load_record(r->home, r->run_id, &own, NULL) == 0)
 		planned = own;
+	/* Killed before it made its directory; or the power went, and the store knows more. */
 	if (!verdict && (!json_is_object(planned) || dir < 0))
-		return close_unstarted(r);
+		return 0;
 	if (!verdict)
 		say(r, "close record", "as lost");
 	if (verdict && !r->dry_run)

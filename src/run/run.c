@@ -52,7 +52,6 @@ struct run {
 	struct forge_courier courier;
 	struct forge_hasher hasher;
 	struct forge_objects objects;
-	struct forge_netns netns;
 	struct forge_execution *execution; /* not yet ended */
 	char *store;	   /* URL */
 	json_t *post_rows; /* what the post-process said */
@@ -80,7 +79,6 @@ static bool end_execution(struct run *r)
 static void run_done(struct run *r)
 {
 	(void)end_execution(r); /* only if something went wrong before */
-	forge_netns_done(&r->netns);
 	forge_courier_stop(&r->courier);
 	json_decref(forge_hasher_finish(&r->hasher, &r->spec.inputs, -1));
 	forge_objects_close(&r->objects);
@@ -111,7 +109,6 @@ static void run_init(struct run *r, const struct forge_config *cfg,
 	r->courier = FORGE_COURIER_INIT;
 	r->hasher = FORGE_HASHER_INIT;
 	r->objects = FORGE_OBJECTS_INIT;
-	r->netns = FORGE_NETNS_INIT;
 }
 
 static void warn(const struct run *r, const struct forge_error *warning)
@@ -211,8 +208,9 @@ static int make_record_files(struct run *r, struct forge_error *err)
 {
 	if (r->record.dir_fd >= 0)
 		return 0;
-	int rc = forge_record_make_files(&r->record, &r->home, err);
-	return rc < 0 ? rc : forge_active_note_record(&r->active, r->record.json, err);
+	/* First in the slot: a directory that no slot has a record for is none that repair may touch. */
+	int rc = forge_active_note_record(&r->active, r->record.json, err);
+	return rc < 0 ? rc : forge_record_make_files(&r->record, &r->home, err);
 }
 
 /* While the sandbox is being built there is time for files, hashes and the store. */
@@ -245,7 +243,6 @@ static void fill_job(struct run *r, struct forge_job *job)
 		.host_gid = r->ids.gid,
 		.privileged = r->ids.privileged,
 		.own_network = r->spec.own_network,
-		.netns = &r->netns,
 		.pass_stdin = r->req->pass_stdin,
 		.limits = &r->spec.limits,
 		.config = r->cfg,
@@ -301,8 +298,6 @@ static int open_state(struct run *r, struct forge_error *err)
 	if (rc < 0)
 		return rc;
 	r->courier.url = r->store;
-	if (r->ids.privileged && r->spec.own_network)
-		forge_netns_begin(&r->netns);
 	return 0;
 }
 
@@ -679,14 +674,23 @@ static int execute(struct run *r, struct forge_verdict *v, struct forge_outcome 
 		   struct forge_error *err)
 {
 	struct forge_error refused = FORGE_ERROR_INIT;
+	struct forge_netns netns = FORGE_NETNS_INIT;
 	struct forge_job job;
-	int rc = prepare(r, err);
+	bool is_refused = false;
 
+	/* Nobody is forked beside the thread: what it is about, a fork would cut in half. */
+	if (r->ids.privileged && r->spec.own_network)
+		forge_netns_begin(&netns);
+	int rc = prepare(r, err);
+	if (rc == 0) {
+		fill_job(r, &job);
+		job.netns = &netns;
+		is_refused = forge_executor_local.run(&job, outcome, &r->execution,
+						      &refused) < 0;
+	}
+	forge_netns_done(&netns);
 	if (rc < 0)
 		return rc;
-	fill_job(r, &job);
-	bool is_refused =
-		forge_executor_local.run(&job, outcome, &r->execution, &refused) < 0;
 	/* A refusal before there was a record is worth one too. */
 	rc = make_record_files(r, err);
 	if (rc < 0)

@@ -33,7 +33,9 @@ static int resolve(const struct forge_syscall_name *s)
 	return nr < 0 ? -1 : nr;
 }
 
+/* Returns that nobody else uses: what follows is another program's to say. */
 #define LOOK_AT_ARGUMENTS SCMP_ACT_TRACE(1)
+#define LOOK_AT_PERSONA	  SCMP_ACT_TRACE(2)
 
 static bool has_argument_rules(const char *name)
 {
@@ -126,30 +128,161 @@ static size_t export(scmp_filter_ctx ctx, const char *name, struct sock_filter *
 	return (size_t)len / sizeof(*ret);
 }
 
-/*
- * One program of both: where the first says "look at the arguments" (a TRACE return nobody
- * else uses) it goes on into the second. libseccomp cannot express that itself, and two
- * filters would cost every start, and every call they look at, twice.
- */
-static void emit(scmp_filter_ctx calls, scmp_filter_ctx args)
-{
-	static struct sock_filter all[2 * BPF_MAXINSNS];
-	size_t n = export(calls, "calls", all);
-	size_t m = export(args, "args", all + n);
-	size_t joined = 0;
+/* ---- a program that only looks at the number of the call, made small ---- */
 
-	if (n + m > BPF_MAXINSNS)
-		die("size of", "both", (int)(n + m));
-	for (size_t i = 0; i < n; i++)
-		if (all[i].code == (BPF_RET | BPF_K) && all[i].k == LOOK_AT_ARGUMENTS) {
-			all[i] = (struct sock_filter)BPF_STMT(BPF_JMP | BPF_JA,
-							      (uint32_t)(n - i - 1));
-			joined++;
+#define MAX_RANGES 1024
+
+/* From this number up to the next one's, one answer. */
+struct range {
+	uint32_t start, answer;
+};
+
+/* What a program says to a call of this ABI; one that looks at arguments is not for here. */
+static uint32_t answer_to(const struct sock_filter *prog, size_t n, uint32_t arch, uint32_t nr)
+{
+	uint32_t a = 0;
+
+	for (size_t pc = 0; pc < n; pc++) {
+		const struct sock_filter *f = &prog[pc];
+		switch (f->code) {
+		case BPF_LD | BPF_W | BPF_ABS:
+			if (f->k > 4)
+				die("argument in", "calls", (int)pc);
+			a = f->k == 4 ? arch : nr;
+			break;
+		case BPF_JMP | BPF_JEQ | BPF_K:
+			pc += a == f->k ? f->jt : f->jf;
+			break;
+		case BPF_JMP | BPF_JGT | BPF_K:
+			pc += a > f->k ? f->jt : f->jf;
+			break;
+		case BPF_JMP | BPF_JGE | BPF_K:
+			pc += a >= f->k ? f->jt : f->jf;
+			break;
+		case BPF_JMP | BPF_JA:
+			pc += f->k;
+			break;
+		case BPF_RET | BPF_K:
+			return f->k;
+		default:
+			die("instruction in", "calls", f->code);
 		}
-	if (joined == 0)
-		die("join", "both", 0);
+	}
+	die("end of", "calls", 0);
+	return 0;
+}
+
+static int by_number(const void *x, const void *y)
+{
+	uint32_t a = *(const uint32_t *)x, b = *(const uint32_t *)y;
+
+	return a < b ? -1 : a > b;
+}
+
+/* Its answers change only at the constants that it compares with, and right behind them. */
+static size_t find_ranges(const struct sock_filter *prog, size_t n, uint32_t arch,
+			  struct range *ret)
+{
+	static uint32_t edges[2 * BPF_MAXINSNS + 1];
+	size_t n_edges = 1, n_ranges = 0;
+
+	for (size_t i = 0; i < n; i++)
+		if (BPF_CLASS(prog[i].code) == BPF_JMP && prog[i].code != (BPF_JMP | BPF_JA)) {
+			edges[n_edges++] = prog[i].k;
+			edges[n_edges++] = prog[i].k + 1;
+		}
+	qsort(edges, n_edges, sizeof(edges[0]), by_number);
+	for (size_t i = 0; i < n_edges; i++) {
+		uint32_t answer = answer_to(prog, n, arch, edges[i]);
+		if (n_ranges > 0 && ret[n_ranges - 1].answer == answer)
+			continue;
+		if (n_ranges == MAX_RANGES)
+			die("ranges in", "calls", (int)n_ranges);
+		ret[n_ranges++] = (struct range){ edges[i], answer };
+	}
+	return n_ranges;
+}
+
+/* The number is loaded: halves the ranges until one is left. Returns how many instructions. */
+static size_t make_tree(const struct range *r, size_t n, struct sock_filter *ret)
+{
+	size_t half = n / 2;
+
+	if (n == 1) {
+		ret[0] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, r[0].answer);
+		return 1;
+	}
+	size_t left = make_tree(r, half, ret + 1);
+	if (left > UINT8_MAX)
+		die("jump in", "calls", (int)left);
+	ret[0] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, r[half].start,
+					      (uint8_t)left, 0);
+	return 1 + left + make_tree(r + half, n - half, ret + 1 + left);
+}
+
+/*
+ * libseccomp compares with each number it was given; neighbours with one answer can share a
+ * comparison. The kernel translates and compiles the program at every start, so it pays to be short.
+ */
+static size_t shorten(struct sock_filter *prog, size_t n)
+{
+	static struct sock_filter made[2 * MAX_RANGES + 4];
+	static struct range ranges[MAX_RANGES];
+	uint32_t arch = seccomp_arch_native();
+	size_t n_ranges = find_ranges(prog, n, arch, ranges);
+	const struct sock_filter head[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 4),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, arch, 1, 0),
+		BPF_STMT(BPF_RET | BPF_K, SCMP_ACT_KILL_PROCESS),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
+	};
+
+	memcpy(made, head, sizeof(head));
+	size_t m = 4 + make_tree(ranges, n_ranges, made + 4);
+	for (size_t i = 0; i < n_ranges; i++)
+		for (uint32_t d = 0; d < 3; d++) {
+			uint32_t nr = ranges[i].start + d - 1;
+			if (answer_to(prog, n, arch, nr) != answer_to(made, m, arch, nr) ||
+			    answer_to(prog, n, ~arch, nr) != answer_to(made, m, ~arch, nr))
+				die("short form of", "calls", (int)nr);
+		}
+	memcpy(prog, made, m * sizeof(*made));
+	return m;
+}
+
+/* Where all[0..n) returns answer, goes on at all[to] instead. */
+static void lead_on(struct sock_filter *all, size_t n, uint32_t answer, size_t to)
+{
+	size_t found = 0;
+
+	for (size_t i = 0; i < n; i++)
+		if (all[i].code == (BPF_RET | BPF_K) && all[i].k == answer) {
+			all[i] = (struct sock_filter)BPF_STMT(BPF_JMP | BPF_JA,
+							      (uint32_t)(to - i - 1));
+			found++;
+		}
+	if (found == 0)
+		die("join", "programs", (int)to);
+}
+
+/*
+ * One program of all: libseccomp cannot express that a call's arguments are looked at only where
+ * the call itself is allowed, and several filters would cost every start, and every call that they
+ * look at, several times.
+ */
+static void emit(scmp_filter_ctx calls, scmp_filter_ctx args, scmp_filter_ctx persona)
+{
+	static struct sock_filter all[3 * BPF_MAXINSNS];
+	size_t n = shorten(all, export(calls, "calls", all));
+	size_t m = export(args, "args", all + n);
+	size_t p = export(persona, "personality", all + n + m);
+
+	if (n + m + p > BPF_MAXINSNS)
+		die("size of", "all", (int)(n + m + p));
+	lead_on(all, n, LOOK_AT_ARGUMENTS, n);
+	lead_on(all, n, LOOK_AT_PERSONA, n + m);
 	printf("static struct sock_filter forge_filter[] = {\n");
-	for (size_t i = 0; i < n + m; i++)
+	for (size_t i = 0; i < n + m + p; i++)
 		printf("\t{ 0x%04x, %u, %u, 0x%08x },\n", all[i].code, all[i].jt,
 		       all[i].jf, all[i].k);
 	printf("};\n");
@@ -172,16 +305,20 @@ int main(void)
 	scmp_filter_ctx calls = new_filter(SCMP_ACT_ERRNO(ENOSYS), "calls");
 	add_names(calls, forge_syscalls_allowed, SCMP_ACT_ALLOW);
 	add_names(calls, forge_syscalls_refused, SCMP_ACT_ERRNO(EPERM));
+	if (seccomp_rule_add(calls, LOOK_AT_PERSONA, SCMP_SYS(personality), 0) < 0)
+		die("rule for", "personality", 0);
 	/* personality: ask, the default, and 32-bit uname; nothing that weakens memory layout */
 	static const uint64_t personalities[] = { PER_LINUX, PER_LINUX32, 0xffffffffULL };
+	scmp_filter_ctx persona = new_filter(SCMP_ACT_ERRNO(ENOSYS), "personality");
 	for (size_t i = 0; i < 3; i++)
-		if (seccomp_rule_add(calls, SCMP_ACT_ALLOW, SCMP_SYS(personality), 1,
+		if (seccomp_rule_add(persona, SCMP_ACT_ALLOW, SCMP_SYS(personality), 1,
 				     SCMP_A0(SCMP_CMP_EQ, personalities[i], 0)) < 0)
 			die("rule for", "personality", 0);
 	scmp_filter_ctx args = new_filter(SCMP_ACT_ALLOW, "args");
 	add_args(args);
-	emit(calls, args);
+	emit(calls, args, persona);
 	seccomp_release(calls);
 	seccomp_release(args);
+	seccomp_release(persona);
 	return 0;
 }

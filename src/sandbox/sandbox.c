@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/sys.h"
 #include "sandbox/diagnose.h"
@@ -253,6 +254,7 @@ static int start_init(const struct forge_plan *plan, struct forge_cgroup *cg,
 	/* Init builds its root meanwhile. */
 	if (rc == 0)
 		rc = forge_cgroup_configure(cg, err);
+	sb->start_usec = forge_now_usec();
 	return rc == 0 ? send_ready(sb, FORGE_CTL_GO, err) : rc;
 }
 

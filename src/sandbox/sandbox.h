@@ -39,6 +39,7 @@
 struct forge_sandbox {
 	pid_t pid; /* init, in our pid namespace */
 	int pidfd; /* readable when init is dead */
+	uint64_t start_usec; /* when the command was allowed to start, monotonic */
 	int control;
 	int report;	      /* read end, -1 once it has ended */
 	int out, err;	      /* read ends of the command's streams, non-blocking */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writing: one run brought up to date in one transaction. */
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -75,7 +74,8 @@ static struct forge_sql_value usec_value(const json_t *o, const char *key)
 {
 	const json_t *j = json_object_get(o, key);
 
-	return json_is_number(j) ? SQL_INT(llround(json_number_value(j) * 1e6)) :
+	/* To the nearest: none of these is negative. */
+	return json_is_number(j) ? SQL_INT((int64_t)(json_number_value(j) * 1e6 + 0.5)) :
 				   SQL_TEXT(NULL);
 }
 
