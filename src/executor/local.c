@@ -110,6 +110,10 @@ static int run_in(const struct forge_job *job, struct forge_execution *e,
 						   job->limits->inodes) == 0;
 	int rc = forge_sandbox_start(e->plan, e->cg, job->netns, job->pass_stdin, &e->sb, err);
 	if (rc == 0)
+		rc = job->before_start(job->arg, err);
+	if (rc == 0)
+		rc = forge_sandbox_go(e->sb, err);
+	if (rc == 0)
 		rc = job->on_building(job->arg, err);
 	if (rc == 0)
 		rc = forge_supervise(job, e->plan, e->cg, &quota, e->sb, ret, err);

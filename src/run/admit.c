@@ -259,20 +259,6 @@ static int take_share(int dir, const struct forge_need *n, struct forge_share *r
 	return 0;
 }
 
-/* With the queue locked: 0 the share is ours, 1 not now. */
-static int decide(int dir, const struct forge_budget *b, const struct forge_need *n,
-		  const char *ticket, struct scan *scan, struct forge_share *ret,
-		  struct forge_error *err)
-{
-	int rc = scan_queue(dir, ticket, scan, err);
-
-	if (rc < 0)
-		return rc;
-	if (scan->before[0] || !fits(n, b, &scan->used))
-		return 1;
-	return take_share(dir, n, ret, err);
-}
-
 int forge_admit_try(const struct forge_home *home, const struct forge_config *cfg,
 		    const struct forge_need *need, struct forge_share *ret,
 		    struct forge_error *err)
@@ -291,28 +277,24 @@ int forge_admit_try(const struct forge_home *home, const struct forge_config *cf
 	if (dir < 0)
 		return dir;
 	ticket_name(need, ticket);
-	rc = decide(dir, &budget, &n, ticket, &scan, ret, err);
+	rc = scan_queue(dir, ticket, &scan, err);
+	if (rc < 0)
+		return rc;
+	if (scan.before[0] || !fits(&n, &budget, &scan.used))
+		return 1;
+	rc = take_share(dir, &n, ret, err);
 	if (rc == 0)
 		(void)forge_take_fd(dir); /* the share's now */
 	return rc;
 }
 
-/* What a waiter holds. */
-struct waiter {
-	const struct forge_home *home;
-	int dir, ticket_fd;
-	int watch; /* the ticket before ours, or inotify on the shares; readable: look again */
-	char ticket[NAME_MAX + 1];
-	char watched[NAME_MAX + 1]; /* a ticket, or "." for the shares; "" nothing yet */
-};
-
 /* A share that is given back leaves the directory; a holder that dies closes a file in it. */
-static int watch_shares(const struct waiter *w)
+static int watch_shares(const struct forge_ticket *t)
 {
 	char path[PATH_MAX];
 	int fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
 
-	(void)snprintf(path, sizeof(path), "%s/queue", w->home->path);
+	(void)snprintf(path, sizeof(path), "%s/queue", t->home->path);
 	if (fd >= 0 && inotify_add_watch(fd, path,
 					 IN_MOVED_FROM | IN_DELETE | IN_CLOSE_WRITE) < 0) {
 		close(fd);
@@ -322,14 +304,14 @@ static int watch_shares(const struct waiter *w)
 }
 
 /* What happened before the watch was set was not seen: the caller looks once more. */
-static void set_watch(struct waiter *w, const char *name)
+static void set_watch(struct forge_ticket *t, const char *name)
 {
-	if (w->watch >= 0)
-		close(w->watch);
-	w->watch = strcmp(name, ".") == 0 ?
-			   watch_shares(w) :
-			   openat(w->dir, name, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
-	(void)snprintf(w->watched, sizeof(w->watched), "%s", w->watch < 0 ? "" : name);
+	if (t->watch >= 0)
+		close(t->watch);
+	t->watch = strcmp(name, ".") == 0 ?
+			   watch_shares(t) :
+			   openat(t->dir_fd, name, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
+	(void)snprintf(t->watched, sizeof(t->watched), "%s", t->watch < 0 ? "" : name);
 }
 
 /* Without a watch (too many inotify instances) it is looked every now and then. */
@@ -337,13 +319,12 @@ static void set_watch(struct waiter *w, const char *name)
 #define MOST_USEC  60000000
 
 /* 0: something happened. */
-static int sleep_until(struct waiter *w, int signal_fd, uint64_t deadline,
-		       struct forge_error *err)
+static int sleep_until(struct forge_ticket *t, int signal_fd, struct forge_error *err)
 {
-	struct pollfd p[] = { { .fd = w->watch, .events = POLLIN },
+	struct pollfd p[] = { { .fd = t->watch, .events = POLLIN },
 			      { .fd = signal_fd, .events = POLLIN } };
-	uint64_t now = forge_now_usec(), most = w->watch < 0 ? BLIND_USEC : MOST_USEC;
-	uint64_t left = deadline > now ? deadline - now : 0;
+	uint64_t now = forge_now_usec(), most = t->watch < 0 ? BLIND_USEC : MOST_USEC;
+	uint64_t left = t->deadline > now ? t->deadline - now : 0;
 	char events[4096];
 
 	left = left > most ? most : left;
@@ -354,76 +335,101 @@ static int sleep_until(struct waiter *w, int signal_fd, uint64_t deadline,
 		return forge_fail_errno(err, errno, "wait for room");
 	if (n > 0 && p[1].revents)
 		return forge_fail(err, ECANCELED, "cancelled while queued");
-	if (n == 0 && forge_now_usec() >= deadline)
+	if (n == 0 && forge_now_usec() >= t->deadline)
 		return forge_fail(err, ETIMEDOUT, "no room within queue.max_wait");
-	while (w->watch >= 0 && read(w->watch, events, sizeof(events)) > 0)
+	while (t->watch >= 0 && read(t->watch, events, sizeof(events)) > 0)
 		; /* only that something happened matters */
-	if (n > 0 && strcmp(w->watched, ".") != 0)
-		w->watched[0] = '\0'; /* a fifo without its writer stays ready */
+	if (n > 0 && strcmp(t->watched, ".") != 0)
+		t->watched[0] = '\0'; /* a fifo without its writer stays ready */
 	return 0;
 }
 
-/* One look under the lock. 0 admitted, 1 sleep now, 2 look again. */
-static int look(struct waiter *w, const struct forge_budget *b, const struct forge_need *n,
-		struct forge_share *ret, struct forge_error *err)
+/*
+ * One look under the lock. 0: we are the first and, if a share was asked for, it is ours; 1: sleep now;
+ * 2: look again.
+ */
+static int look(struct forge_ticket *t, struct forge_share *ret, struct forge_error *err)
 {
 	struct scan scan;
-	forge_auto_close int lock = lock_queue(w->home, err);
+	forge_auto_close int lock = lock_queue(t->home, err);
 
 	if (lock < 0)
 		return lock;
-	int rc = decide(w->dir, b, n, w->ticket, &scan, ret, err);
-	if (rc != 1)
+	int rc = scan_queue(t->dir_fd, t->name, &scan, err);
+	if (rc < 0)
 		return rc;
-	const char *target = scan.before[0] ? scan.before : ".";
-	if (strcmp(target, w->watched) == 0)
+	bool is_first = !scan.before[0];
+	if (is_first && !ret)
+		return 0;
+	if (is_first && fits(&t->need, &t->budget, &scan.used))
+		return take_share(t->dir_fd, &t->need, ret, err);
+	const char *target = is_first ? "." : scan.before;
+	if (strcmp(target, t->watched) == 0)
 		return 1;
-	set_watch(w, target);
-	return w->watch < 0 ? 1 : 2;
+	set_watch(t, target);
+	return t->watch < 0 ? 1 : 2;
 }
 
-static int queue_up(struct waiter *w, const struct forge_need *n, struct forge_error *err)
+static int wait_for(struct forge_ticket *t, int signal_fd, struct forge_share *ret,
+		    struct forge_error *err)
 {
-	w->dir = forge_home_subdir(w->home, "queue", err);
-	if (w->dir < 0)
-		return w->dir;
-	forge_auto_close int lock = lock_queue(w->home, err);
-	if (lock < 0)
-		return lock;
-	ticket_name(n, w->ticket);
-	w->ticket_fd = make_locked(w->dir, w->ticket, n->slot, true, err);
-	return w->ticket_fd < 0 ? w->ticket_fd : 0;
-}
+	int rc = 2;
 
-int forge_admit_wait(const struct forge_home *home, const struct forge_config *cfg,
-		     const struct forge_need *need, int signal_fd, struct forge_share *ret,
-		     struct forge_error *err)
-{
-	struct waiter w = { .home = home, .dir = -1, .ticket_fd = -1, .watch = -1 };
-	uint64_t deadline = forge_now_usec() + cfg->queue_usec;
-	struct forge_budget budget;
-
-	forge_budget_of(cfg, &budget);
-	struct forge_need n = clamp(need, &budget);
-	int rc = queue_up(&w, &n, err);
-	if (rc == 0)
-		rc = 2;
 	while (rc > 0) {
-		rc = look(&w, &budget, &n, ret, err);
+		rc = look(t, ret, err);
 		if (rc == 1) {
-			rc = sleep_until(&w, signal_fd, deadline, err);
+			rc = sleep_until(t, signal_fd, err);
 			rc = rc < 0 ? rc : 2;
 		}
 	}
-	if (w.ticket_fd >= 0) {
-		put_back(w.dir, w.ticket, n.slot, true);
-		close(w.ticket_fd);
-	}
-	if (w.watch >= 0)
-		close(w.watch);
-	if (w.dir >= 0 && (rc < 0 || ret->dir_fd != w.dir))
-		close(w.dir);
 	return rc;
+}
+
+int forge_admit_queue(const struct forge_home *home, const struct forge_config *cfg,
+		      const struct forge_need *need, int signal_fd, struct forge_ticket *ret,
+		      struct forge_error *err)
+{
+	*ret = FORGE_TICKET_INIT;
+	ret->home = home;
+	ret->deadline = forge_now_usec() + cfg->queue_usec;
+	forge_budget_of(cfg, &ret->budget);
+	ret->need = clamp(need, &ret->budget);
+	ret->dir_fd = forge_home_subdir(home, "queue", err);
+	forge_auto_close int lock = ret->dir_fd < 0 ? ret->dir_fd : lock_queue(home, err);
+	if (lock < 0)
+		return lock;
+	ticket_name(need, ret->name);
+	ret->fd = make_locked(ret->dir_fd, ret->name, need->slot, true, err);
+	if (ret->fd < 0)
+		return ret->fd;
+	close(lock);
+	lock = -1;
+	return wait_for(ret, signal_fd, NULL, err);
+}
+
+int forge_admit_take(struct forge_ticket *t, int signal_fd, struct forge_share *ret,
+		     struct forge_error *err)
+{
+	int rc = wait_for(t, signal_fd, ret, err);
+
+	if (rc == 0)
+		t->dir_fd = -1; /* the share's now */
+	return rc;
+}
+
+void forge_admit_leave(struct forge_ticket *t, const struct forge_share *share)
+{
+	int dir = t->dir_fd >= 0 ? t->dir_fd : share->dir_fd;
+
+	if (t->fd >= 0) {
+		put_back(dir, t->name, t->need.slot, true);
+		close(t->fd);
+	}
+	if (t->watch >= 0)
+		close(t->watch);
+	if (t->dir_fd >= 0)
+		close(t->dir_fd);
+	*t = FORGE_TICKET_INIT;
 }
 
 void forge_admit_release(struct forge_share *s)

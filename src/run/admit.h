@@ -37,6 +37,20 @@ struct forge_share {
 struct forge_budget {
 	uint64_t bytes, milli, runs;
 };
+
+/* A place in line. */
+struct forge_ticket {
+	const struct forge_home *home;
+	struct forge_need need;
+	struct forge_budget budget;
+	uint64_t deadline;
+	int dir_fd, fd; /* -1: none */
+	int watch; /* the ticket before ours, or inotify on the shares; readable: look again */
+	char name[NAME_MAX + 1];
+	char watched[NAME_MAX + 1]; /* a ticket, or "." for the shares; "" nothing yet */
+};
+#define FORGE_TICKET_INIT ((struct forge_ticket){ .dir_fd = -1, .fd = -1, .watch = -1 })
+
 void forge_budget_of(const struct forge_config *cfg, struct forge_budget *ret);
 
 /*
@@ -47,13 +61,19 @@ FORGE_MUST_CHECK int forge_admit_try(const struct forge_home *home,
 				     const struct forge_need *need,
 				     struct forge_share *ret, struct forge_error *err);
 /*
- * Waits in line. 0: *ret is held; -ECANCELED: a signal of signal_fd came; -ETIMEDOUT: longer
- * than queue.max_wait.
+ * Waits in line until nobody is before us. 0: *ret is held, and while we wait for the share there is
+ * time to prepare; -ECANCELED: a signal of signal_fd came; -ETIMEDOUT: longer than
+ * queue.max_wait. *ret is to be left in any case.
  */
-FORGE_MUST_CHECK int forge_admit_wait(const struct forge_home *home,
-				      const struct forge_config *cfg,
-				      const struct forge_need *need, int signal_fd,
+FORGE_MUST_CHECK int forge_admit_queue(const struct forge_home *home,
+				       const struct forge_config *cfg,
+				       const struct forge_need *need, int signal_fd,
+				       struct forge_ticket *ret, struct forge_error *err);
+/* Waits for the share, as the first in line. */
+FORGE_MUST_CHECK int forge_admit_take(struct forge_ticket *t, int signal_fd,
 				      struct forge_share *ret, struct forge_error *err);
+/* Out of the line, with the share or without. Accepts FORGE_TICKET_INIT. */
+void forge_admit_leave(struct forge_ticket *t, const struct forge_share *share);
 void forge_admit_release(struct forge_share *s);
 /* Asks remove of each file that a dead one left, and does as it says. */
 FORGE_MUST_CHECK int forge_admit_sweep(const struct forge_home *home,

@@ -49,6 +49,8 @@ struct run {
 	struct forge_workdir workdir;
 	struct forge_record record;
 	struct forge_share share;
+	struct forge_ticket ticket; /* held: the share is yet to be had */
+	int turned_away;	    /* why the wait for it ended without one, or 0 */
 	struct forge_courier courier;
 	struct forge_hasher hasher;
 	struct forge_objects objects;
@@ -82,6 +84,7 @@ static void run_done(struct run *r)
 	forge_courier_stop(&r->courier);
 	json_decref(forge_hasher_finish(&r->hasher, &r->spec.inputs, -1));
 	forge_objects_close(&r->objects);
+	forge_admit_leave(&r->ticket, &r->share);
 	forge_admit_release(&r->share);
 	forge_record_close(&r->record);
 	forge_workdir_close(&r->workdir);
@@ -106,6 +109,7 @@ static void run_init(struct run *r, const struct forge_config *cfg,
 	r->workdir.fd = -1;
 	r->record = FORGE_RECORD_INIT;
 	r->share = FORGE_SHARE_INIT;
+	r->ticket = FORGE_TICKET_INIT;
 	r->courier = FORGE_COURIER_INIT;
 	r->hasher = FORGE_HASHER_INIT;
 	r->objects = FORGE_OBJECTS_INIT;
@@ -186,6 +190,12 @@ static void set_status(struct run *r, const char *status, const char *detail)
 	forge_record_status(&r->record, status, detail);
 }
 
+static enum forge_status status_of(const struct run *r)
+{
+	return forge_status_of(
+		json_string_value(json_object_get(r->record.json, "status")));
+}
+
 static void on_event(void *arg, const char *event, const char *detail)
 {
 	struct run *r = arg;
@@ -227,6 +237,23 @@ static int on_building(void *arg, struct forge_error *err)
 	return 0;
 }
 
+/* Everything is ready; who was queued now needs the share. */
+static int before_start(void *arg, struct forge_error *err)
+{
+	struct run *r = arg;
+
+	if (r->ticket.fd < 0)
+		return 0;
+	forge_auto_close int signals = forge_signals_fd();
+	int rc = forge_admit_take(&r->ticket, signals, &r->share, err);
+	if (rc == 0)
+		set_status(r, "preparing", NULL);
+	else if (rc == -ECANCELED || rc == -ETIMEDOUT)
+		r->turned_away = rc;
+	forge_admit_leave(&r->ticket, &r->share);
+	return rc;
+}
+
 static void fill_job(struct run *r, struct forge_job *job)
 {
 	*job = (struct forge_job){
@@ -248,6 +275,7 @@ static void fill_job(struct run *r, struct forge_job *job)
 		.config = r->cfg,
 		.log_fd = r->record.log_fd,
 		.live_fd = { r->req->stdout_fd, r->req->stderr_fd },
+		.before_start = before_start,
 		.on_building = on_building,
 		.on_event = on_event,
 		.arg = r,
@@ -381,7 +409,10 @@ static int wait_for_room(struct run *r, const struct forge_need *need,
 	(void)forge_fail(&note, EAGAIN, "queued: waiting until there is room for it");
 	warn(r, &note);
 	forge_auto_close int signals = forge_signals_fd();
-	return forge_admit_wait(&r->home, r->cfg, need, signals, &r->share, err);
+	rc = forge_admit_queue(&r->home, r->cfg, need, signals, &r->ticket, err);
+	if (rc < 0)
+		forge_admit_leave(&r->ticket, &r->share);
+	return rc;
 }
 
 /* A post-process runs within the share of its run. */
@@ -415,7 +446,9 @@ static int admit(struct run *r, struct forge_verdict *ret_verdict, struct forge_
 		return record_durably(r, err);
 	}
 	if (rc == 0) {
-		set_status(r, "preparing", NULL);
+		/* The first in line gets ready while it waits: its share then goes into the run. */
+		if (r->ticket.fd < 0)
+			set_status(r, "preparing", NULL);
 		return 0;
 	}
 	if (rc != -E2BIG && rc != -ECANCELED && rc != -ETIMEDOUT) {
@@ -651,6 +684,9 @@ static int finish(struct run *r, const struct forge_outcome *o,
 	bool is_small = o->inodes_peak <= SMALL_TREE;
 
 	forge_record_set_outcome(&r->record, o, v);
+	/* Refused by the host while it waited for its share, which it then could have had. */
+	if (!forge_status_may_follow(status_of(r), forge_status_of(v->status)))
+		set_status(r, "preparing", NULL);
 	set_status(r, v->status, v->reason);
 	int rc = make_record_files(r, err);
 	if (rc < 0)
@@ -689,13 +725,16 @@ static int execute(struct run *r, struct forge_verdict *v, struct forge_outcome 
 						      &refused) < 0;
 	}
 	forge_netns_done(&netns);
+	forge_admit_leave(&r->ticket, &r->share);
 	if (rc < 0)
 		return rc;
 	/* A refusal before there was a record is worth one too. */
 	rc = make_record_files(r, err);
 	if (rc < 0)
 		return rc;
-	if (is_refused && r->has_started)
+	if (r->turned_away)
+		forge_judge_not_admitted(r->turned_away, &refused, v);
+	else if (is_refused && r->has_started)
 		forge_judge_unwatched(&refused, v);
 	else if (is_refused)
 		forge_judge_refused(&refused, v);

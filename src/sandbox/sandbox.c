@@ -254,8 +254,13 @@ static int start_init(const struct forge_plan *plan, struct forge_cgroup *cg,
 	/* Init builds its root meanwhile. */
 	if (rc == 0)
 		rc = forge_cgroup_configure(cg, err);
+	return rc;
+}
+
+int forge_sandbox_go(struct forge_sandbox *sb, struct forge_error *err)
+{
 	sb->start_usec = forge_now_usec();
-	return rc == 0 ? send_ready(sb, FORGE_CTL_GO, err) : rc;
+	return send_ready(sb, FORGE_CTL_GO, err);
 }
 
 int forge_sandbox_start(const struct forge_plan *plan, struct forge_cgroup *cg,

@@ -47,14 +47,16 @@ struct forge_sandbox {
 };
 
 /*
- * Starts the plan in the cgroup; netns (or NULL) has a network for it. On failure nothing is left running. The command may still
- * fail to start afterwards: that arrives on the report pipe.
+ * Builds what the plan says in the cgroup, up to the command; netns (or NULL) has a network for it. On
+ * failure nothing is left running.
  */
 FORGE_MUST_CHECK int forge_sandbox_start(const struct forge_plan *plan,
 					 struct forge_cgroup *cg, struct forge_netns *netns,
 					 bool pipe_stdin,
 					 struct forge_sandbox **ret,
 					 struct forge_error *err);
+/* Lets the command start. It may still fail to: that arrives on the report pipe. */
+FORGE_MUST_CHECK int forge_sandbox_go(struct forge_sandbox *sb, struct forge_error *err);
 /* Asks init to signal every process of the run; silently too late when it is gone. */
 void forge_sandbox_signal(struct forge_sandbox *sb, int sig);
 /* Kills init, and with it the whole pid namespace. Returns at once. */

@@ -180,6 +180,74 @@ order() {
     [ "$(waiting)" -eq 0 ]
 }
 
+# What the first in line has made while it waits.
+is_ready() { [ -d "$work/scidex-analysis-$1" ] && [ -n "$(cgroups_of "$1")" ]; }
+cgroups_of() { find /sys/fs/cgroup -maxdepth 4 -type d -name "forge-$1" 2>/dev/null; }
+
+@test "the first in line gets ready while it waits, and is queued until it has its share" {
+    budget '    runs: 1'
+    start && first=$id
+    submit --keep -- touch ran && a=$id
+    submit -- true && b=$id
+    patiently is_ready "$a"
+    # Only the first; and nothing of it runs.
+    ! is_ready "$b"
+    [ "$(of "$a" .status)" = queued ]
+    [ ! -e "$work/scidex-analysis-$a/ran" ]
+    [ "$("$FORGE" logs --events "$a" | jq -r 'select(.status) | .status' | xargs)" = queued ]
+    open_gate
+    finished "$a" >/dev/null
+    [ "$(field .status)" = succeeded ]
+    [ -e "$work/scidex-analysis-$a/ran" ]
+    rm -r "$work/scidex-analysis-$a"
+}
+
+@test "what is ready and cancelled, or murdered, leaves nothing" {
+    budget '    runs: 1'
+    start && first=$id
+    submit -- touch ran && a=$id
+    patiently is_ready "$a"
+    "$FORGE" kill "$a"
+    [ "$(of "$a" .status)" = cancelled ]
+    [ "$(of "$a" .reason)" = cancelled ]
+    submit -- touch ran && b=$id
+    patiently is_ready "$b"
+    murder "$b"
+    [ "$(of "$b" .status)" = lost ]
+    for id in "$a" "$b"; do
+        [ ! -e "$work/scidex-analysis-$id" ]
+        [ -z "$(cgroups_of "$id")" ]
+    done
+    "$FORGE" gc
+    [ "$(waiting)" -eq 0 ]
+    [ "$(of "$first" .status)" = running ]
+}
+
+@test "its time counts from when it starts, not from when it is ready" {
+    budget '    runs: 1'
+    start
+    submit --timeout 400ms -- true && a=$id
+    patiently is_ready "$a"
+    # Longer than its timeout; a run that is known to take that time is the clock.
+    (unset FORGE_STORE; FORGE_HOME=$T/clock "$FORGE" run -q -- sleep 0.6)
+    open_gate
+    finished "$a" >/dev/null
+    [ "$(field .status)" = succeeded ]
+    [ "$(field '.usage.wall_seconds < 0.4')" = true ]
+}
+
+@test "what cannot be begun when its turn comes is told so" {
+    budget '    runs: 1'
+    start
+    mkdir "$work/scidex-analysis-taken-$$"
+    submit --id "taken-$$" -- true && a=$id
+    finished "$a" >/dev/null
+    rmdir "$work/scidex-analysis-taken-$$"
+    [ "$(field .status)" = rejected ] || [ "$(field .status)" = failed ]
+    [[ "$(field .completion_notes)" == *exists* ]]
+    [ "$(waiting)" -eq 0 ]
+}
+
 @test "twelve at once through two places: never more than two, all served" {
     budget '    runs: 2'
     for i in $(seq 12); do
