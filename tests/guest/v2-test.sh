@@ -81,6 +81,15 @@ kills_the_frozen() {
     is "$who: ... with all it started" "$(sleepers)" ""
 }
 
+# On a host where whoever changes its ids can be debugged, init must not be: without Landlock nothing else
+# keeps the command, which has the same uid, from reading it.
+hides_init() {
+    echo 1 >/proc/sys/fs/suid_dumpable
+    record "$@" -- sh -c 'cat /proc/1/environ || cat /proc/1/maps || ls /proc/1/fd/ || echo safe'
+    is "$who: init cannot be read where ids change nothing" "$(cat "$(field .logs.stdout)")" safe
+    echo 0 >/proc/sys/fs/suid_dumpable
+}
+
 # With swap on, a limit that only counts memory would let the rest move there.
 limits_swap() {
     if ! mkswap -q /dev/ubda 2>/dev/null || ! swapon /dev/ubda; then
@@ -165,6 +174,7 @@ for who in root user; do
     rm -rf "$FORGE_HOME"/runs
     kills_the_frozen
     survives_clock_steps
+    hides_init in_group
     limits_swap in_group
     limits_io in_group
     is "$who: no group of a run is left" "$(groups_left)" ""

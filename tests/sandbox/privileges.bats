@@ -126,6 +126,12 @@ teardown() { teardown_forge; }
     fi
 }
 
+@test "[23] init has no capability either" {
+    forge_run -- sh -c 'grep -E "^Cap(Inh|Prm|Eff|Bnd|Amb):" /proc/1/status'
+    [ "$(wc -l <"$out")" -eq 5 ]
+    ! grep -v '\s0000000000000000$' "$out"
+}
+
 @test "[23] nothing of that can be won back" {
     holds gain
     if is_root; then

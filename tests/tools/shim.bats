@@ -119,6 +119,15 @@ print(c.syscall(437, -100, b"/", how, 24) >= 0, ctypes.get_errno())'
     [ "$(field .isolation.mechanisms.landlock)" = none ]
 }
 
+@test "without Landlock init can still not be read" {
+    printf 'sandbox:\n  allow_missing: [landlock]\n' >"$FORGE_CONFIG"
+    # Landlock alone would forbid it too; this is what is there without.
+    record_without landlock_create_ruleset -- sh -c \
+        'cat /proc/1/environ || cat /proc/1/maps || ls /proc/1/fd/ || readlink /proc/1/root || echo safe'
+    [ "$(field .isolation.mechanisms.landlock)" = none ]
+    [ "$(cat "$(field .logs.stdout)")" = safe ]
+}
+
 @test "with Landlock there, that leave changes nothing" {
     printf 'sandbox:\n  allow_missing: [landlock]\n' >"$FORGE_CONFIG"
     record_without ptrace -- true
