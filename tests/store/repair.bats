@@ -382,6 +382,23 @@ age() { touch -h -d '2 years ago' "$@"; }
     [ "$status" -eq 0 ]
 }
 
+@test "nor a courier's: not its locks, nor its pipes" {
+    # Before it is told to go home it may have gone; then there is none to look at.
+    start
+    supervisor=$(of "$id" .supervisor.pid)
+    opened() { find "/proc/$1/fd" -type l -printf '%l\n' 2>/dev/null; }
+    opened "$supervisor" | grep -q "$FORGE_HOME/active/"
+    opened "$supervisor" | grep -q '^pipe:'
+    for i in 1 2 3 4 5; do
+        courier=$(pgrep -P "$supervisor" -x forge-courier) && [ -n "$(opened "$courier")" ] && break
+        # Each event wakes or starts one.
+        start
+        supervisor=$(of "$id" .supervisor.pid)
+    done
+    [ -n "$courier" ]
+    ! opened "$courier" | grep -E "^pipe:|$FORGE_HOME/(active|runs|queue|spare)"
+}
+
 @test "a record that a power cut took is written anew from the store" {
     forge_run -o x -- sh -c 'echo kept >x'
     id=$(field .run_id)

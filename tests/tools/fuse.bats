@@ -77,6 +77,8 @@ repaired() {
     [ "$status" -eq 0 ]
     [ -z "$(groups_left)" ]
     [ -z "$(find "$FORGE_HOME/active" -type f -size +0)" ]
+    # The store has heard by now what was left, and why.
+    [[ "$("$@" "$FORGE" show --json "$(field .run_id)" | jq -r .cleanup_error)" == *"does not answer"* ]]
     # The verdict stays what it was.
     [ "$(jq -r .status "$FORGE_HOME"/runs/*/record.json)" = "$(field .status)" ]
 }
