@@ -112,33 +112,42 @@ json_t *forge_load_events(const struct forge_home *home, const char *run_id)
 	return a;
 }
 
+/* Takes e. A torn last line of a dead one's must not swallow ours. */
+static void append_event(int fd, json_t *e)
+{
+	char *line = json_dumps(e, JSON_COMPACT);
+
+	if (fd >= 0 && line)
+		(void)dprintf(fd, "\n%s\n", line);
+	free(line);
+	json_decref(e);
+}
+
 void forge_complete_events(const struct forge_home *home, const char *run_id,
 			   const json_t *record)
 {
 	const char *status = json_string_value(json_object_get(record, "status"));
 	json_t *events = forge_load_events(home, run_id), *e;
 	json_int_t seq = 0;
-	bool is_there = false;
+	bool is_there = false, has_begun = false;
 	size_t i;
 
 	json_array_foreach (events, i, e) {
 		const char *s = json_string_value(json_object_get(e, "status"));
 		is_there = is_there || forge_status_is_terminal(forge_status_of(s));
+		has_begun = has_begun || s;
 		seq = json_integer_value(json_object_get(e, "seq")) + 1;
 	}
 	json_decref(events);
 	if (is_there)
 		return;
-	e = forge_event_json(seq, "repair", status, status, "its supervisor is gone");
-	char *line = json_dumps(e, JSON_COMPACT);
 	forge_auto_close int dir = open_run(home, run_id);
-	forge_auto_close int fd =
-		openat(dir, "events.jsonl", O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
-	/* A torn last line of the dead one's must not swallow ours. */
-	if (fd >= 0 && line)
-		(void)dprintf(fd, "\n%s\n", line);
-	free(line);
-	json_decref(e);
+	forge_auto_close int fd = openat(
+		dir, "events.jsonl", O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	/* A power cut may have taken the first line too. */
+	if (!has_begun)
+		append_event(fd, forge_event_json(seq++, "repair", "assumed", "preparing", NULL));
+	append_event(fd, forge_event_json(seq, "repair", status, status, "its supervisor is gone"));
 }
 
 int forge_write_record(const struct forge_home *home, const char *run_id, const json_t *record,

@@ -28,7 +28,9 @@ struct repair {
 	bool dry_run;
 	const char *run_id;
 	json_t *facts;
-	int fd; /* the slot, locked; only for reading */
+	int fd;	  /* the slot, locked; only for reading */
+	int dir;  /* the run's directory, -1: none */
+	bool has_begun; /* there is something in it */
 };
 
 static void say(const struct repair *r, const char *what, const char *detail)
@@ -58,6 +60,19 @@ static int remove_cgroups(const struct repair *r, struct forge_error *err)
 	return 0;
 }
 
+static const char *const run_files[] = { "record.json", "events.jsonl", "stdout", "stderr" };
+
+/* Before the first event is written nobody has been told of the run, and nothing has come of it. */
+static bool has_begun(int dir)
+{
+	struct stat st;
+
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(run_files); i++)
+		if (fstatat(dir, run_files[i], &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_size > 0)
+			return true;
+	return false;
+}
+
 static int remove_workdir(const struct repair *r, struct forge_error *err)
 {
 	const char *path = json_string_value(json_object_get(r->facts, "workdir"));
@@ -66,7 +81,7 @@ static int remove_workdir(const struct repair *r, struct forge_error *err)
 	struct stat st;
 
 	/* Of a run that has no record nobody would ever find what was kept. */
-	bool keep = json_is_true(json_object_get(r->facts, "keep")) &&
+	bool keep = json_is_true(json_object_get(r->facts, "keep")) && r->has_begun &&
 		    json_object_get(r->facts, "record");
 	if (!path || keep || lstat(path, &st) < 0)
 		return 0;
@@ -109,33 +124,47 @@ static int complete_record(const struct repair *r, json_t *verdict, struct forge
 	return note_kept(r, verdict) ? forge_write_record(r->home, r->run_id, verdict, err) : 0;
 }
 
-/* Without a verdict in the run's directory the only true one is that nobody knows how it ended. */
-static int close_record(const struct repair *r, struct forge_error *err)
+/* Killed while it made its directory: there are only empty files. */
+static void remove_unbegun(const struct repair *r)
+{
+	if (r->dir < 0 || r->dry_run)
+		return;
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(run_files); i++)
+		(void)unlinkat(r->dir, run_files[i], 0); /* maybe not there yet */
+	(void)unlinkat(r->home->runs_fd, r->run_id, AT_REMOVEDIR);
+}
+
+/* Without a verdict the only true one is that nobody knows how it ended. */
+static int close_lost(const struct repair *r, struct forge_error *err)
 {
 	json_t *planned = json_object_get(r->facts, "record"), *own = NULL;
-	forge_auto_close int dir =
-		openat(r->home->runs_fd, r->run_id,
-		       O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	int rc = 0;
 
+	/* The slot is not synced: a power cut may have left only what is in the directory. */
+	if (!planned && forge_load_record(r->home, r->run_id, &own, NULL) == 0)
+		planned = own;
+	/* ... or not even that, and the store knows more. */
+	if (json_is_object(planned)) {
+		say(r, "close record", "as lost");
+		(void)note_kept(r, planned); /* it is written in any case */
+		rc = r->dry_run ? 0 : forge_close_lost(r->home, r->run_id, planned, err);
+	}
+	json_decref(own);
+	return rc;
+}
+
+static int close_record(const struct repair *r, struct forge_error *err)
+{
 	json_t *verdict = forge_load_verdict(r->home, r->run_id);
 	int rc = 0;
-	/* The slot is not synced, the record is: a power cut may have left only that one. */
-	if (!verdict && !json_is_object(planned) &&
-	    forge_load_record(r->home, r->run_id, &own, NULL) == 0)
-		planned = own;
-	/* Killed before it made its directory; or the power went, and the store knows more. */
-	if (!verdict && (!json_is_object(planned) || dir < 0))
-		return 0;
-	if (!verdict)
-		say(r, "close record", "as lost");
-	if (verdict && !r->dry_run)
+
+	if (!r->has_begun)
+		remove_unbegun(r);
+	else if (!verdict)
+		rc = close_lost(r, err);
+	else if (!r->dry_run)
 		rc = complete_record(r, verdict, err);
-	if (!verdict && !r->dry_run) {
-		(void)note_kept(r, planned); /* it is written in any case */
-		rc = forge_close_lost(r->home, r->run_id, planned, err);
-	}
 	json_decref(verdict);
-	json_decref(own);
 	return rc;
 }
 
@@ -159,6 +188,9 @@ static int repair_one(struct repair *r, struct forge_error *err)
 	r->run_id = json_string_value(json_object_get(r->facts, "run_id"));
 	/* Without facts it died before it made anything. */
 	if (r->run_id) {
+		r->dir = openat(r->home->runs_fd, r->run_id,
+				O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+		r->has_begun = r->dir >= 0 && has_begun(r->dir);
 		/* What cannot be removed yet (a process that cannot be killed) keeps no verdict back. */
 		rc = remove_cgroups(r, err);
 		if (rc == 0)
@@ -167,6 +199,8 @@ static int repair_one(struct repair *r, struct forge_error *err)
 		if (closed == 0 && !r->dry_run)
 			closed = mark_undelivered(r, rc < 0 ? NULL : err);
 		rc = rc < 0 ? rc : closed;
+		if (r->dir >= 0)
+			close(r->dir);
 	}
 	json_decref(r->facts);
 	return rc;
