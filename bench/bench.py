@@ -191,8 +191,8 @@ def bench_memory(_args, _work):
     detached = subprocess.run([FORGE, "submit", "--", "sleep", "5"], check=True, capture_output=True,
                               text=True).stdout.strip()
     time.sleep(1)
-    record = pathlib.Path(os.environ["FORGE_HOME"], "runs", detached, "record.json")
-    pid = json.loads(record.read_text())["supervisor"]["pid"]
+    record = subprocess.run([FORGE, "show", "--json", detached], check=True, capture_output=True, text=True).stdout
+    pid = json.loads(record)["supervisor"]["pid"]
     status = pathlib.Path(f"/proc/{pid}/status").read_text()
     alone = dict(line.split(":", 1) for line in status.splitlines())
     subprocess.run([FORGE, "kill", detached], check=True, capture_output=True)
