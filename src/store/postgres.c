@@ -6,10 +6,12 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <libpq-fe.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/strv.h"
 #include "store/backend.h"
 
@@ -21,10 +23,16 @@
 	X(PQerrorMessage, char *, (const PGconn *conn))                                  \
 	X(PQparameterStatus, const char *, (const PGconn *conn, const char *name))       \
 	X(PQfinish, void, (PGconn * conn))                                               \
-	X(PQexec, PGresult *, (PGconn * conn, const char *sql))                          \
-	X(PQexecParams, PGresult *,                                                      \
+	X(PQsetnonblocking, int, (PGconn * conn, int on))                                \
+	X(PQsendQuery, int, (PGconn * conn, const char *sql))                            \
+	X(PQsendQueryParams, int,                                                        \
 	  (PGconn * conn, const char *sql, int n, const Oid *types,                      \
 	   const char *const *values, const int *lengths, const int *formats, int binary)) \
+	X(PQflush, int, (PGconn * conn))                                                 \
+	X(PQsocket, int, (const PGconn *conn))                                           \
+	X(PQconsumeInput, int, (PGconn * conn))                                          \
+	X(PQisBusy, int, (PGconn * conn))                                                \
+	X(PQgetResult, PGresult *, (PGconn * conn))                                      \
 	X(PQresultStatus, ExecStatusType, (const PGresult *res))                         \
 	X(PQresultErrorMessage, char *, (const PGresult *res))                           \
 	X(PQresultErrorField, char *, (const PGresult *res, int field))                  \
@@ -61,6 +69,7 @@ static int load_library(struct forge_error *err)
 struct postgres_store {
 	struct forge_store base;
 	PGconn *conn;
+	bool is_mute; /* it has not answered once: nothing is asked any more */
 };
 _Static_assert(offsetof(struct postgres_store, base) == 0, "base must come first");
 
@@ -102,6 +111,9 @@ static int errno_of(const char *sqlstate)
 static int fail(struct postgres_store *s, PGresult *res, struct forge_error *err)
 {
 	char text[300];
+
+	if (s->is_mute)
+		return forge_fail(err, ETIMEDOUT, "postgres: the server does not answer");
 	int code = pPQstatus(s->conn) != CONNECTION_OK ?
 			   ENOTCONN :
 			   errno_of(pPQresultErrorField(res, PG_DIAG_SQLSTATE));
@@ -118,9 +130,51 @@ static void no_notice(void *arg, const char *message)
 	(void)message; /* "relation exists, skipping": nothing a user can act on */
 }
 
+/* Longer than the server itself takes to end a statement; tests have no time for that. */
+unsigned forge_postgres_patience_msec = 45000;
+
+/* Until the socket has something to say, or takes more. False: not in time. */
+static bool wait_for_server(struct postgres_store *s, bool has_more, uint64_t deadline)
+{
+	struct pollfd p = { .fd = pPQsocket(s->conn),
+			    .events = (short)(POLLIN | (has_more ? POLLOUT : 0)) };
+	uint64_t now = forge_now_usec();
+	int n = poll(&p, 1, now < deadline ? (int)((deadline - now) / 1000) + 1 : 0);
+
+	return n > 0 || (n < 0 && errno == EINTR);
+}
+
+/*
+ * The answer to what was just sent: the last one, when it was several statements. libpq's own calls
+ * wait for ever for a server that is frozen, which keepalives on a socket of this machine do not
+ * notice. NULL: there is none.
+ */
+static PGresult *take_answer(struct postgres_store *s)
+{
+	uint64_t deadline = forge_now_usec() + forge_postgres_patience_msec * 1000ull;
+	PGresult *last = NULL;
+
+	for (;;) {
+		int more = pPQflush(s->conn);
+		if (more == 0 && !pPQisBusy(s->conn)) {
+			PGresult *next = pPQgetResult(s->conn);
+			if (!next)
+				return last;
+			pPQclear(last);
+			last = next;
+			continue;
+		}
+		s->is_mute = more >= 0 && !wait_for_server(s, more == 1, deadline);
+		if (more < 0 || s->is_mute || !pPQconsumeInput(s->conn)) {
+			pPQclear(last);
+			return NULL;
+		}
+	}
+}
+
 static int run(struct postgres_store *s, const char *sql, struct forge_error *err)
 {
-	PGresult *res = pPQexec(s->conn, sql);
+	PGresult *res = !s->is_mute && pPQsendQuery(s->conn, sql) ? take_answer(s) : NULL;
 	ExecStatusType state = pPQresultStatus(res);
 	int rc = state == PGRES_COMMAND_OK || state == PGRES_TUPLES_OK ? 0 :
 									 fail(s, res, err);
@@ -143,7 +197,8 @@ static int check_encoding(struct postgres_store *s, struct forge_error *err)
 
 /*
  * Never waits for ever: five seconds to connect; a server that vanished is noticed by the
- * kernel after ten; a statement may take thirty. The user's URL can say otherwise.
+ * kernel after ten; a statement may take thirty, which the user's URL can change; one that is
+ * frozen is noticed by take_answer().
  */
 static int postgres_open(struct forge_store *st, const char *url, struct forge_error *err)
 {
@@ -168,6 +223,8 @@ static int postgres_open(struct forge_store *st, const char *url, struct forge_e
 	if (!s->conn)
 		return forge_fail(err, ENOMEM, "out of memory");
 	if (pPQstatus(s->conn) != CONNECTION_OK)
+		return fail(s, NULL, err);
+	if (pPQsetnonblocking(s->conn, 1) < 0)
 		return fail(s, NULL, err);
 	(void)pPQsetNoticeProcessor(s->conn, no_notice, NULL);
 	return check_encoding(s, err);
@@ -212,7 +269,9 @@ static int postgres_exec(struct forge_store *st, const char *sql,
 			texts[i] = numbers[i];
 		}
 	}
-	PGresult *res = pPQexecParams(s->conn, sql, (int)n, NULL, texts, NULL, NULL, 0);
+	bool is_sent = !s->is_mute && pPQsendQueryParams(s->conn, sql, (int)n, NULL, texts, NULL,
+							 NULL, 0);
+	PGresult *res = is_sent ? take_answer(s) : NULL;
 	ExecStatusType state = pPQresultStatus(res);
 	int rc = state == PGRES_TUPLES_OK  ? each_row(res, visit, arg) :
 		 state == PGRES_COMMAND_OK ? (int)strtol(pPQcmdTuples(res), NULL, 10) :

@@ -6,7 +6,9 @@
  */
 #include "unit.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -1519,6 +1521,33 @@ static void passwords_are_not_displayed(void **state)
 	}
 }
 
+/* A file does not freeze; of a server only the process that serves us is stopped. */
+static void a_frozen_server_is_not_waited_for(void **state)
+{
+#if HAVE_POSTGRES
+	struct fixture *f = *state;
+	struct forge_error err = FORGE_ERROR_INIT;
+	long long n = 0;
+
+	if (!server)
+		return;
+	pid_t backend = (pid_t)number(f->st, "SELECT pg_backend_pid()");
+	unsigned before = forge_postgres_patience_msec;
+	forge_postgres_patience_msec = 200;
+	assert_int_equal(kill(backend, SIGSTOP), 0);
+	int rc = f->st->ops->exec(f->st, "SELECT 1", NULL, 0, take_number, &n, &err);
+	int again = f->st->ops->begin(f->st, true, NULL);
+	assert_int_equal(kill(backend, SIGCONT), 0);
+	forge_postgres_patience_msec = before;
+	assert_int_equal(rc, -ETIMEDOUT);
+	assert_int_equal(again, -ETIMEDOUT);
+	assert_contains(err.msg, "does not answer");
+	assert_int_equal(n, 0);
+#else
+	(void)state;
+#endif
+}
+
 #define ON(f)	    cmocka_unit_test_setup_teardown(f, make_store, unmake)
 #define ON_EMPTY(f) cmocka_unit_test_setup_teardown(f, make_empty, unmake)
 
@@ -1561,6 +1590,7 @@ int main(int argc, char **argv)
 		ON(getting_ready_and_tidying_change_nothing),
 		ON(errors_are_told_and_may_be_ignored),
 		ON_EMPTY(places_that_are_no_store_are_refused),
+		ON(a_frozen_server_is_not_waited_for),
 		cmocka_unit_test(passwords_are_not_displayed),
 	};
 
