@@ -375,7 +375,7 @@ int forge_store_put_post_process(struct forge_store *st, const char *run_id,
 
 /* ---- runtimes ---- */
 
-/* Times are text that sorts; an older one told later does not turn the clock back. */
+/* Times are text that sorts. A check that is told late may be the first. */
 static int check_work(struct forge_store *st, const void *arg, struct forge_error *err)
 {
 	const struct forge_runtime_check *c = arg;
@@ -383,8 +383,11 @@ static int check_work(struct forge_store *st, const void *arg, struct forge_erro
 			   "INSERT INTO runtimes (name, digest, kind, prefix, first_seen, "
 			   "last_seen) VALUES ($1, $2, $3, $4, $5, $5) ON CONFLICT (name, "
 			   "digest) DO UPDATE SET kind = excluded.kind, prefix = "
-			   "excluded.prefix, last_seen = excluded.last_seen WHERE "
-			   "runtimes.last_seen < excluded.last_seen",
+			   "excluded.prefix, first_seen = CASE WHEN excluded.first_seen < "
+			   "runtimes.first_seen THEN excluded.first_seen ELSE "
+			   "runtimes.first_seen END, last_seen = CASE WHEN "
+			   "excluded.last_seen > runtimes.last_seen THEN excluded.last_seen "
+			   "ELSE runtimes.last_seen END",
 			   SQL_TEXT(c->name), SQL_TEXT(c->digest), SQL_TEXT(c->kind),
 			   SQL_TEXT(c->prefix), SQL_TEXT(c->time));
 
