@@ -213,6 +213,15 @@ static int take_changes(const struct forge_home *home, const json_t *record,
 			  "See: forge logs %s", text_of(record, "run_id"));
 }
 
+/* A minute, or what its runs have when that is less. */
+static uint64_t scripts_time(const struct forge_runtime_decl *d)
+{
+	const uint64_t most = 60 * 1000000ull;
+
+	return d->limits.wall_usec && d->limits.wall_usec < most ? d->limits.wall_usec
+								 : most;
+}
+
 /*
  * Sources them in a sandbox that has the runtime and the environment as it is so far. What they
  * print is theirs; the environment comes through a file that is an output. It is opened first: a
@@ -245,7 +254,7 @@ static int source_scripts(const struct forge_config *cfg, const struct forge_hom
 		return forge_fail(err, ENOMEM, "out of memory");
 	struct forge_run_request req = {
 		.profile = "tool",
-		.limits = { .wall_usec = 60 * 1000000ull },
+		.limits = { .wall_usec = scripts_time(rt->decl) },
 		.store = store,
 		.stdout_fd = -1,
 		.stderr_fd = -1,
