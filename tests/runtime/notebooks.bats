@@ -73,3 +73,28 @@ executed() { "$FORGE" outputs --copy "$T/got" "$(field .run_id)" >/dev/null && c
     forge_run -r notebook bad.ipynb
     [ "$(field .status)" = failed ]
 }
+
+@test "the kernel is the runtime's Python, whatever the host has registered" {
+    /usr/bin/python3 -m venv --without-pip --system-site-packages venv
+    chmod -R go+rX venv .
+    printf 'runtimes:\n  v: {kind: venv, prefix: %s/venv, python: [nbclient, ipykernel]}\n' "$T" >runtimes.d/v.yaml
+    notebook a.ipynb python 'n = 1' 'import sys; print(sys.prefix)'
+    forge_run -r v a.ipynb
+    [ "$status" -eq 0 ]
+    [ "$(cat "$out")" = "$T/venv" ]
+}
+
+@test "parameters once more replace those of before; without a tagged cell they come first" {
+    notebook a.ipynb python 'n = 1' 'print(n)'
+    forge_run -r notebook -p n=2 a.ipynb
+    [ "$(cat "$out")" = 2 ]
+    executed a.ipynb >b.ipynb
+    forge_run -r notebook -p n=3 b.ipynb
+    [ "$(cat "$out")" = 3 ]
+    jq 'del(.cells[].metadata.tags) | .cells |= .[-1:]' a.ipynb >c.ipynb
+    forge_run -r notebook -p 'n="two words"' c.ipynb
+    [ "$(cat "$out")" = "two words" ]
+    # Text that is no JSON is text; a quote in it is a quote.
+    forge_run -r notebook -p "n=it's \"so\"; import os" c.ipynb
+    [ "$(cat "$out")" = "it's \"so\"; import os" ]
+}
