@@ -360,6 +360,21 @@ static void clean_problem(struct forge_runtime_state *s)
 	json_decref(text);
 }
 
+/* What was tried is then neither what was there before nor what is there now. */
+static int note_change(const struct forge_home *home, const struct forge_runtime *rt,
+		       struct forge_runtime_state *s, struct forge_error *err)
+{
+	char now[FORGE_DIGEST_MAX];
+	int rc = forge_runtime_digest(home, rt, now, err);
+
+	if (rc == 0 && strcmp(now, s->digest) != 0) {
+		s->health = FORGE_BROKEN;
+		(void)snprintf(s->problem, sizeof(s->problem),
+			       "it changed while it was checked");
+	}
+	return rc;
+}
+
 int forge_runtime_probe(const struct forge_config *cfg, const struct forge_home *home,
 			const char *store, const struct forge_runtime *rt,
 			struct forge_runtime_state *ret, struct forge_error *err)
@@ -371,6 +386,8 @@ int forge_runtime_probe(const struct forge_config *cfg, const struct forge_home 
 
 	if (rc == 0)
 		rc = run_probe(cfg, store, rt, &s, &is_away, err);
+	if (rc == 0)
+		rc = note_change(home, rt, &s, err);
 	if (rc == 0) {
 		clean_problem(&s);
 		s.checked_unix = time(NULL);

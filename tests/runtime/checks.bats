@@ -127,6 +127,30 @@ as_if_older() {
     [ "$(count_runs)" -eq "$before" ]
 }
 
+# probing NAME: its probe is under way, and has begun to try.
+probing() {
+    id=$("$FORGE" ps -rq --runtime "$1" | head -n 1)
+    [ -n "$id" ] && has_status "$id" running
+}
+
+@test "what changes while it is checked is not healthy, and is checked again" {
+    light_env e
+    printf '#!/bin/sh\nuntil [ -e "$CONDA_PREFIX/go" ]; do sleep 0.02; done\necho tool 1.0\n' >"$env_dir/bin/tool"
+    "$FORGE" runtime check e >"$T/said" 2>&1 3>&- &
+    started+=($!)
+    patiently probing e
+    echo '{"name": "tool", "version": "2.0", "build": "0"}' >"$env_dir/conda-meta/tool.json"
+    touch "$env_dir/go"
+    status=0
+    wait "${started[0]}" || status=$?
+    started=()
+    [ "$status" -eq 1 ]
+    grep -q 'it changed while it was checked' "$T/said"
+    [ "$(health e)" = unchecked ]
+    forge_run -r e -- tool
+    [ "$status" -eq 0 ]
+}
+
 @test "many runs at once in an unchecked runtime start one probe" {
     light_env e 'smoke: "sleep 1"'
     for i in 1 2 3 4 5 6; do
