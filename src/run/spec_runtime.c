@@ -31,6 +31,7 @@ static int set_word(struct forge_spec *s, const char *script, char *word,
 	if (strcmp(word, "runtime") == 0) {
 		free(s->header_runtime);
 		s->header_runtime = strdup(value);
+		s->header_why = "the script's header";
 		return s->header_runtime ? 0 : forge_fail(err, ENOMEM, "out of memory");
 	}
 	for (size_t i = 0; i < FORGE_LIMIT_COUNT_ROWS; i++) {
@@ -92,6 +93,7 @@ static int read_beside(struct forge_spec *s, const char *script, struct forge_er
 		return rc;
 	s->header_limits = c->analysis.limits;
 	s->header_runtime = forge_take_ptr(c->analysis.runtime);
+	s->header_why = "the forge.yaml beside the script";
 	s->header_profile = forge_take_ptr(c->analysis.profile);
 	return 0;
 }
@@ -146,7 +148,7 @@ int forge_spec_runtime(struct forge_spec *s, const struct forge_config *cfg,
 	if (!name)
 		return 0;
 	s->runtime_why = req->runtime	     ? "asked for"
-			 : s->header_runtime ? "the script's header"
+			 : s->header_runtime ? s->header_why
 					     : "the configuration";
 	int rc = forge_catalog_open(cfg, &s->catalog, err);
 	if (rc == 0)

@@ -193,3 +193,13 @@ STATE
     run "$FORGE" run -r e -- tool
     [ "$status" -eq 125 ]
 }
+
+@test "scripts that were given something else are sourced again" {
+    light_env e 'env: {MODE: one}'
+    activate_script a.sh 'export MADE=from-$MODE'
+    forge_run -r e -- /bin/sh -c 'echo "$MADE"'
+    [ "$(cat "$out")" = from-one ]
+    light_env e 'env: {MODE: two}'
+    forge_run -r e -- /bin/sh -c 'echo "$MADE"'
+    [ "$(cat "$out")" = from-two ]
+}

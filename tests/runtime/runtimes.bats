@@ -285,3 +285,26 @@ while not os.path.exists('$T/gate/open'): time.sleep(0.02)"
     forge_run -- true
     [ "$("$FORGE" ps --runtime py -aq | wc -l)" -eq 2 ] # with its probe
 }
+
+@test "which runtime: asked for, the script's header, the file beside it, the configuration" {
+    for name in asked header beside configured; do
+        declare_runtime "$name" 'kind: system' 'commands: [sh]'
+    done
+    configure 'runtime: configured' 'host: {budget: {cpus: 64, memory: 64G}}'
+    mkdir project
+    echo 'echo 1' >project/a.sh
+    forge_run project/a.sh
+    [ "$(field '.runtime.name + ": " + .runtime.why')" = "configured: the configuration" ]
+    printf 'analysis: {runtime: beside}\n' >project/forge.yaml
+    chmod go-w project/forge.yaml
+    forge_run project/a.sh
+    [ "$(field '.runtime.name + ": " + .runtime.why')" = "beside: the forge.yaml beside the script" ]
+    printf '# forge: runtime=header\necho 1\n' >project/a.sh
+    forge_run project/a.sh
+    [ "$(field '.runtime.name + ": " + .runtime.why')" = "header: the script's header" ]
+    forge_run -r asked project/a.sh
+    [ "$(field '.runtime.name + ": " + .runtime.why')" = "asked: asked for" ]
+    # A script that is only an argument says nothing about the run.
+    forge_run -i project/a.sh -- sh project/a.sh
+    [ "$(field .runtime.name)" = configured ]
+}
