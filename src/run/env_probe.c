@@ -233,8 +233,9 @@ static uint64_t probe_time(const struct forge_runtime_decl *d)
 
 static void note_store(void *arg, const struct forge_error *warning)
 {
-	(void)warning;
-	*(bool *)arg = true; /* whatever it was: the state file is the truth, and is told later */
+	/* Having to wait for room is no trouble of the store's. The state file is told later. */
+	if (warning->code != EAGAIN)
+		*(bool *)arg = true;
 }
 
 int forge_runtime_tell(const struct forge_home *home, struct forge_store *st,

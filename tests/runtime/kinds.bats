@@ -219,3 +219,16 @@ hasnt() { ! grep -q "^$1=" "$out" || { echo "there: $1"; return 1; }; }
     conda_prefix "$T/project/.pixi/envs/default" 2.0
     [ "$(digest px)" != "$before" ]
 }
+
+@test "rootfs: a shell that does nothing and succeeds is no proof" {
+    rootfs "${shell[@]}"
+    rm root/usr/bin/sh
+    echo 'int main(void) { return 0; }' | cc -static -x c -o root/usr/bin/sh -
+    declare_runtime stub 'kind: rootfs' "prefix: $T/root" 'commands: [ls]'
+    run "$FORGE" runtime check stub
+    echo "$output"
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"the probe did not end"* ]]
+    run "$FORGE" run -r stub -- ls
+    [ "$status" -eq 125 ]
+}
