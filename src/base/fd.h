@@ -25,9 +25,9 @@ uint64_t forge_key_u64(const char *text, const char *key, uint64_t fallback);
  */
 FORGE_MUST_CHECK int forge_open_nolink(const char *path, int flags);
 /*
- * For trees that somebody else may have written. A path below dirfd: links are followed as long as
- * they stay below it (on a kernel without openat2: not at all). Returns the fd or -errno (-EXDEV: it
- * leads out).
+ * For trees that somebody else may have written. A path below dirfd: links are followed as long
+ * as they stay below it (on a kernel without openat2: not at all). Returns the fd or -errno
+ * (-EXDEV: it leads out).
  */
 FORGE_MUST_CHECK int forge_open_beneath(int dirfd, const char *path, int flags);
 /* The same for a file to read: -EMEDIUMTYPE: not a regular one, -EFBIG: larger than max. */

@@ -28,25 +28,31 @@ static const char *text_of(const json_t *j, const char *key)
 
 /*
  * Runs inside, under sh. The first word is where its own programs are, the second is "" when Python
- * and R may be the host's. Then "c NAME" for a program, "o NAME" for one that must be its own, "p MODULE" for Python, "r PACKAGE" for
- * R, "s LINE" for the smoke test. Each answers with one line: what, name, tab, "ok" or "no", tab, a
- * version or what is wrong.
+ * and R may be the host's. Then "c NAME" for a program, "o NAME" for one that must be its own, "p
+ * MODULE" for Python, "r PACKAGE" for R, "s LINE" for the smoke test. Each answers with one line:
+ * what, name, tab, "ok" or "no", tab, a version or what is wrong. Not every program knows --version,
+ * but one that cannot be executed, or dies of a signal, does not work.
  */
 static const char probe_script[] =
 	"say() { printf '%s\\t%s\\t%s\\t%s\\n' \"$1\" \"$2\" \"$3\" \"$(printf %s \"$4\" "
 	"| "
 	"command -p tr '\\t\\n\\r' '   ' | command -p cut -c1-300)\"; }\n"
 	"own=$1 strict=$2; shift 2\n"
-	"find() { p=$(command -v -- \"$1\") || return 1; case $p in \"$own\"*) ;; *) return 1 ;; esac; }\n"
+	"find() { p=$(command -v -- \"$1\") || return 1; case $p in \"$own\"*) ;; *) "
+	"return 1 ;; esac; }\n"
 	"own() { find \"$1\" || { [ -z \"$strict\" ] && p=$(command -v -- \"$1\"); }; }\n"
 	"own python3 || own python || p=; py=$p\n"
 	"while [ $# -gt 1 ]; do\n"
 	"case $1 in\n"
 	"c|o) if { [ $1 = c ] && p=$(command -v -- \"$2\"); } || find \"$2\"; then\n"
-	"     v=$(\"$2\" --version </dev/null 2>&1) && v=$(printf %s \"$v\" | command -p "
-	"grep -m 1 "
-	"'[0-9]') || v=present\n"
-	"     say c \"$2\" ok \"$v\"\n"
+	"     v=$(\"$2\" --version </dev/null 2>&1); e=$?\n"
+	"     if [ $e -eq 126 ] || [ $e -eq 127 ]; then say c \"$2\" no 'it cannot be executed'\n"
+	"     elif [ $e -gt 128 ] && [ $e -le 192 ]; then\n"
+	"       say c \"$2\" no \"died of signal $((e - 128))\"\n"
+	"     else\n"
+	"       [ $e -eq 0 ] && v=$(printf %s \"$v\" | command -p grep -m 1 '[0-9]') || v=present\n"
+	"       say c \"$2\" ok \"$v\"\n"
+	"     fi\n"
 	"   elif [ $1 = o ]; then say c \"$2\" no 'it has none of its own'\n"
 	"   else say c \"$2\" no 'not in PATH'; fi ;;\n"
 	"p) if [ -z \"$py\" ]; then say p \"$2\" no 'there is no python'\n"
@@ -78,7 +84,7 @@ static const char probe_script[] =
 	"shift 2\n"
 	"done\n";
 
-static const char *const interpreters[] = { "python", "python3", "R",
+static const char *const interpreters[] = { "python",  "python3", "R",
 					    "Rscript", "julia",	  "perl" };
 
 static int add_word(struct forge_strv *argv, const char *what, const char *name)
@@ -135,8 +141,9 @@ static int add_own(const struct forge_runtime *rt, struct forge_strv *argv)
 			 : forge_strv_add(argv, "");
 
 	return rc < 0 ? rc
-		      : forge_strv_add(argv, forge_runtime_must_own(rt, "python3") ? "strict"
-										   : "");
+		      : forge_strv_add(argv, forge_runtime_must_own(rt, "python3")
+						     ? "strict"
+						     : "");
 }
 
 static int probe_argv(const struct forge_runtime *rt, const struct forge_strv *usual,
@@ -244,7 +251,8 @@ int forge_runtime_tell(const struct forge_home *home, struct forge_store *st,
 {
 	json_t *prefix = rt->prefix ? forge_json_name(rt->prefix) : NULL;
 	forge_auto_free char *versions =
-		s->versions ? json_dumps(s->versions, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+		s->versions ? json_dumps(s->versions, JSON_COMPACT | JSON_SORT_KEYS)
+			    : NULL;
 	const struct forge_runtime_check check = {
 		.name = rt->decl->name,
 		.kind = rt->kind->name,
@@ -272,7 +280,8 @@ static void tell_now(const struct forge_home *home, const char *url,
 	forge_auto_store struct forge_store *st = NULL;
 
 	if (forge_store_open(url, &st, NULL) == 0)
-		(void)!forge_runtime_tell(home, st, rt, s, NULL); /* history tells it later */
+		(void)!forge_runtime_tell(home, st, rt, s,
+					  NULL); /* history tells it later */
 }
 
 /* ---- all of it ---- */
@@ -311,7 +320,8 @@ static int judge_failure(const struct forge_runtime *rt, int rc, struct forge_er
 	}
 	int n = snprintf(begin, sizeof(begin), "runtime %s: ", rt->decl->name);
 	bool has_name = strncmp(why->msg, begin, (size_t)n) == 0;
-	(void)snprintf(s->problem, sizeof(s->problem), "%s", why->msg + (has_name ? n : 0));
+	(void)snprintf(s->problem, sizeof(s->problem), "%s",
+		       why->msg + (has_name ? n : 0));
 	s->health = FORGE_BROKEN;
 	return 0;
 }
@@ -357,7 +367,8 @@ static void clean_problem(struct forge_runtime_state *s)
 	json_t *text = forge_json_text(s->problem);
 
 	if (text)
-		(void)snprintf(s->problem, sizeof(s->problem), "%s", json_string_value(text));
+		(void)snprintf(s->problem, sizeof(s->problem), "%s",
+			       json_string_value(text));
 	json_decref(text);
 }
 

@@ -13,7 +13,7 @@
 
 #define SCRIPT_MAX   (1u << 20)
 #define DUMP_MAX     (1 << 20) /* of what they set, altogether */
-#define WORKDIR_MARK "\001" /* in what is remembered: the workdir of whichever run */
+#define WORKDIR_MARK "\001"    /* in what is remembered: the workdir of whichever run */
 
 static const char *text_of(const json_t *j, const char *key)
 {
@@ -39,7 +39,8 @@ static int hash_script(int top, const char *prefix, const char *path,
 			 : -EXDEV;
 	int rc = fd < 0 ? fd : forge_sha256_fd(fd, -1, digest, &size);
 
-	return rc < 0 ? forge_fail(err, ENOEXEC, "%s: %s", path, forge_regular_problem(rc))
+	return rc < 0 ? forge_fail(err, ENOEXEC, "%s: %s", path,
+				   forge_regular_problem(rc))
 		      : 0;
 }
 
@@ -101,9 +102,9 @@ static int apply_changes(const json_t *changes, const char *workdir,
 	json_object_foreach((json_t *)changes, name, value)
 	{
 		forge_auto_free char *text =
-			json_is_string(value)
-				? substitute(json_string_value(value), WORKDIR_MARK, workdir)
-				: NULL;
+			json_is_string(value) ? substitute(json_string_value(value),
+							   WORKDIR_MARK, workdir)
+					      : NULL;
 		if (json_is_null(value))
 			forge_strv_unsetenv(env, name);
 		else if (rc == 0)

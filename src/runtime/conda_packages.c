@@ -316,8 +316,8 @@ static void print_url(FILE *out, const char *url)
 }
 
 /*
- * What it needs first. Marked before: circles are left as they come, and so is a chain that is longer
- * than any real one.
+ * What it needs first. Marked before: circles are left as they come, and so is a chain that is
+ * longer than any real one.
  */
 static void emit(struct graph *g, struct node *n, unsigned depth)
 {

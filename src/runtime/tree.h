@@ -5,9 +5,9 @@
 #include "runtime/runtime.h"
 
 /*
- * Every regular file and link below dir as source "file": label and its path below dir, its hash, and
- * "x" as build when it can be executed. Compiled Python (__pycache__) is left out: it follows from the rest
- * and differs by time.
+ * Every regular file and link below dir as source "file": label and its path below dir, its hash,
+ * and "x" as build when it can be executed. Compiled Python (__pycache__) is left out: it follows
+ * from the rest and differs by time.
  */
 FORGE_MUST_CHECK int forge_tree_packages(const char *dir, const char *label,
 					 struct forge_packages *ret,

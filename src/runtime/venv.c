@@ -98,8 +98,9 @@ static bool has_python(const char *tree)
 }
 
 /*
- * An interpreter outside of /usr needs its own tree: <tree>/bin/python3.11 shows <tree>. Who made the
- * environment chose where bin/python leads, so only what is a Python is shown, and nobody's home.
+ * An interpreter outside of /usr needs its own tree: <tree>/bin/python3.11 shows <tree>. Who made
+ * the environment chose where bin/python leads, so only what is a Python is shown, and nobody's
+ * home.
  */
 static int add_interpreter(const char *python, struct forge_strv *read_only,
 			   struct forge_error *err)

@@ -203,3 +203,19 @@ STATE
     forge_run -r e -- /bin/sh -c 'echo "$MADE"'
     [ "$(cat "$out")" = from-two ]
 }
+
+@test "a program whose interpreter is gone, or that dies, does not work" {
+    light_env e
+    printf '#!/no/such/prefix/bin/python\n' >"$env_dir/bin/tool"
+    run "$FORGE" runtime check e
+    echo "$output"
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"command tool: it cannot be executed"* ]]
+    printf '#!/bin/sh\nkill -SEGV $$\n' >"$env_dir/bin/tool"
+    run "$FORGE" runtime check e
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"command tool: died of signal 11"* ]]
+    # Not to know --version is no disease.
+    printf '#!/bin/sh\n[ $# -eq 0 ] || exit 255\n' >"$env_dir/bin/tool"
+    "$FORGE" runtime check e
+}

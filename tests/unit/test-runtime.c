@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Runtimes that somebody else wrote: whatever lies there, forge answers, soon and with its name. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -186,7 +187,8 @@ static void records_that_are_none_are_told(void **state)
 	packages_say("a.json is damaged");
 	put(CONDA "a.json", "{\"name\": \"a\\u0000b\"}");
 	packages_say("a.json is damaged");
-	put(CONDA "a.json", "{\"name\": \"a\", \"url\": \"https://h/x\\nhttps://evil/y\"}");
+	put(CONDA "a.json",
+	    "{\"name\": \"a\", \"url\": \"https://h/x\\nhttps://evil/y\"}");
 	packages_say("a.json is damaged");
 	put(CONDA "a.json", "{\"name\": \"a\\u001b[2J\"}");
 	packages_say("a.json is damaged");
@@ -243,7 +245,8 @@ static void distributions_that_are_none_are_told(void **state)
 	make_conda();
 	put_fifo(SITE "a-1.dist-info/INSTALLER");
 	put_fifo(SITE "a-1.dist-info/METADATA");
-	put(SITE "a-1.dist-info/RECORD", "../../../../etc/passwd,sha256=x,1\n/etc/shadow,,\n");
+	put(SITE "a-1.dist-info/RECORD",
+	    "../../../../etc/passwd,sha256=x,1\n/etc/shadow,,\n");
 	assert_int_equal(count_pip(), 1); /* by the name of its directory */
 	put_fifo(SITE "a-1.dist-info/RECORD");
 	packages_say("a-1.dist-info/RECORD is damaged: it is no regular file");
@@ -293,7 +296,8 @@ static void variables_that_are_none_are_told(void **state)
 		(void)unlink(below(files[i]));
 		put_giant(files[i], 5 << 20);
 		activation_says("too large");
-		put(files[i], "{\"env_vars\": {\"A\": \"x\\u0000y\"}, \"A\": \"x\\u0000y\"}");
+		put(files[i],
+		    "{\"env_vars\": {\"A\": \"x\\u0000y\"}, \"A\": \"x\\u0000y\"}");
 		activation_says("no JSON object");
 		put(files[i], "{}");
 		activation_says(NULL);
@@ -339,9 +343,10 @@ static void a_long_chain_of_needs_is_no_long_stack(void **state)
 	make_conda();
 	for (int i = 0; i < 15000; i++) {
 		(void)snprintf(name, sizeof(name), CONDA "p%05d.json", i);
-		(void)snprintf(text, sizeof(text),
-			       "{\"name\": \"p%05d\", \"url\": \"u\", \"depends\": [\"p%05d\"]}",
-			       i, i + 1);
+		(void)snprintf(
+			text, sizeof(text),
+			"{\"name\": \"p%05d\", \"url\": \"u\", \"depends\": [\"p%05d\"]}",
+			i, i + 1);
 		put(name, text);
 	}
 	assert_int_equal(pthread_attr_init(&attr), 0);
@@ -412,8 +417,9 @@ static void a_rebuilt_package_is_drift(void **state)
 	/* No URL: it is in the lock by its file's name. */
 	put(CONDA "b.json", "{\"name\": \"b\", \"version\": \"1\", \"build\": \"0\", "
 			    "\"fn\": \"b-1-0.conda\"}");
-	put(CONDA "python-3.11-0.json", "{\"name\": \"python\", \"version\": \"3.11\", "
-					"\"build\": \"0\", \"fn\": \"python-3.11-0.conda\"}");
+	put(CONDA "python-3.11-0.json",
+	    "{\"name\": \"python\", \"version\": \"3.11\", "
+	    "\"build\": \"0\", \"fn\": \"python-3.11-0.conda\"}");
 	opened("kind: conda, prefix: ./e", &rt);
 	lock_to(&rt, "lock");
 	assert_int_equal(drift(&rt, "lock"), 0);
@@ -436,14 +442,16 @@ static void the_order_of_files_does_not_count(void **state)
 		assert_int_equal(
 			forge_packages_add(&a, "conda", "x", "1", builds[i], "", ""), 0);
 		assert_int_equal(
-			forge_packages_add(&b, "conda", "x", "1", builds[2 - i], "", ""), 0);
+			forge_packages_add(&b, "conda", "x", "1", builds[2 - i], "", ""),
+			0);
 	}
-	assert_string_equal(forge_packages_digest(&a, one), forge_packages_digest(&b, two));
+	assert_string_equal(forge_packages_digest(&a, one),
+			    forge_packages_digest(&b, two));
 	forge_packages_done(&a);
 	forge_packages_done(&b);
 }
 
-/* Written again within one tick of the clock, a file looks as it did. */
+/* Written again within one tick of the clock, a file looks as it did (before Linux 6.13). */
 static void a_change_within_a_tick_is_seen(void **state)
 {
 	struct forge_runtime rt = { .kind = NULL };
@@ -454,12 +462,89 @@ static void a_change_within_a_tick_is_seen(void **state)
 	opened("kind: conda, prefix: ./e", &rt);
 	digest_now(&rt, before);
 	for (int i = 10; i < 60; i++) {
-		(void)snprintf(text, sizeof(text), "{\"name\": \"a\", \"version\": \"%d\"}", i);
+		(void)snprintf(text, sizeof(text),
+			       "{\"name\": \"a\", \"version\": \"%d\"}", i);
 		put(CONDA "a.json", text);
 		digest_now(&rt, after);
 		assert_string_not_equal(before, after);
 		memcpy(before, after, sizeof(before));
 	}
+	forge_runtime_close(&rt);
+}
+
+/* Installs something as soon as it was read, as often as left says. */
+static int installs_left;
+
+static int identify_and_install(const struct forge_runtime *rt,
+				struct forge_packages *ret, struct forge_error *err)
+{
+	char text[64];
+	int rc = forge_conda_packages(rt->prefix, ret, err);
+
+	if (installs_left > 0) {
+		(void)snprintf(text, sizeof(text),
+			       "{\"name\": \"late\", \"version\": \"%d\"}",
+			       installs_left--);
+		put(CONDA "late.json", text);
+	}
+	return rc;
+}
+
+static void what_changes_while_it_is_read_is_read_again(void **state)
+{
+	const struct forge_runtime_kind kind = { .name = "conda",
+						 .identify = identify_and_install };
+	struct forge_runtime rt = { .kind = NULL };
+	struct forge_error err = FORGE_ERROR_INIT;
+	char first[FORGE_DIGEST_MAX], second[FORGE_DIGEST_MAX];
+
+	(void)state;
+	make_conda();
+	opened("kind: conda, prefix: ./e", &rt);
+	rt.kind = &kind;
+	installs_left = 2;
+	digest_now(&rt, first);
+	assert_int_equal(installs_left, 0);
+	digest_now(&rt, second);
+	assert_string_equal(first, second); /* that of what is there now */
+	/* Somebody who never stops. */
+	installs_left = 1000;
+	assert_int_equal(forge_runtime_digest(&home, &rt, first, &err), -EBUSY);
+	assert_non_null(strstr(err.msg, "changes while it is looked at"));
+	forge_runtime_close(&rt);
+}
+
+static size_t count_identities(void)
+{
+	size_t n = 0;
+	forge_auto_dir DIR *d = opendir(below("home/cache"));
+
+	for (struct dirent *e; d && (e = readdir(d));)
+		n += strncmp(e->d_name, "identity-", 9) == 0;
+	return n;
+}
+
+/* It may change once more within the tick, and look the same. */
+static void what_is_as_young_as_the_clock_is_not_remembered(void **state)
+{
+	struct forge_runtime rt = { .kind = NULL };
+	char digest[FORGE_DIGEST_MAX];
+	bool was_young = false;
+
+	(void)state;
+	make_conda();
+	opened("kind: conda, prefix: ./e", &rt);
+	/* A machine that stalls between the two lines may be too late; not always. */
+	for (int i = 0; i < 20 && !was_young; i++) {
+		size_t before = count_identities();
+		put(CONDA "a.json", i % 2 ? "{\"name\": \"a\"}" : "{\"name\": \"b\"}");
+		digest_now(&rt, digest);
+		was_young = count_identities() == before;
+	}
+	assert_true(was_young);
+	/* Later it is. */
+	while (count_identities() == 0)
+		digest_now(&rt, digest);
 	forge_runtime_close(&rt);
 }
 
@@ -616,7 +701,8 @@ static void libraries_of_r(void **state)
 	(void)state;
 	if (access("/usr/bin/Rscript", X_OK) < 0)
 		skip();
-	put("real/toy/DESCRIPTION", "Package: toy\nMinVersion: 9\nVersion: 1.5\nBuilt: R 4\n");
+	put("real/toy/DESCRIPTION",
+	    "Package: toy\nMinVersion: 9\nVersion: 1.5\nBuilt: R 4\n");
 	put_link("link", below("real"));
 	opened("kind: r, libraries: [link]", &rt);
 	assert_int_equal(forge_runtime_activate(&rt, &env, &scripts, NULL), 0);
@@ -650,7 +736,8 @@ static void declared_ones_hide_those_found(void **state)
 
 	(void)state;
 	for (int i = 0; i < 300; i++) {
-		(void)snprintf(path, sizeof(path), "user/.conda/envs/e%d/conda-meta/history", i);
+		(void)snprintf(path, sizeof(path),
+			       "user/.conda/envs/e%d/conda-meta/history", i);
 		put(path, "");
 	}
 	put("user/.conda/envs/x/conda-meta/history", "");
@@ -680,6 +767,8 @@ int main(void)
 		TEST(a_rebuilt_package_is_drift),
 		TEST(the_order_of_files_does_not_count),
 		TEST(a_change_within_a_tick_is_seen),
+		TEST(what_changes_while_it_is_read_is_read_again),
+		TEST(what_is_as_young_as_the_clock_is_not_remembered),
 		TEST(what_decides_is_in_the_digest),
 		TEST(the_same_file_in_another_place_is_another_content),
 		TEST(trees_that_cannot_be_told_are_refused),
