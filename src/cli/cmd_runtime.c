@@ -368,6 +368,11 @@ static void print_use(const json_t *use)
 	const json_t *check;
 	size_t i;
 
+	if (is_json) { /* a line each */
+		(void)json_dumpf(use, stdout, JSON_COMPACT);
+		putchar('\n');
+		return;
+	}
 	printf("%s  %s  %s  %lld run%s\n", forge_record_text(use, "digest"),
 	       forge_record_text(use, "first"), forge_record_text(use, "last"),
 	       (long long)runs, runs == 1 ? "" : "s");
@@ -415,10 +420,7 @@ static int history(struct place *p, const char *name, struct forge_error *err)
 	if (rc < 0)
 		return rc;
 	json_array_foreach (all, i, use)
-		if (is_json) /* a line each */
-			(void)json_dumpf(use, stdout, JSON_COMPACT), putchar('\n');
-		else
-			print_use(use);
+		print_use(use);
 	return 0;
 }
 

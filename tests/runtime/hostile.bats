@@ -86,9 +86,9 @@ teardown() { teardown_store; }
 
 @test "what a script makes of \$HOME is the home of each run" {
     light_env e
-    activate_script a.sh 'export CACHE=$HOME/cache:$HOME/x' 'export RUN_OF=$FORGE_RUN_ID FORGE_RUN_ID=fake'
+    activate_script a.sh 'export CACHE=$HOME/cache:$HOME/x' 'export FORGE_RUN_ID=fake FORGE_OTHER=mine'
     for _ in 1 2; do
-        forge_run -r e -- /bin/sh -c 'echo "$CACHE"; [ "$FORGE_RUN_ID" = fake ] && echo fake'
+        forge_run -r e -- /bin/sh -c 'echo "$CACHE"; [ "$FORGE_RUN_ID" = fake ] && echo fake; env | grep FORGE_OTHER'
         [ "$(cat "$out")" = "$(field .workdir)/cache:$(field .workdir)/x" ]
     done
 }
