@@ -165,8 +165,12 @@ static int list_files(int top, const char *dir, const char *ending,
 {
 	size_t n = strlen(ending);
 	int fd = forge_open_beneath(top, dir, O_RDONLY | O_DIRECTORY), rc = 0;
-	forge_auto_dir DIR *d = fd < 0 ? NULL : fdopendir(fd);
 
+	if (fd == -ENOENT || fd == -ENOTDIR)
+		return 0;
+	if (fd < 0)
+		return forge_fail(err, -fd, "%s: %s", dir, forge_regular_problem(fd));
+	forge_auto_dir DIR *d = fdopendir(fd);
 	for (struct dirent *e; d && rc == 0 && (e = readdir(d));) {
 		size_t len = strlen(e->d_name);
 		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 ||

@@ -304,6 +304,23 @@ static void variables_that_are_none_are_told(void **state)
 	}
 }
 
+static void directories_elsewhere_are_not_its_own(void **state)
+{
+	static const char *const dirs[] = { "e/etc/conda/activate.d",
+					    "e/etc/conda/env_vars.d" };
+
+	(void)state;
+	put("elsewhere/a.sh", "{}");
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(dirs); i++) {
+		make_conda();
+		put_link(dirs[i], below("elsewhere"));
+		activation_says("leads out");
+		put_link(dirs[i], "inside");
+		put("e/etc/conda/inside/a.sh", "{}");
+		activation_says(NULL);
+	}
+}
+
 static void too_many_scripts_are_refused(void **state)
 {
 	char name[64];
@@ -761,6 +778,7 @@ int main(void)
 		TEST(too_many_packages_are_refused),
 		TEST(distributions_that_are_none_are_told),
 		TEST(variables_that_are_none_are_told),
+		TEST(directories_elsewhere_are_not_its_own),
 		TEST(too_many_scripts_are_refused),
 		TEST(a_long_chain_of_needs_is_no_long_stack),
 		TEST(hostile_names_stay_one_line_in_a_lock),
