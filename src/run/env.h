@@ -66,6 +66,8 @@ FORGE_MUST_CHECK int forge_runtime_probe(const struct forge_config *cfg,
 					 const struct forge_runtime *rt,
 					 struct forge_runtime_state *ret,
 					 struct forge_error *err);
+/* Ended by somebody, or never begun: then it says nothing about what was to be tried. */
+bool forge_probe_is_about_runtime(const json_t *record);
 /* For a run: what is known of it, or else a probe; many runs at once start one probe. */
 FORGE_MUST_CHECK int forge_runtime_ensure(const struct forge_config *cfg,
 					  const struct forge_home *home, const char *store,

@@ -326,6 +326,13 @@ static int judge_failure(const struct forge_runtime *rt, int rc, struct forge_er
 	return 0;
 }
 
+bool forge_probe_is_about_runtime(const json_t *record)
+{
+	const char *status = text_of(record, "status");
+
+	return strcmp(status, "cancelled") != 0 && strcmp(status, "rejected") != 0;
+}
+
 static int run_probe(const struct forge_config *cfg, const char *store,
 		     const struct forge_runtime *rt, struct forge_runtime_state *s,
 		     bool *ret_is_away, struct forge_error *err)
@@ -350,7 +357,10 @@ static int run_probe(const struct forge_config *cfg, const char *store,
 		.arg = ret_is_away,
 	};
 	int rc = forge_run(cfg, &req, &result, &why);
-	if (rc == 0) {
+	if (rc == 0 && !forge_probe_is_about_runtime(result.record)) {
+		rc = forge_fail(err, ECANCELED, "runtime %s could not be checked: %s",
+				rt->decl->name, text_of(result.record, "completion_notes"));
+	} else if (rc == 0) {
 		judge_probe((size_t)asked, result.record, s);
 		(void)snprintf(s->probe_run, sizeof(s->probe_run), "%s",
 			       text_of(result.record, "run_id"));

@@ -265,7 +265,10 @@ static int source_scripts(const struct forge_config *cfg, const struct forge_hom
 		.exact_env = env,
 	};
 	rc = forge_run(cfg, &req, &result, err);
-	if (rc == 0)
+	if (rc == 0 && !forge_probe_is_about_runtime(result.record))
+		rc = forge_fail(err, ECANCELED, "its scripts could not be sourced: %s",
+				text_of(result.record, "completion_notes"));
+	else if (rc == 0)
 		rc = take_changes(home, result.record, env, ret, err);
 	json_decref(result.record);
 	return rc;

@@ -85,10 +85,10 @@ as_if_older() {
     [ "$(count_runs)" -eq "$before" ]
     "$FORGE" runtime check e || true
     [ "$(count_runs)" -eq $((before + 1)) ]
-    as_if_older e 59
+    as_if_older e 45
     run "$FORGE" run -r e -- tool
     [ "$(count_runs)" -eq $((before + 1)) ]
-    as_if_older e 2
+    as_if_older e 15
     run "$FORGE" run -r e -- tool
     [ "$(count_runs)" -eq $((before + 2)) ]
     # A clock that was set back believes nothing of the future.
@@ -147,6 +147,25 @@ probing() {
     [ "$status" -eq 1 ]
     grep -q 'it changed while it was checked' "$T/said"
     [ "$(health e)" = unchecked ]
+    forge_run -r e -- tool
+    [ "$status" -eq 0 ]
+}
+
+@test "a probe that somebody ended says nothing about the runtime" {
+    light_env e
+    printf '#!/bin/sh\nuntil [ -e "$CONDA_PREFIX/go" ]; do sleep 0.02; done\necho tool 1.0\n' >"$env_dir/bin/tool"
+    "$FORGE" run -r e -- tool >"$T/said" 2>&1 3>&- &
+    started+=($!)
+    patiently probing e
+    kill -TERM "${started[0]}"
+    status=0
+    wait "${started[0]}" || status=$?
+    started=()
+    cat "$T/said"
+    [ "$status" -eq 125 ]
+    grep -q 'runtime e could not be checked' "$T/said"
+    [ "$(health e)" = unchecked ]
+    touch "$env_dir/go"
     forge_run -r e -- tool
     [ "$status" -eq 0 ]
 }
