@@ -219,3 +219,11 @@ STATE
     printf '#!/bin/sh\n[ $# -eq 0 ] || exit 255\n' >"$env_dir/bin/tool"
     "$FORGE" runtime check e
 }
+
+@test "a runtime is mounted read-only, and not only kept so by the second wall" {
+    light_env e
+    # shellcheck disable=SC2016 # for the shell inside
+    forge_run -r e -- /bin/sh -c 'real=$(cd -P "$CONDA_PREFIX" && pwd -P)
+        while read -r _ _ _ _ where options _; do [ "$where" = "$real" ] && echo "$options"; done </proc/self/mountinfo'
+    [[ "$(cat "$out")" == ro,* ]]
+}
