@@ -102,3 +102,14 @@ executed() { "$FORGE" outputs --copy "$T/got" "$(field .run_id)" >/dev/null && [
     forge_run -r notebook -p "n=it's \"so\"; import os" c.ipynb
     [ "$(cat "$out")" = "it's \"so\"; import os" ]
 }
+
+@test "a runtime that cannot execute notebooks says so, and the run fails" {
+    /usr/bin/python3 -m venv --without-pip venv
+    chmod -R go+rX venv .
+    printf 'runtimes:\n  bare: {kind: venv, prefix: %s/venv}\n' "$T" >runtimes.d/bare.yaml
+    notebook a.ipynb python 'n = 1' 'print(n)'
+    forge_run -r bare a.ipynb
+    [ "$status" -eq 3 ]
+    [ "$(field .status)" = failed ]
+    grep -q 'this runtime cannot execute notebooks' "$(field .logs.stderr)"
+}
