@@ -33,7 +33,7 @@ static int enter(const struct forge_config *cfg, const struct forge_home *home,
 	forge_auto_strv struct forge_strv env = { 0 };
 	int rc = forge_strv_setenv(&env, "PATH", "/usr/local/bin:/usr/bin:/bin");
 
-	return rc < 0 ? rc : forge_runtime_enter(cfg, home, NULL, rt, &env, err);
+	return rc < 0 ? rc : forge_runtime_enter(cfg, home, NULL, rt, "/work", &env, err);
 }
 
 static int digest(const struct forge_config *cfg, const struct forge_home *home,

@@ -68,16 +68,15 @@ def inject(notebook, language, parameters):
     notebook.cells = cells[:at] + [cell] + cells[at:]
 
 
-def provide_r_kernel():
-    """R's kernel without having been registered by anybody: a spec of our own."""
+def provide_kernel(name, language, argv):
+    """A kernel without having been registered by anybody, before all that were."""
     top = tempfile.mkdtemp(prefix="kernels-")
-    path = os.path.join(top, "kernels", "ir")
+    path = os.path.join(top, "kernels", name)
     os.makedirs(path)
     with open(os.path.join(path, "kernel.json"), "w", encoding="utf-8") as f:
-        json.dump({"argv": ["R", "--slave", "-e", "IRkernel::main()", "--args",
-                            "{connection_file}"],
-                   "display_name": "R", "language": "R"}, f)
+        json.dump({"argv": argv, "display_name": language, "language": language}, f)
     os.environ["JUPYTER_PATH"] = top + os.pathsep + os.environ.get("JUPYTER_PATH", "")
+    return name
 
 
 def write(notebook, path):
@@ -111,10 +110,13 @@ def main():
         "language_info", {}).get("name", "python")
     kernel = spec.get("name", "python3")
     if language == "R":
-        provide_r_kernel()
-        kernel = "ir"
+        kernel = provide_kernel("forge-r", "R", ["R", "--slave", "-e", "IRkernel::main()",
+                                                 "--args", "{connection_file}"])
     elif language.lower() == "python":
-        kernel = "python3"  # the runtime's, whatever it was called where it was written
+        # This very interpreter: one that the host has registered is another Python.
+        kernel = provide_kernel("forge-python", "python",
+                                [sys.executable, "-m", "ipykernel_launcher", "-f",
+                                 "{connection_file}"])
     inject(notebook, language, parameters)
     client = NotebookClient(notebook, timeout=None, kernel_name=kernel,
                             resources={"metadata": {"path": os.getcwd()}})

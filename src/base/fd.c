@@ -98,9 +98,9 @@ uint64_t forge_key_u64(const char *text, const char *key, uint64_t fallback)
 }
 
 /* The slow way, for kernels before 5.6: one O_NOFOLLOW open for each component. */
-static int open_by_component(const char *path, int flags)
+static int open_by_component(int top, const char *start, const char *path, int flags)
 {
-	forge_auto_close int dir = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	forge_auto_close int dir = openat(top, start, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (dir < 0)
 		return -errno;
 	char name[NAME_MAX + 1];
@@ -149,7 +149,80 @@ int forge_open_nolink(const char *path, int flags)
 	/* EPERM: a seccomp filter of an older container engine that does not know openat2. */
 	if (errno != ENOSYS && errno != EPERM)
 		return -errno;
-	return open_by_component(path, flags);
+	return open_by_component(AT_FDCWD, "/", path, flags);
+}
+
+int forge_open_beneath(int dirfd, const char *path, int flags)
+{
+	int fd = sys_openat2(dirfd, path, (uint64_t)(unsigned)(flags | O_CLOEXEC), 0,
+			     RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS);
+	if (fd >= 0)
+		return fd;
+	if (errno != ENOSYS && errno != EPERM)
+		return -errno;
+	return open_by_component(dirfd, ".", path, flags);
+}
+
+/* Not blocking: a fifo would be waited for, for ever. */
+int forge_open_regular(int dirfd, const char *path, uint64_t max, uint64_t *ret_size)
+{
+	struct stat st;
+	forge_auto_close int fd =
+		forge_open_beneath(dirfd, path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+
+	if (fd < 0)
+		return fd;
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode))
+		return -EMEDIUMTYPE;
+	if ((uint64_t)st.st_size > max)
+		return -EFBIG;
+	*ret_size = (uint64_t)st.st_size;
+	return forge_take_fd(fd);
+}
+
+const char *forge_regular_problem(int rc)
+{
+	switch (-rc) {
+	case EMEDIUMTYPE:
+		return "it is no regular file";
+	case EFBIG:
+		return "it is too large";
+	case EXDEV:
+	case ELOOP:
+		return "a link leads out of the tree";
+	default:
+		return strerror(-rc);
+	}
+}
+
+int forge_read_regular(int dirfd, const char *path, uint64_t max, char **ret,
+		       size_t *ret_len)
+{
+	uint64_t size;
+	size_t len = 0;
+	forge_auto_close int fd = forge_open_regular(dirfd, path, max, &size);
+	if (fd < 0)
+		return fd;
+	forge_auto_free char *text = malloc((size_t)size + 1);
+	if (!text)
+		return -ENOMEM;
+	/* No more than it had: it may grow under our hands. */
+	while (len < size) {
+		ssize_t n = read(fd, text + len, (size_t)size - len);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (n == 0)
+			break;
+		len += (size_t)n;
+	}
+	text[len] = '\0';
+	*ret_len = len;
+	*ret = forge_take_ptr(text);
+	return 0;
 }
 
 bool forge_path_is_below(const char *path, const char *top)

@@ -24,6 +24,20 @@ uint64_t forge_key_u64(const char *text, const char *key, uint64_t fallback);
  * kernel without it, component by component. Returns the fd or -errno (-ELOOP: a link).
  */
 FORGE_MUST_CHECK int forge_open_nolink(const char *path, int flags);
+/*
+ * For trees that somebody else may have written. A path below dirfd: links are followed as long
+ * as they stay below it (on a kernel without openat2: not at all). Returns the fd or -errno
+ * (-EXDEV: it leads out).
+ */
+FORGE_MUST_CHECK int forge_open_beneath(int dirfd, const char *path, int flags);
+/* The same for a file to read: -EMEDIUMTYPE: not a regular one, -EFBIG: larger than max. */
+FORGE_MUST_CHECK int forge_open_regular(int dirfd, const char *path, uint64_t max,
+					uint64_t *ret_size);
+/* All of such a file, ended with NUL, which is the caller's. */
+FORGE_MUST_CHECK int forge_read_regular(int dirfd, const char *path, uint64_t max,
+					char **ret, size_t *ret_len);
+/* What is wrong, in words, when one of these returned rc. */
+const char *forge_regular_problem(int rc);
 /* Is path the directory top or something in it? By name alone; both normalised. */
 bool forge_path_is_below(const char *path, const char *top);
 /* mkdir -p with mode for what it makes. 0 or -errno. */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "cli/session.h"
 #include "cli/table.h"
 #include "run/deliver.h"
@@ -102,13 +103,15 @@ static json_t *describe(struct place *p, const struct forge_runtime_decl *d)
 	list_words(&d->commands, has, sizeof(has));
 	list_words(&d->python, has, sizeof(has));
 	list_words(&d->r, has, sizeof(has));
+	const char *prefix = rt.prefix ? rt.prefix : d->prefix;
 	json_t *j = json_pack(
-		"{s:s, s:s, s:s?, s:s?, s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:O?}", "name",
+		"{s:s, s:s, s:s?, s:o?, s:o, s:s, s:o, s:s, s:s, s:o, s:i, s:O?}", "name",
 		d->name, "kind", d->kind, "description", d->description, "prefix",
-		rt.prefix ? rt.prefix : d->prefix, "has", has, "health",
-		health_word(state.health), "problem", state.problem, "checked_at",
-		state.checked_at, "digest", state.digest, "declared_in", d->file, "line",
-		(int)d->line, "versions", state.versions);
+		prefix ? forge_json_name(prefix) : NULL, "has", forge_json_text(has),
+		"health", health_word(state.health), "problem",
+		forge_json_text(state.problem), "checked_at", state.checked_at, "digest",
+		state.digest, "declared_in", forge_json_name(d->file), "line", (int)d->line,
+		"versions", state.versions);
 	forge_runtime_state_done(&state);
 	forge_runtime_close(&rt);
 	return j;
@@ -184,6 +187,19 @@ static int list(struct place *p)
 
 /* ---- check ---- */
 
+/* Names and messages of a runtime are its own: nothing of them moves the cursor. */
+static void print_text(const char *text)
+{
+	forge_print_clean(stdout, text, strlen(text));
+}
+
+static void print_health(const char *name, const char *health, const char *problem)
+{
+	printf("%s: %s%s", name, health, *problem ? ": " : "");
+	print_text(problem);
+	putchar('\n');
+}
+
 static int print_drift(const struct forge_runtime *rt, struct forge_error *err)
 {
 	forge_auto_json json_t *drift = NULL;
@@ -193,13 +209,16 @@ static int print_drift(const struct forge_runtime *rt, struct forge_error *err)
 
 	if (rc < 0)
 		return rc;
-	json_array_foreach (drift, i, d)
-		printf("  %s %s %s%s%s\n", forge_record_text(d, "change"),
-		       forge_record_text(d, "name"), forge_record_text(d, "was"),
-		       *forge_record_text(d, "was") && *forge_record_text(d, "is")
-			       ? " -> "
-			       : "",
-		       forge_record_text(d, "is"));
+	json_array_foreach (drift, i, d) {
+		const char *was = forge_record_text(d, "was"), *is = forge_record_text(d, "is");
+		printf("  %s ", forge_record_text(d, "change"));
+		print_text(forge_record_text(d, "name"));
+		putchar(' ');
+		print_text(was);
+		fputs(*was && *is ? " -> " : "", stdout);
+		print_text(is);
+		putchar('\n');
+	}
 	if (json_array_size(drift) == 0)
 		printf("  as in %s\n", lock_path);
 	return json_array_size(drift) > 0;
@@ -220,13 +239,11 @@ static int check_one(struct place *p, const char *name, struct forge_error *err)
 	} else if (rc == 0) {
 		const char *what;
 		json_t *version;
-		printf("%s: %s%s%s\n", name, health_word(state.health),
-		       *state.problem ? ": " : "", state.problem);
+		print_health(name, health_word(state.health), state.problem);
 		json_object_foreach(state.versions, what, version)
 		{
-			const char *text = json_string_value(version);
 			printf("  %s: ", what);
-			forge_print_clean(stdout, text, strlen(text));
+			print_text(json_string_value(version));
 			putchar('\n');
 		}
 	}
@@ -252,7 +269,7 @@ static void check_each(const struct forge_runtime_decl *d, void *arg)
 	int rc = check_one(c->place, d->name, &err);
 
 	if (rc < 0)
-		printf("%s: broken: %s\n", d->name, err.msg);
+		print_health(d->name, "broken", err.msg);
 	c->status = rc != 0 ? FORGE_EXIT_FAILED : c->status;
 }
 
@@ -267,6 +284,14 @@ static int check(struct place *p, const char *name, struct forge_error *err)
 }
 
 /* ---- show, lock, history ---- */
+
+static json_t *describe_package(const struct forge_package *p)
+{
+	return json_pack("{s:s, s:o, s:o, s:o, s:o}", "source", p->source, "name",
+			 forge_json_name(p->name), "version", forge_json_text(p->version),
+			 "build", forge_json_text(p->build), "hash",
+			 forge_json_text(p->hash));
+}
 
 static int show(struct place *p, const char *name, struct forge_error *err)
 {
@@ -286,19 +311,17 @@ static int show(struct place *p, const char *name, struct forge_error *err)
 		json_t *list_of = json_array();
 		for (size_t i = 0; i < packages.n; i++)
 			json_array_append_new(list_of,
-					      json_pack("{s:s, s:s, s:s, s:s, s:s}",
-							"source", packages.v[i].source,
-							"name", packages.v[i].name,
-							"version", packages.v[i].version,
-							"build", packages.v[i].build,
-							"hash", packages.v[i].hash));
+					      describe_package(&packages.v[i]));
 		json_object_set_new(j, "packages", list_of);
 		if (is_json)
 			forge_print_json(j);
 		for (size_t i = 0; !is_json && i < FORGE_ARRAY_SIZE(keys); i++) {
 			const char *text = forge_record_text(j, keys[i]);
-			if (text && *text)
-				printf("%-12s%s\n", keys[i], text);
+			if (!text || !*text)
+				continue;
+			printf("%-12s", keys[i]);
+			print_text(text);
+			putchar('\n');
 		}
 		if (!is_json)
 			printf("%-12s%zu\n", "packages", packages.n);
@@ -319,27 +342,86 @@ static int lock(struct place *p, const char *name, struct forge_error *err)
 	return rc;
 }
 
-static int print_digest(const struct forge_runtime_use *use, void *arg)
+/* Collected first: what is asked of each is another question. */
+static int add_use(const struct forge_runtime_use *use, void *arg)
 {
-	(void)arg;
-	if (is_json)
-		printf("{\"digest\": \"%s\", \"first\": \"%s\", \"last\": \"%s\", "
-		       "\"runs\": %lld}\n",
-		       use->digest, use->first, use->last, (long long)use->runs);
-	else
-		printf("%s  %s  %s  %lld run%s\n", use->digest, use->first, use->last,
-		       (long long)use->runs, use->runs == 1 ? "" : "s");
-	return 0;
+	json_t *j = json_pack("{s:s, s:s, s:s, s:I, s:[]}", "digest", use->digest, "first",
+			      use->first, "last", use->last, "runs", (json_int_t)use->runs,
+			      "checks");
+
+	return json_array_append_new(arg, j) < 0 ? -ENOMEM : 0;
+}
+
+static int add_check(const struct forge_runtime_check *check, void *arg)
+{
+	json_t *versions = check->versions ? json_loads(check->versions, 0, NULL) : NULL;
+	json_t *j = json_pack("{s:s, s:s, s:s, s:s, s:o?}", "time", check->time, "verdict",
+			      check->verdict, "problem", check->problem, "probe_run",
+			      check->run_id, "versions", versions);
+
+	return json_array_append_new(arg, j) < 0 ? -ENOMEM : 0;
+}
+
+static void print_use(const json_t *use)
+{
+	json_int_t runs = json_integer_value(json_object_get(use, "runs"));
+	const json_t *check;
+	size_t i;
+
+	if (is_json) { /* a line each */
+		(void)json_dumpf(use, stdout, JSON_COMPACT);
+		putchar('\n');
+		return;
+	}
+	printf("%s  %s  %s  %lld run%s\n", forge_record_text(use, "digest"),
+	       forge_record_text(use, "first"), forge_record_text(use, "last"),
+	       (long long)runs, runs == 1 ? "" : "s");
+	json_array_foreach (json_object_get(use, "checks"), i, check) {
+		const char *problem = forge_record_text(check, "problem");
+		printf("  %s  %s%s", forge_record_text(check, "time"),
+		       forge_record_text(check, "verdict"), *problem ? ": " : "");
+		print_text(problem);
+		putchar('\n');
+	}
+}
+
+/* A probe that the store has not heard of is told now. What is gone has only its past. */
+static void tell_late(struct place *p, const char *name, struct forge_store *st)
+{
+	struct forge_runtime rt = { .kind = NULL };
+	struct forge_runtime_state state = { .health = FORGE_UNCHECKED };
+
+	if (forge_runtime_open(&p->catalog, name, &rt, NULL) == 0 &&
+	    forge_runtime_state(&p->home, &rt, &state, NULL) == 0 && !state.is_told &&
+	    *state.checked_at)
+		(void)!forge_runtime_tell(&p->home, st, &rt, &state, NULL);
+	forge_runtime_state_done(&state);
+	forge_runtime_close(&rt);
 }
 
 static int history(struct place *p, const char *name, struct forge_error *err)
 {
 	forge_auto_store struct forge_store *st = NULL;
+	forge_auto_json json_t *all = json_array();
+	json_t *use;
+	size_t i;
 	int rc = forge_store_open(p->store, &st, err);
 
-	if (rc == 0)
-		rc = forge_store_runtime_history(st, name, print_digest, NULL, err);
-	return rc < 0 ? rc : 0;
+	if (rc == 0) {
+		tell_late(p, name, st);
+		rc = forge_store_runtime_history(st, name, add_use, all, err);
+	}
+	json_array_foreach (all, i, use)
+		if (rc >= 0)
+			rc = forge_store_runtime_checks(st, name,
+							forge_record_text(use, "digest"),
+							add_check,
+							json_object_get(use, "checks"), err);
+	if (rc < 0)
+		return rc;
+	json_array_foreach (all, i, use)
+		print_use(use);
+	return 0;
 }
 
 static int run(struct place *p, int argc, char **argv, struct forge_error *err)
@@ -393,8 +475,8 @@ const struct forge_cmd forge_cmd_runtime = {
 		 "one, or all, in a sandbox now; show tells what one consists of; lock "
 		 "writes\n"
 		 "that down, in conda's own form for conda; history tells which digests "
-		 "runs\n"
-		 "have used.",
+		 "it had,\n"
+		 "how many runs used each, and what every check found.",
 	.first = "list|show|check|lock|history",
 	.bad_value = FORGE_EXIT_FAILED,
 	.run = cmd_runtime,

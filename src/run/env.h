@@ -11,6 +11,7 @@
 #include "config/config.h"
 #include "run/home.h"
 #include "runtime/runtime.h"
+#include "store/store.h"
 
 /* What a probe found; kept in $FORGE_HOME/runtimes/<name>.json. */
 enum forge_health { FORGE_UNCHECKED, FORGE_HEALTHY, FORGE_BROKEN };
@@ -22,6 +23,8 @@ struct forge_runtime_state {
 	char checked_at[32]; /* "" never */
 	char probe_run[27];  /* the run that found it out, "" none */
 	char problem[384];   /* broken: why */
+	int64_t checked_unix; /* seconds, 0 never */
+	bool is_told;	      /* the store has it */
 };
 void forge_runtime_state_done(struct forge_runtime_state *s);
 
@@ -38,20 +41,45 @@ FORGE_MUST_CHECK int forge_runtime_state(const struct forge_home *home,
 					 const struct forge_runtime *rt,
 					 struct forge_runtime_state *ret,
 					 struct forge_error *err);
+/* How long a failed probe is believed: it may have been the machine's fault. */
+#define FORGE_BROKEN_SECONDS 60
+/* Whether it failed just now, so that trying again would tell nothing new. */
+bool forge_runtime_is_known_broken(const struct forge_runtime_state *s);
+/* Keeps what a probe found. */
+FORGE_MUST_CHECK int forge_runtime_save(const struct forge_home *home,
+					const struct forge_runtime *rt,
+					const struct forge_runtime_state *s,
+					struct forge_error *err);
+/* Tells the store what a probe found, and keeps that it was told. */
+FORGE_MUST_CHECK int forge_runtime_tell(const struct forge_home *home,
+					struct forge_store *st,
+					const struct forge_runtime *rt,
+					struct forge_runtime_state *s,
+					struct forge_error *err);
 /*
  * Runs the probe in a sandbox, now, and keeps what it found. 0: *ret says how it is, which may be
- * broken. Negative: it could not be run at all.
+ * broken. Negative: it could not be run at all. The store is told if it can be reached, and is
+ * closed again when this returns.
  */
 FORGE_MUST_CHECK int forge_runtime_probe(const struct forge_config *cfg,
 					 const struct forge_home *home, const char *store,
 					 const struct forge_runtime *rt,
 					 struct forge_runtime_state *ret,
 					 struct forge_error *err);
+/* Ended by somebody, or never begun: then it says nothing about what was to be tried. */
+bool forge_probe_is_about_runtime(const json_t *record);
+/* For a run: what is known of it, or else a probe; many runs at once start one probe. */
+FORGE_MUST_CHECK int forge_runtime_ensure(const struct forge_config *cfg,
+					  const struct forge_home *home, const char *store,
+					  const struct forge_runtime *rt,
+					  struct forge_runtime_state *ret,
+					  struct forge_error *err);
 /*
  * The activated environment: env is changed. Scripts of the environment are sourced once, in a
- * sandbox; what they change is remembered by their content.
+ * sandbox; what they change is remembered by their content. workdir: of the run to come.
  */
 FORGE_MUST_CHECK int forge_runtime_enter(const struct forge_config *cfg,
 					 const struct forge_home *home, const char *store,
 					 const struct forge_runtime *rt,
-					 struct forge_strv *env, struct forge_error *err);
+					 const char *workdir, struct forge_strv *env,
+					 struct forge_error *err);

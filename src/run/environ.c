@@ -176,7 +176,8 @@ int forge_spec_environment(struct forge_spec *s, const struct forge_config *cfg,
 	if (rc < 0)
 		return forge_fail(err, ENOMEM, "out of memory");
 	if (s->has_runtime)
-		rc = forge_runtime_enter(cfg, home, store, &s->runtime, &s->env, err);
+		rc = forge_runtime_enter(cfg, home, store, &s->runtime, s->workdir,
+					 &s->env, err);
 	for (size_t i = 0; i < cfg->env_set.n && rc == 0; i++)
 		rc = set_one(s, cfg->env_set.v[i], "env.set", err);
 	if (rc == 0 && req->env_file)

@@ -11,7 +11,8 @@
  *   queue/           who waits for room, and who has how much of it
  *   spare/           files of the queue that are not in use
  *   undelivered/     runs whose end the store has not heard of
- *   cache/           digests of big inputs
+ *   cache/           digests of big inputs and of runtimes, what activation scripts change
+ *   runtimes/        what the last probe of each runtime found
  *   forge.db         the embedded store
  */
 struct forge_home {

@@ -2,14 +2,17 @@
 /* Both forms: forge's own lines, and conda's @EXPLICIT with pip in comments. */
 #include "run/lockfile.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/fd.h"
+#include "base/json.h"
 
 #define LOCK_MAX (16u << 20)
+#define NO_URL	 "# no URL for: "
 
 /* "https://host/channel/linux-64/numpy-1.26.4-py311h_0.conda#md5" -> its parts. */
 static int add_url(struct forge_packages *p, const char *line)
@@ -35,12 +38,32 @@ static int add_url(struct forge_packages *p, const char *line)
 	return forge_packages_add(p, "conda", name, version, build, "", "");
 }
 
+/* \xNN back to what it was: forge_packages_add() writes it so again. */
+static void unescape(char *s)
+{
+	char *to = s;
+	unsigned code;
+
+	for (; *s; s++)
+		if (s[0] == '\\' && s[1] == 'x' && isxdigit((unsigned char)s[2]) &&
+		    isxdigit((unsigned char)s[3]) && sscanf(s + 2, "%2x", &code) == 1 &&
+		    code) {
+			*to++ = (char)code;
+			s += 3;
+		} else {
+			*to++ = *s;
+		}
+	*to = '\0';
+}
+
 static int add_line(struct forge_packages *p, char *line)
 {
 	char name[256], version[128], hash[96] = "";
 
 	if (sscanf(line, "# pip: %255[^=]==%127s %95s", name, version, hash) >= 2)
 		return forge_packages_add(p, "pip", name, version, "", hash, "");
+	if (strncmp(line, NO_URL, strlen(NO_URL)) == 0)
+		return add_url(p, line + strlen(NO_URL));
 	if (*line == '#' || *line == '@' || !*line)
 		return 0;
 	if (strstr(line, "://"))
@@ -54,11 +77,14 @@ static int add_line(struct forge_packages *p, char *line)
 		*tab = '\0';
 		part[i] = tab + 1;
 	}
+	for (int i = 0; i < 5; i++)
+		unescape(part[i]);
 	return forge_packages_add(p, part[0], part[1], part[2], part[3], part[4], "");
 }
 
+/* digest: as the lock says, "" when it does not. */
 static int read_lock(const char *path, struct forge_packages *ret,
-		     struct forge_error *err)
+		     char digest[FORGE_DIGEST_MAX], struct forge_error *err)
 {
 	forge_auto_free char *text = malloc(LOCK_MAX);
 	ssize_t n = text ? forge_read_at(AT_FDCWD, path, text, LOCK_MAX) : -ENOMEM;
@@ -70,7 +96,9 @@ static int read_lock(const char *path, struct forge_packages *ret,
 		end = strchr(line, '\n');
 		if (end)
 			*end++ = '\0';
-		rc = add_line(ret, line);
+		if (sscanf(line, "# forge digest: %71s", digest) != 1 &&
+		    sscanf(line, "# digest: %71s", digest) != 1)
+			rc = add_line(ret, line);
 	}
 	forge_packages_sort(ret);
 	return rc < 0 ? forge_fail(err, ENOMEM, "out of memory") : 0;
@@ -105,10 +133,13 @@ static void add_change(json_t *list, const char *change, const struct forge_pack
 		version_text(was, before);
 	if (is)
 		version_text(is, after);
-	json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s, s:s}", "change",
-					      change, "source", (was ? was : is)->source,
-					      "name", (was ? was : is)->name, "was",
-					      before, "is", after));
+	json_array_append_new(list, json_pack("{s:s, s:o, s:o, s:o, s:o}", "change",
+					      change, "source",
+					      forge_json_text((was ? was : is)->source),
+					      "name",
+					      forge_json_name((was ? was : is)->name),
+					      "was", forge_json_text(before), "is",
+					      forge_json_text(after)));
 }
 
 static json_t *compare(const struct forge_packages *was, const struct forge_packages *is)
@@ -136,13 +167,20 @@ int forge_lock_compare(const struct forge_runtime *rt, const char *path, json_t 
 		       struct forge_error *err)
 {
 	struct forge_packages was = { .v = NULL }, is = { .v = NULL };
-	int rc = read_lock(path, &was, err);
+	char locked[FORGE_DIGEST_MAX] = "", now[FORGE_DIGEST_MAX];
+	int rc = read_lock(path, &was, locked, err);
 
 	if (rc == 0)
 		rc = forge_runtime_identify(rt, &is, err);
 	if (rc == 0) {
-		forge_packages_sort(&is);
+		forge_packages_digest(&is, now);
 		*ret = compare(&was, &is);
+		/* Versions and builds are the same: conda's lock has no hash that forge keeps. */
+		if (json_array_size(*ret) == 0 && *locked && strcmp(locked, now) != 0)
+			json_array_append_new(*ret, json_pack("{s:s, s:s, s:s, s:s, s:s}",
+							      "change", "changed", "source",
+							      "digest", "name", "digest",
+							      "was", locked, "is", now));
 	}
 	forge_packages_done(&was);
 	forge_packages_done(&is);

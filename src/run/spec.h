@@ -32,6 +32,7 @@ struct forge_spec {
 	struct forge_strv read_only; /* inputs, the configured roots, the runtime */
 	/* the runtime, and what the script says about itself */
 	char *header_runtime, *header_profile;
+	const char *header_why; /* who of the two said header_runtime */
 	struct forge_limits header_limits;
 	struct forge_catalog catalog;
 	struct forge_runtime runtime;

@@ -31,6 +31,7 @@ static int set_word(struct forge_spec *s, const char *script, char *word,
 	if (strcmp(word, "runtime") == 0) {
 		free(s->header_runtime);
 		s->header_runtime = strdup(value);
+		s->header_why = "the script's header";
 		return s->header_runtime ? 0 : forge_fail(err, ENOMEM, "out of memory");
 	}
 	for (size_t i = 0; i < FORGE_LIMIT_COUNT_ROWS; i++) {
@@ -92,6 +93,7 @@ static int read_beside(struct forge_spec *s, const char *script, struct forge_er
 		return rc;
 	s->header_limits = c->analysis.limits;
 	s->header_runtime = forge_take_ptr(c->analysis.runtime);
+	s->header_why = "the forge.yaml beside the script";
 	s->header_profile = forge_take_ptr(c->analysis.profile);
 	return 0;
 }
@@ -146,7 +148,7 @@ int forge_spec_runtime(struct forge_spec *s, const struct forge_config *cfg,
 	if (!name)
 		return 0;
 	s->runtime_why = req->runtime	     ? "asked for"
-			 : s->header_runtime ? "the script's header"
+			 : s->header_runtime ? s->header_why
 					     : "the configuration";
 	int rc = forge_catalog_open(cfg, &s->catalog, err);
 	if (rc == 0)
@@ -165,9 +167,10 @@ int forge_spec_runtime(struct forge_spec *s, const struct forge_config *cfg,
 static json_t *describe(const struct forge_spec *s,
 			const struct forge_runtime_state *state)
 {
-	json_t *j = json_pack("{s:s, s:s, s:s?, s:s, s:s, s:O?}", "name",
+	json_t *prefix = s->runtime.prefix ? forge_json_name(s->runtime.prefix) : NULL;
+	json_t *j = json_pack("{s:s, s:s, s:o?, s:s, s:s, s:O?}", "name",
 			      s->runtime.decl->name, "kind", s->runtime.kind->name,
-			      "prefix", s->runtime.prefix, "digest", state->digest, "why",
+			      "prefix", prefix, "digest", state->digest, "why",
 			      s->runtime_why, "versions", state->versions);
 
 	if (*state->checked_at)
@@ -175,6 +178,22 @@ static json_t *describe(const struct forge_spec *s,
 	if (*state->probe_run)
 		json_object_set_new(j, "probe_run", json_string(state->probe_run));
 	return j;
+}
+
+/* PATH goes on behind the runtime, and there is a Python on the host. */
+static int check_program(const struct forge_spec *s, struct forge_error *err)
+{
+	const char *program = s->argv.v[0];
+
+	if (strchr(program, '/') || !forge_runtime_must_own(&s->runtime, program))
+		return 0;
+	forge_auto_free char *path = forge_asprintf("%s/bin/%s", s->runtime.prefix, program);
+	if (path && access(path, X_OK) == 0)
+		return 0;
+	return forge_hint(err,
+			  forge_fail(err, ENOEXEC, "runtime %s has no %s of its own",
+				     s->runtime.decl->name, program),
+			  "Install it there; /usr/bin/%s is the host's", program);
 }
 
 /* Known to be healthy, or found out now. A run never starts in what is not. */
@@ -187,20 +206,18 @@ int forge_spec_check_runtime(struct forge_spec *s, const struct forge_config *cf
 
 	if (!s->has_runtime)
 		return 0;
-	int rc = forge_runtime_state(home, &s->runtime, &state, err);
-	if (rc == 0 && !req->is_probe && state.health != FORGE_HEALTHY) {
-		forge_runtime_state_done(&state);
-		rc = forge_runtime_probe(cfg, home, store, &s->runtime, &state, err);
-	}
-	if (rc < 0)
-		return rc;
-	if (!req->is_probe && state.health != FORGE_HEALTHY)
+	int rc = req->is_probe
+			 ? forge_runtime_state(home, &s->runtime, &state, err)
+			 : forge_runtime_ensure(cfg, home, store, &s->runtime, &state, err);
+	if (rc == 0 && !req->is_probe && state.health != FORGE_HEALTHY)
 		rc = forge_hint(err,
 				forge_fail(err, ENOEXEC, "runtime %s is broken: %s",
 					   s->runtime.decl->name, state.problem),
 				"After mending it: forge runtime check %s",
 				s->runtime.decl->name);
-	else
+	if (rc == 0 && !req->is_probe)
+		rc = check_program(s, err);
+	if (rc == 0)
 		s->runtime_json = describe(s, &state);
 	forge_runtime_state_done(&state);
 	return rc;

@@ -21,16 +21,28 @@ static const struct forge_runtime_kind *find_kind(const char *name)
 	return NULL;
 }
 
+static int compare(const void *a, const void *b)
+{
+	return strcmp(((const struct forge_runtime_decl *)a)->name,
+		      ((const struct forge_runtime_decl *)b)->name);
+}
+
+/* Discovered ones have no line; those found earlier lie before the others. */
+static int compare_pointers(const void *a, const void *b)
+{
+	const struct forge_runtime_decl *x = *(const struct forge_runtime_decl *const *)a,
+					*y = *(const struct forge_runtime_decl *const *)b;
+	int rc = compare(x, y);
+
+	if (rc == 0)
+		rc = (x->line == 0) - (y->line == 0);
+	return rc ? rc : (x > y) - (x < y);
+}
+
 static int add_discovered(struct forge_catalog *c, const char *name, const char *prefix)
 {
-	struct forge_runtime_decl *grown =
-		reallocarray(c->discovered, c->n_discovered + 1, sizeof(*grown));
+	struct forge_runtime_decl *d = &c->discovered[c->n_discovered++];
 
-	if (!grown)
-		return -ENOMEM;
-	c->discovered = grown;
-	struct forge_runtime_decl *d = &grown[c->n_discovered++];
-	*d = (struct forge_runtime_decl){ .line = 0 };
 	d->name = strdup(name);
 	d->kind = strdup("conda");
 	d->prefix = strdup(prefix);
@@ -38,21 +50,23 @@ static int add_discovered(struct forge_catalog *c, const char *name, const char 
 	return d->name && d->kind && d->prefix && d->file ? 0 : -ENOMEM;
 }
 
-static bool is_declared(const struct forge_catalog *c, const char *name)
+/* All by name. Of two of one name the declared, else the one found first, comes first. */
+static int sort(struct forge_catalog *c)
 {
-	for (size_t i = 0; i < c->cfg->n_runtimes; i++)
-		if (strcmp(c->cfg->runtimes[i].name, name) == 0)
-			return true;
-	for (size_t i = 0; i < c->n_discovered; i++)
-		if (strcmp(c->discovered[i].name, name) == 0)
-			return true;
-	return false;
-}
+	size_t declared = c->cfg->n_runtimes, all = declared + c->n_discovered, n = 0;
 
-static int compare(const void *a, const void *b)
-{
-	return strcmp(((const struct forge_runtime_decl *)a)->name,
-		      ((const struct forge_runtime_decl *)b)->name);
+	c->sorted = calloc(all + 1, sizeof(struct forge_runtime_decl *));
+	if (!c->sorted)
+		return -ENOMEM;
+	for (size_t i = 0; i < all; i++)
+		c->sorted[i] = i < declared ? &c->cfg->runtimes[i]
+					    : &c->discovered[i - declared];
+	qsort(c->sorted, all, sizeof(struct forge_runtime_decl *), compare_pointers);
+	for (size_t i = 0; i < all; i++)
+		if (n == 0 || compare(c->sorted[n - 1], c->sorted[i]) != 0)
+			c->sorted[n++] = c->sorted[i];
+	c->n_sorted = n;
+	return 0;
 }
 
 /* An environment without a name can be declared; a name that is no id cannot be typed. */
@@ -61,16 +75,16 @@ static int discover(struct forge_catalog *c, struct forge_error *err)
 	forge_auto_strv struct forge_strv pairs = { 0 };
 	int rc = forge_conda_discover(&pairs, err);
 
-	for (size_t i = 0; i + 1 < pairs.n && rc == 0; i += 2) {
-		const char *name = pairs.v[i];
-		if (!*name || forge_parse_id(name, NULL) < 0 || is_declared(c, name))
-			continue;
-		if (add_discovered(c, name, pairs.v[i + 1]) < 0)
-			rc = forge_fail(err, ENOMEM, "out of memory");
-	}
-	if (c->n_discovered)
-		qsort(c->discovered, c->n_discovered, sizeof(*c->discovered), compare);
-	return rc;
+	if (rc < 0)
+		return rc;
+	c->discovered = calloc(pairs.n / 2 + 1, sizeof(*c->discovered));
+	rc = c->discovered ? 0 : -ENOMEM;
+	for (size_t i = 0; i + 1 < pairs.n && rc == 0; i += 2)
+		if (*pairs.v[i] && forge_parse_id(pairs.v[i], NULL) == 0)
+			rc = add_discovered(c, pairs.v[i], pairs.v[i + 1]);
+	if (rc == 0)
+		rc = sort(c);
+	return rc < 0 ? forge_fail(err, ENOMEM, "out of memory") : 0;
 }
 
 int forge_catalog_open(const struct forge_config *cfg, struct forge_catalog *ret,
@@ -92,6 +106,7 @@ void forge_catalog_close(struct forge_catalog *c)
 	for (size_t i = 0; i < c->n_discovered; i++)
 		forge_runtime_decl_done(&c->discovered[i]);
 	free(c->discovered);
+	free(c->sorted);
 	*c = (struct forge_catalog){ .cfg = NULL };
 }
 
@@ -99,78 +114,76 @@ void forge_catalog_each(const struct forge_catalog *c,
 			void (*visit)(const struct forge_runtime_decl *decl, void *arg),
 			void *arg)
 {
-	size_t n = c->cfg->n_runtimes + c->n_discovered;
-	const struct forge_runtime_decl *last = NULL;
-
-	/* The next greater name each time: there are few, and no memory is needed. */
-	for (size_t k = 0; k < n; k++) {
-		const struct forge_runtime_decl *best = NULL;
-		for (size_t i = 0; i < n; i++) {
-			const struct forge_runtime_decl *d =
-				i < c->cfg->n_runtimes
-					? &c->cfg->runtimes[i]
-					: &c->discovered[i - c->cfg->n_runtimes];
-			if ((!last || compare(d, last) > 0) &&
-			    (!best || compare(d, best) < 0))
-				best = d;
-		}
-		if (!best)
-			return;
-		visit(best, arg);
-		last = best;
-	}
+	for (size_t i = 0; i < c->n_sorted; i++)
+		visit(c->sorted[i], arg);
 }
 
-struct search {
-	const char *name;
-	const struct forge_runtime_decl *found;
-	const char *words[64];
-	size_t n;
-};
-
-static void look(const struct forge_runtime_decl *d, void *arg)
+static const struct forge_runtime_decl *find_decl(const struct forge_catalog *c,
+						  const char *name)
 {
-	struct search *s = arg;
+	struct forge_runtime_decl key = { .name = (char *)name }, *wanted = &key;
+	size_t from = 0, to = c->n_sorted;
 
-	if (strcmp(d->name, s->name) == 0)
-		s->found = d;
-	if (s->n < FORGE_ARRAY_SIZE(s->words))
-		s->words[s->n++] = d->name;
+	while (from < to) {
+		size_t middle = from + (to - from) / 2;
+		int rc = compare(wanted, c->sorted[middle]);
+		if (rc == 0)
+			return c->sorted[middle];
+		if (rc < 0)
+			to = middle;
+		else
+			from = middle + 1;
+	}
+	return NULL;
 }
 
 /* "unknown runtime 'dta-ml' (have: data-ml, genomics); did you mean 'data-ml'?" */
-static int unknown(const struct search *s, struct forge_error *err)
+static int unknown(const struct forge_catalog *c, const char *name,
+		   struct forge_error *err)
 {
-	const char *near = forge_near_miss(s->name, s->words, s->n);
+	const char *words[64] = { NULL };
 	char list[300] = "";
-	size_t len = 0;
+	size_t len = 0, n = 0;
 
-	for (size_t i = 0; i < s->n && len < sizeof(list) - 70; i++)
+	for (; n < c->n_sorted && n < FORGE_ARRAY_SIZE(words); n++)
+		words[n] = c->sorted[n]->name;
+	const char *near = forge_near_miss(name, words, n);
+	for (size_t i = 0; i < n && len < sizeof(list) - 70; i++)
 		len += (size_t)snprintf(list + len, sizeof(list) - len, "%s%s",
-					i ? ", " : "", s->words[i]);
-	int rc = forge_fail(err, ENOENT, "unknown runtime '%.64s' (have: %s)%s%s%s",
-			    s->name, s->n ? list : "none", near ? "; did you mean '" : "",
+					i ? ", " : "", words[i]);
+	int rc = forge_fail(err, ENOENT, "unknown runtime '%.64s' (have: %s)%s%s%s", name,
+			    n ? list : "none", near ? "; did you mean '" : "",
 			    near ? near : "", near ? "'?" : "");
 	return forge_hint(err, rc,
 			  "`forge runtime list` shows them; they are declared in "
 			  "forge.yaml or runtimes.d");
 }
 
+/* With a ':' in it PATH would have two other directories, and the host's programs be found. */
+static int check_prefix(const struct forge_runtime *rt, struct forge_error *err)
+{
+	if (!rt->prefix || rt->kind == &forge_kind_rootfs || !strchr(rt->prefix, ':'))
+		return 0;
+	return forge_fail(err, EINVAL, "prefix %s: PATH cannot have a ':' in a path",
+			  rt->prefix);
+}
+
 int forge_runtime_open(const struct forge_catalog *c, const char *name,
 		       struct forge_runtime *ret, struct forge_error *err)
 {
-	struct search s = { .name = name };
+	const struct forge_runtime_decl *decl = find_decl(c, name);
 
-	forge_catalog_each(c, look, &s);
-	if (!s.found)
-		return unknown(&s, err);
-	struct forge_runtime rt = { .decl = s.found, .kind = find_kind(s.found->kind) };
+	if (!decl)
+		return unknown(c, name, err);
+	struct forge_runtime rt = { .decl = decl, .kind = find_kind(decl->kind) };
 	int rc = rt.kind ? rt.kind->open(&rt, err)
 			 : forge_fail(err, EINVAL,
 				      "unknown kind '%s' (have: conda, venv, system, r, "
 				      "prefix, "
 				      "rootfs)",
-				      s.found->kind);
+				      decl->kind);
+	if (rc == 0)
+		rc = check_prefix(&rt, err);
 	if (rc < 0) {
 		forge_runtime_close(&rt);
 		return forge_wrap(err, rc, "runtime %s", name);
@@ -184,6 +197,18 @@ void forge_runtime_close(struct forge_runtime *rt)
 	free(rt->prefix);
 	free(rt->root_prefix);
 	*rt = (struct forge_runtime){ .kind = NULL };
+}
+
+bool forge_runtime_must_own(const struct forge_runtime *rt, const char *program)
+{
+	bool is_conda = rt->kind == &forge_kind_conda;
+
+	if (!is_conda && rt->kind != &forge_kind_venv)
+		return false;
+	if (strncmp(program, "python", 6) == 0)
+		return true;
+	return is_conda && (strcmp(program, "R") == 0 || strcmp(program, "Rscript") == 0 ||
+			    strcmp(program, "julia") == 0);
 }
 
 int forge_runtime_view(const struct forge_runtime *rt, struct forge_strv *read_only,
@@ -225,6 +250,12 @@ int forge_runtime_activate(const struct forge_runtime *rt, struct forge_strv *en
 	if (rc == 0 && set_common(rt, env) < 0)
 		rc = forge_fail(err, ENOMEM, "out of memory");
 	return rc < 0 ? forge_wrap(err, rc, "runtime %s", rt->decl->name) : 0;
+}
+
+int forge_runtime_settle(const struct forge_runtime *rt, struct forge_strv *env,
+			 struct forge_error *err)
+{
+	return set_common(rt, env) < 0 ? forge_fail(err, ENOMEM, "out of memory") : 0;
 }
 
 int forge_runtime_identify(const struct forge_runtime *rt, struct forge_packages *ret,

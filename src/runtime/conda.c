@@ -14,35 +14,70 @@
 #include "base/fd.h"
 #include "base/yaml.h"
 
+/* What one list of environments may have; each is looked at. */
+#define FOUND_MAX 4096
+#define CONFIG_MAX 65536
+
 /* ---- finding ---- */
 
-/* A prefix is an environment when conda has written its history there. */
-static bool is_environment(const char *prefix)
+static bool is_kind(const char *prefix, const char *inner, mode_t type)
 {
 	char path[PATH_MAX];
 	struct stat st;
 
-	(void)snprintf(path, sizeof(path), "%s/conda-meta/history", prefix);
-	return stat(path, &st) == 0 && S_ISREG(st.st_mode);
+	return snprintf(path, sizeof(path), "%s/%s", prefix, inner) < (int)sizeof(path) &&
+	       stat(path, &st) == 0 && (st.st_mode & S_IFMT) == type;
+}
+
+/* A prefix is an environment when conda has written its history there. */
+static bool is_environment(const char *prefix)
+{
+	return is_kind(prefix, "conda-meta/history", S_IFREG);
 }
 
 static bool is_installation(const char *prefix)
 {
+	return is_environment(prefix) && is_kind(prefix, "condabin", S_IFDIR);
+}
+
+bool forge_conda_is_mamba(const char *root)
+{
+	return !is_kind(root, "condabin", S_IFDIR) && !is_kind(root, "bin/conda", S_IFREG);
+}
+
+/* micromamba's root need not be an environment: it has environments, and packages. */
+static bool is_mamba_root(const char *root)
+{
+	return forge_conda_is_mamba(root) && is_kind(root, "envs", S_IFDIR) &&
+	       is_kind(root, "pkgs", S_IFDIR);
+}
+
+/* Where micromamba keeps its environments, canonical; NULL: nowhere. */
+static char *find_mamba_root(void)
+{
+	const char *home = getenv("HOME"), *said = getenv("MAMBA_ROOT_PREFIX"),
+		   *data = getenv("XDG_DATA_HOME");
 	char path[PATH_MAX];
 
-	(void)snprintf(path, sizeof(path), "%s/condabin", prefix);
-	return is_environment(prefix) && access(path, F_OK) == 0;
+	if (said && (is_mamba_root(said) || is_environment(said)))
+		return realpath(said, NULL);
+	(void)snprintf(path, sizeof(path), "%s/micromamba", home ? home : "");
+	if (home && is_mamba_root(path))
+		return realpath(path, NULL);
+	(void)snprintf(path, sizeof(path), "%s%s/mamba", data ? data : home ? home : "",
+		       data ? "" : "/.local/share");
+	return (data || home) && is_mamba_root(path) ? realpath(path, NULL) : NULL;
 }
 
 /* Where conda itself lives: what the caller's variables say, then where people put it. */
 static char *find_root(void)
 {
 	static const char *const places[] = { "miniconda3", "miniforge3", "mambaforge",
-					      "anaconda3", "micromamba" };
+					      "anaconda3" };
 	static const char *const shared[] = { "/opt/conda", "/opt/miniconda3",
 					      "/opt/miniforge3", "/opt/anaconda3" };
 	const char *home = getenv("HOME"), *exe = getenv("CONDA_EXE"),
-		   *root = getenv("CONDA_ROOT"), *mamba = getenv("MAMBA_ROOT_PREFIX");
+		   *root = getenv("CONDA_ROOT");
 	char path[PATH_MAX];
 
 	if (exe && exe[0] == '/' && strlen(exe) < sizeof(path)) {
@@ -54,8 +89,6 @@ static char *find_root(void)
 	}
 	if (root && is_environment(root))
 		return realpath(root, NULL);
-	if (mamba && is_environment(mamba))
-		return realpath(mamba, NULL);
 	for (size_t i = 0; home && i < FORGE_ARRAY_SIZE(places); i++) {
 		(void)snprintf(path, sizeof(path), "%s/%s", home, places[i]);
 		if (is_installation(path))
@@ -64,7 +97,149 @@ static char *find_root(void)
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(shared); i++)
 		if (is_installation(shared[i]))
 			return realpath(shared[i], NULL);
+	return find_mamba_root();
+}
+
+/* ---- conda's configuration ---- */
+
+/* A file of a person's, often a link; what is none is not waited for. */
+static ssize_t read_config(const char *path, char text[CONFIG_MAX])
+{
+	struct stat st;
+	forge_auto_close int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+
+	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+		return -1;
+	ssize_t n = read(fd, text, CONFIG_MAX - 1);
+	text[n > 0 ? n : 0] = '\0';
+	return n;
+}
+
+static int add_condarc_d(const char *dir, struct forge_strv *ret)
+{
+	char path[PATH_MAX];
+	struct dirent **list = NULL;
+	int rc = 0;
+
+	(void)snprintf(path, sizeof(path), "%s/condarc.d", dir);
+	int n = scandir(path, &list, NULL, alphasort);
+	for (int i = 0; i < n; i++) {
+		const char *dot = strrchr(list[i]->d_name, '.');
+		if (rc == 0 && i < FOUND_MAX && dot &&
+		    (strcmp(dot, ".yml") == 0 || strcmp(dot, ".yaml") == 0))
+			rc = forge_strv_addf(ret, "%s/%s", path, list[i]->d_name);
+		free(list[i]);
+	}
+	free(list);
+	return rc;
+}
+
+static int add_condarcs(const char *dir, const char *below, struct forge_strv *ret)
+{
+	if (!dir || !*dir)
+		return 0;
+	forge_auto_free char *full = forge_asprintf("%s%s", dir, below);
+	int rc = full ? forge_strv_addf(ret, "%s/.condarc", full) : -ENOMEM;
+	if (rc == 0)
+		rc = forge_strv_addf(ret, "%s/condarc", full);
+	return rc < 0 ? rc : add_condarc_d(full, ret);
+}
+
+/* Every condarc that conda would read; the last goes before the others. */
+static int list_condarcs(const char *root, struct forge_strv *ret)
+{
+	const char *home = getenv("HOME"), *file = getenv("CONDARC");
+	int rc = add_condarcs("/etc/conda", "", ret);
+
+	if (rc == 0)
+		rc = add_condarcs("/var/lib/conda", "", ret);
+	if (rc == 0)
+		rc = add_condarcs(root, "", ret);
+	if (rc == 0)
+		rc = add_condarcs(getenv("XDG_CONFIG_HOME"), "/conda", ret);
+	if (rc == 0)
+		rc = add_condarcs(home, "/.config/conda", ret);
+	if (rc == 0)
+		rc = add_condarcs(home, "/.conda", ret);
+	if (rc == 0 && home)
+		rc = forge_strv_addf(ret, "%s/.condarc", home);
+	if (rc == 0)
+		rc = add_condarcs(getenv("CONDA_PREFIX"), "", ret);
+	return rc == 0 && file ? forge_strv_add(ret, file) : rc;
+}
+
+/* The value of a key of one condarc; a file that forge cannot read is conda's business. */
+static const struct forge_yaml *condarc_key(const char *path, const char *key,
+					    struct forge_yaml **ret_root)
+{
+	char text[CONFIG_MAX];
+	ssize_t n = read_config(path, text);
+
+	if (n <= 0 || forge_yaml_parse(text, (size_t)n, path, ret_root, NULL) < 0 ||
+	    (*ret_root)->type != FORGE_YAML_MAP)
+		return NULL;
+	for (const struct forge_yaml *k = (*ret_root)->child; k; k = k->next)
+		if (strcmp(k->key, key) == 0)
+			return k;
 	return NULL;
+}
+
+bool forge_conda_keeps_case(void)
+{
+	forge_auto_strv struct forge_strv files = { 0 };
+	forge_auto_free char *root = find_root();
+	const char *said = getenv("CONDA_ENVVARS_FORCE_UPPERCASE");
+
+	if (said)
+		return strcasecmp(said, "false") == 0 || strcmp(said, "0") == 0;
+	if (list_condarcs(root, &files) < 0)
+		return false;
+	for (size_t i = files.n; i > 0; i--) {
+		forge_auto_yaml struct forge_yaml *yaml = NULL;
+		const struct forge_yaml *k =
+			condarc_key(files.v[i - 1], "envvars_force_uppercase", &yaml);
+		if (k && k->type == FORGE_YAML_SCALAR)
+			return strcasecmp(k->scalar, "false") == 0;
+	}
+	return false;
+}
+
+/* ~ and $NAME or ${NAME}, as conda expands them; what is not set stays. */
+static char *expand(const char *text)
+{
+	const char *home = getenv("HOME");
+	char out[PATH_MAX], name[128];
+	size_t len = 0;
+
+	if (*text == '~' && (text[1] == '/' || !text[1]) && home)
+		len = (size_t)snprintf(out, sizeof(out), "%s", home);
+	for (const char *p = text + (len ? 1 : 0); *p && len < sizeof(out);) {
+		bool has_brace = *p == '$' && p[1] == '{';
+		const char *word = p + 1 + has_brace;
+		size_t n = strspn(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+					"abcdefghijklmnopqrstuvwxyz0123456789_");
+		(void)snprintf(name, sizeof(name), "%.*s", (int)n, word);
+		const char *value = *p == '$' && n && n < sizeof(name) &&
+						    (!has_brace || word[n] == '}')
+					    ? getenv(name)
+					    : NULL;
+		len += (size_t)snprintf(out + len, sizeof(out) - len, "%.*s",
+					value ? PATH_MAX : 1, value ? value : p);
+		p = value ? word + n + has_brace : p + 1;
+	}
+	return len < sizeof(out) ? strdup(out) : strdup(text);
+}
+
+static int add_dir(struct forge_strv *ret, const char *text)
+{
+	forge_auto_free char *dir = expand(text);
+
+	if (!dir)
+		return -ENOMEM;
+	forge_strv_foreach (have, ret)
+		if (strcmp(have, dir) == 0)
+			return 0;
+	return dir[0] == '/' ? forge_strv_add(ret, dir) : 0;
 }
 
 static int add_dirs(const char *list, struct forge_strv *ret)
@@ -73,88 +248,97 @@ static int add_dirs(const char *list, struct forge_strv *ret)
 
 	for (const char *p = list; p && *p && rc == 0;) {
 		size_t len = strcspn(p, ":");
-		if (len)
-			rc = forge_strv_addf(ret, "%.*s", (int)len, p);
+		forge_auto_free char *dir = strndup(p, len);
+		rc = dir ? add_dir(ret, dir) : -ENOMEM;
 		p += len + (p[len] == ':');
 	}
 	return rc;
 }
 
-/* envs_dirs of one condarc; a file that forge cannot read is conda's business. */
-static int add_condarc(const char *path, struct forge_strv *ret)
+static int add_condarc_dirs(const char *path, struct forge_strv *ret)
 {
-	forge_auto_yaml struct forge_yaml *root = NULL;
-	char text[65536];
-	const char *home = getenv("HOME");
-	ssize_t n = forge_read_at(AT_FDCWD, path, text, sizeof(text));
+	forge_auto_yaml struct forge_yaml *yaml = NULL;
+	const struct forge_yaml *key = condarc_key(path, "envs_dirs", &yaml);
 	int rc = 0;
 
-	if (n <= 0 || forge_yaml_parse(text, (size_t)n, path, &root, NULL) < 0 ||
-	    root->type != FORGE_YAML_MAP)
+	if (!key || key->type != FORGE_YAML_LIST)
 		return 0;
-	for (const struct forge_yaml *key = root->child; key; key = key->next) {
-		if (strcmp(key->key, "envs_dirs") != 0 || key->type != FORGE_YAML_LIST)
-			continue;
-		for (const struct forge_yaml *dir = key->child; dir && rc == 0;
-		     dir = dir->next)
-			if (dir->type == FORGE_YAML_SCALAR && dir->scalar[0] == '~' &&
-			    home)
-				rc = forge_strv_addf(ret, "%s%s", home, dir->scalar + 1);
-			else if (dir->type == FORGE_YAML_SCALAR)
-				rc = forge_strv_add(ret, dir->scalar);
-	}
+	for (const struct forge_yaml *dir = key->child; dir && rc == 0; dir = dir->next)
+		if (dir->type == FORGE_YAML_SCALAR)
+			rc = add_dir(ret, dir->scalar);
 	return rc;
+}
+
+/* The installation's own before the user's, if the user may write there; else after. */
+static int add_usual_dirs(const char *root, struct forge_strv *ret)
+{
+	const char *home = getenv("HOME");
+	forge_auto_free char *mamba = find_mamba_root();
+	forge_auto_free char *shared = root ? forge_asprintf("%s/envs", root) : NULL;
+	forge_auto_free char *own = home ? forge_asprintf("%s/.conda/envs", home) : NULL;
+	bool root_first = root && access(root, W_OK) == 0;
+	const char *first = root_first ? shared : own, *second = root_first ? own : shared;
+	int rc = first ? add_dir(ret, first) : 0;
+
+	if (rc == 0 && second)
+		rc = add_dir(ret, second);
+	if (rc < 0 || !mamba)
+		return rc;
+	forge_auto_free char *envs = forge_asprintf("%s/envs", mamba);
+	return envs ? add_dir(ret, envs) : -ENOMEM;
 }
 
 static int envs_dirs(const char *root, struct forge_strv *ret)
 {
-	const char *home = getenv("HOME"), *extra = getenv("CONDARC");
-	char path[PATH_MAX];
+	forge_auto_strv struct forge_strv files = { 0 };
 	int rc = add_dirs(getenv("CONDA_ENVS_DIRS"), ret);
 
 	if (rc == 0)
 		rc = add_dirs(getenv("CONDA_ENVS_PATH"), ret);
 	if (rc == 0)
-		rc = add_condarc("/etc/conda/.condarc", ret);
-	if (rc == 0 && root) {
-		(void)snprintf(path, sizeof(path), "%s/.condarc", root);
-		rc = add_condarc(path, ret);
-	}
-	if (rc == 0 && home) {
-		(void)snprintf(path, sizeof(path), "%s/.condarc", home);
-		rc = add_condarc(path, ret);
-	}
-	if (rc == 0 && extra)
-		rc = add_condarc(extra, ret);
-	bool root_first = root && access(root, W_OK) == 0;
-	for (int i = 0; i < 2 && rc == 0; i++) {
-		if ((i == 0) == root_first && root)
-			rc = forge_strv_addf(ret, "%s/envs", root);
-		else if (home && (i == 0) != root_first)
-			rc = forge_strv_addf(ret, "%s/.conda/envs", home);
-	}
-	return rc;
+		rc = list_condarcs(root, &files);
+	for (size_t i = files.n; i > 0 && rc == 0; i--)
+		rc = add_condarc_dirs(files.v[i - 1], ret);
+	return rc < 0 ? rc : add_usual_dirs(root, ret);
 }
 
-/* The installation that an environment in its envs/ belongs to. */
+/* ---- names and paths ---- */
+
+/* The installation that an environment belongs to. pixi has none. */
 static char *root_of(const char *prefix)
 {
 	char path[PATH_MAX];
 
+	if (is_kind(prefix, "conda-meta/pixi", S_IFREG))
+		return NULL;
 	(void)snprintf(path, sizeof(path), "%s", prefix);
 	char *slash = strrchr(path, '/');
 	if (slash && slash - path > 5 && strncmp(slash - 5, "/envs", 5) == 0) {
 		slash[-5] = '\0';
-		if (is_installation(path))
+		if (is_installation(path) || is_mamba_root(path))
 			return strdup(path);
 	}
 	return is_installation(prefix) ? strdup(prefix) : find_root();
 }
 
-static int found(char *prefix, char **ret_prefix, char **ret_root_prefix)
+static int found(const char *path, char **ret_prefix, char **ret_root_prefix,
+		 struct forge_error *err)
 {
-	*ret_prefix = prefix;
-	*ret_root_prefix = root_of(prefix);
+	char *real = realpath(path, NULL);
+
+	if (!real)
+		return forge_fail_errno(err, errno, "prefix %s", path);
+	if (!is_kind(real, "conda-meta", S_IFDIR)) {
+		free(real);
+		return forge_hint(err,
+				  forge_fail(err, ENOENT,
+					     "%s is no conda environment: conda-meta is "
+					     "not there",
+					     path),
+				  "conda env list shows those there are");
+	}
+	*ret_prefix = real;
+	*ret_root_prefix = root_of(real);
 	return 0;
 }
 
@@ -162,33 +346,24 @@ int forge_conda_resolve(const char *name, char **ret_prefix, char **ret_root_pre
 			struct forge_error *err)
 {
 	forge_auto_strv struct forge_strv dirs = { 0 };
-	forge_auto_free char *root = NULL;
 
-	if (strchr(name, '/')) {
-		char *real = realpath(name, NULL);
-		if (!real)
-			return forge_fail_errno(err, errno, "prefix %s", name);
-		if (is_environment(real))
-			return found(real, ret_prefix, ret_root_prefix);
-		free(real);
-		return forge_hint(
-			err,
-			forge_fail(err, ENOENT,
-				   "%s is no conda environment: conda-meta/history is "
-				   "not there",
-				   name),
-			"conda env list shows those there are");
-	}
-	root = find_root();
+	if (strchr(name, '/'))
+		return found(name, ret_prefix, ret_root_prefix, err);
+	if (name[strcspn(name, " :#")] || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+		return forge_fail(err, EINVAL,
+				  "'%s' is no name of an environment (without '/', ':', "
+				  "'#' and blanks)",
+				  name);
+	forge_auto_free char *root = find_root();
 	if (root && (strcmp(name, "base") == 0 || strcmp(name, "root") == 0))
-		return found(forge_take_ptr(root), ret_prefix, ret_root_prefix);
+		return found(root, ret_prefix, ret_root_prefix, err);
 	if (envs_dirs(root, &dirs) < 0)
 		return forge_fail(err, ENOMEM, "out of memory");
 	forge_strv_foreach (dir, &dirs) {
+		/* The first directory counts, whatever it is: so does conda. */
 		forge_auto_free char *path = forge_asprintf("%s/%s", dir, name);
-		char *real = path && is_environment(path) ? realpath(path, NULL) : NULL;
-		if (real)
-			return found(real, ret_prefix, ret_root_prefix);
+		if (path && is_kind(path, "", S_IFDIR))
+			return found(path, ret_prefix, ret_root_prefix, err);
 	}
 	return forge_hint(
 		err, forge_fail(err, ENOENT, "there is no conda environment '%s'", name),
@@ -197,6 +372,8 @@ int forge_conda_resolve(const char *name, char **ret_prefix, char **ret_root_pre
 
 static int add_pair(struct forge_strv *ret, const char *name, const char *prefix)
 {
+	if (ret->n >= (size_t)2 * FOUND_MAX)
+		return 0;
 	for (size_t i = 1; i < ret->n; i += 2)
 		if (strcmp(ret->v[i], prefix) == 0)
 			return 0;
@@ -207,7 +384,7 @@ static int add_pair(struct forge_strv *ret, const char *name, const char *prefix
 /* Named when it lies in a directory of environments. */
 static int add_listed(struct forge_strv *ret, const char *prefix)
 {
-	forge_auto_free char *real = realpath(prefix, NULL);
+	forge_auto_free char *real = prefix[0] == '/' ? realpath(prefix, NULL) : NULL;
 	const char *slash = real ? strrchr(real, '/') : NULL;
 
 	if (!real || !is_environment(real))
@@ -216,34 +393,57 @@ static int add_listed(struct forge_strv *ret, const char *prefix)
 	return add_pair(ret, is_named ? slash + 1 : "", real);
 }
 
+/* Children of a directory that are environments. */
+static int add_children(struct forge_strv *ret, const char *dir)
+{
+	char path[PATH_MAX];
+	forge_auto_dir DIR *d = opendir(dir);
+	int rc = 0;
+
+	for (struct dirent *e; d && rc == 0 && (e = readdir(d));) {
+		if (e->d_name[0] == '.' ||
+		    snprintf(path, sizeof(path), "%s/%s", dir, e->d_name) >=
+			    (int)sizeof(path) ||
+		    !is_environment(path))
+			continue;
+		forge_auto_free char *real = realpath(path, NULL);
+		rc = real ? add_pair(ret, e->d_name, real) : 0;
+	}
+	return rc;
+}
+
+/* Of this user alone: conda run by root would read everybody's, and believe them. */
+static int add_environments_txt(struct forge_strv *ret)
+{
+	const char *home = getenv("HOME");
+	char path[PATH_MAX], text[CONFIG_MAX];
+	int rc = 0;
+
+	(void)snprintf(path, sizeof(path), "%s/.conda/environments.txt", home ? home : "");
+	if (!home || read_config(path, text) <= 0)
+		return 0;
+	for (char *line = text, *end; *line && rc == 0; line = end) {
+		end = line + strcspn(line, "\n");
+		end += *end ? (*end = '\0', 1) : 0;
+		line[strcspn(line, "\r")] = '\0';
+		rc = *line ? add_listed(ret, line) : 0;
+	}
+	return rc;
+}
+
 int forge_conda_discover(struct forge_strv *ret, struct forge_error *err)
 {
 	forge_auto_strv struct forge_strv dirs = { 0 };
 	forge_auto_free char *root = find_root();
-	const char *home = getenv("HOME");
-	char path[PATH_MAX], text[65536];
-	int rc = root ? add_pair(ret, "base", root) : 0;
+	int rc = root && is_environment(root) ? add_pair(ret, "base", root) : 0;
 
 	if (rc == 0)
 		rc = envs_dirs(root, &dirs);
-	forge_strv_foreach (dir, &dirs) {
-		forge_auto_dir DIR *d = opendir(dir);
-		for (struct dirent *e; d && rc == 0 && (e = readdir(d));) {
-			(void)snprintf(path, sizeof(path), "%s/%s", dir, e->d_name);
-			if (e->d_name[0] == '.' || !is_environment(path))
-				continue;
-			forge_auto_free char *real = realpath(path, NULL);
-			rc = real ? add_pair(ret, e->d_name, real) : 0;
-		}
-	}
-	(void)snprintf(path, sizeof(path), "%s/.conda/environments.txt",
-		       home ? home : "");
-	if (rc == 0 && home && forge_read_at(AT_FDCWD, path, text, sizeof(text)) > 0)
-		for (char *line = text, *end; *line && rc == 0; line = end) {
-			end = line + strcspn(line, "\n");
-			end += *end ? (*end = '\0', 1) : 0;
-			rc = *line ? add_listed(ret, line) : 0;
-		}
+	forge_strv_foreach (dir, &dirs)
+		if (rc == 0)
+			rc = add_children(ret, dir);
+	if (rc == 0)
+		rc = add_environments_txt(ret);
 	return rc < 0 ? forge_fail(err, ENOMEM, "out of memory") : 0;
 }
 
@@ -283,6 +483,9 @@ static int conda_activate(const struct forge_runtime *rt, struct forge_strv *env
 	struct forge_conda_spec spec = { .prefix = rt->prefix,
 					 .root_prefix = rt->root_prefix,
 					 .change_prompt = true };
+
+	spec.is_mamba = rt->root_prefix && forge_conda_is_mamba(rt->root_prefix);
+	spec.ask_condarc = !spec.is_mamba;
 
 	return forge_conda_activate(&spec, env, scripts, &warnings, err);
 }

@@ -9,18 +9,20 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/parse.h"
 #include "runtime/conda.h"
 
-#define JSON_MAX (4u << 20)
+#define JSON_MAX  (4u << 20)
+#define FILES_MAX 1000 /* of one directory of scripts or variables */
 
 /* ---- PATH ---- */
 
-static bool ends_in_condabin(const char *path)
+/* As conda looks: "mycondabin" is one too. */
+static bool has_condabin(const char *path)
 {
 	for (const char *p = path; p && *p;) {
 		size_t len = strcspn(p, ":");
-		if (len >= 8 && strncmp(p + len - 8, "condabin", 8) == 0 &&
-		    (len == 8 || p[len - 9] == '/'))
+		if (len >= 8 && strncmp(p + len - 8, "condabin", 8) == 0)
 			return true;
 		p += len + (p[len] == ':');
 	}
@@ -30,37 +32,101 @@ static bool ends_in_condabin(const char *path)
 /* Level 0 and --stack: in front. conda's own directory follows, once. */
 static char *prepend(const struct forge_conda_spec *spec, const char *path, bool is_first)
 {
-	bool with_condabin = is_first && spec->root_prefix && !ends_in_condabin(path);
+	bool with_condabin = is_first && spec->root_prefix && !has_condabin(path);
 
 	return forge_asprintf("%s/bin:%s%s%s", spec->prefix,
 			      with_condabin ? spec->root_prefix : "",
 			      with_condabin ? "/condabin:" : "", path);
 }
 
+/* Is the entry of len bytes the directory bin of prefix? A slash at its end does not count. */
+static bool is_bin_of(const char *entry, size_t len, const char *prefix)
+{
+	size_t n = strlen(prefix);
+
+	while (len > 1 && entry[len - 1] == '/')
+		len--;
+	return len == n + 4 && strncmp(entry, prefix, n) == 0 &&
+	       strncmp(entry + n, "/bin", 4) == 0;
+}
+
 /* Above level 0: the old one's place, the first time it is there; else in front. */
 static char *replace(const char *old, const char *new, const char *path)
 {
-	forge_auto_free char *wanted = forge_asprintf("%s/bin", old);
-	size_t n = wanted ? strlen(wanted) : 0;
-
-	for (const char *p = path; wanted && *p;) {
+	for (const char *p = path; *p;) {
 		size_t len = strcspn(p, ":");
-		if (len == n && strncmp(p, wanted, n) == 0)
+		if (is_bin_of(p, len, old))
 			return forge_asprintf("%.*s%s/bin%s", (int)(p - path), path, new,
 					      p + len);
 		p += len + (p[len] == ':');
 	}
-	return wanted ? forge_asprintf("%s/bin:%s", new, path) : NULL;
+	return forge_asprintf("%s/bin:%s", new, path);
+}
+
+/* Entries that are old's (NULL: none) go, and of equal neighbours all but one. */
+static char *mamba_clean(const char *path, const char *old)
+{
+	char *out = malloc(strlen(path) + 1), *end = out;
+	const char *last = NULL;
+	size_t last_len = 0;
+
+	for (const char *p = path; out;) {
+		size_t len = strcspn(p, ":");
+		bool is_old = old && is_bin_of(p, len, old);
+		bool is_same = last && len == last_len && strncmp(p, last, len) == 0;
+		if (!is_old && !is_same) {
+			if (last)
+				*end++ = ':';
+			memcpy(end, p, len);
+			end += len;
+			last = p;
+			last_len = len;
+		}
+		if (!p[len])
+			break;
+		p += len + 1;
+	}
+	if (out)
+		*end = '\0';
+	return out;
+}
+
+/* In front at every level; what was there of the old one is removed. */
+static char *mamba_path(const struct forge_conda_spec *spec, const char *old,
+			const char *path, bool is_first)
+{
+	forge_auto_free char *rest = mamba_clean(path, old);
+	forge_auto_free char *full = rest ? prepend(spec, rest, is_first) : NULL;
+
+	return full ? mamba_clean(full, NULL) : NULL;
 }
 
 /* ---- variables of the environment ---- */
 
-static json_t *load_json(const char *path)
+static int load_json(int top, const char *prefix, const char *path, json_t **ret,
+		     struct forge_error *err)
 {
-	forge_auto_free char *text = malloc(JSON_MAX);
-	ssize_t n = text ? forge_read_at(AT_FDCWD, path, text, JSON_MAX) : -1;
+	forge_auto_free char *text = NULL;
+	size_t len;
+	int rc = forge_read_regular(top, path, JSON_MAX, &text, &len);
 
-	return n > 0 ? json_loadb(text, (size_t)n, 0, NULL) : NULL;
+	if (rc == -ENOENT)
+		return rc;
+	if (rc < 0)
+		return forge_fail(err, -rc, "%s/%s: %s", prefix, path,
+				  forge_regular_problem(rc));
+	*ret = json_loadb(text, len, 0, NULL);
+	if (json_is_object(*ret))
+		return 0;
+	json_decref(*ret);
+	return forge_fail(err, EINVAL, "%s/%s is no JSON object", prefix, path);
+}
+
+/* What no shell would export, what is reserved, and what forge itself sets. */
+static bool is_refused(const char *name)
+{
+	return strcmp(name, "PATH") == 0 || strncmp(name, "FORGE_", 6) == 0 ||
+	       forge_parse_env_name(name, strlen(name), NULL) < 0;
 }
 
 static int take_vars(json_t *into, json_t *from, const char *where,
@@ -71,18 +137,19 @@ static int take_vars(json_t *into, json_t *from, const char *where,
 
 	json_object_foreach(from, name, value)
 	{
-		if (strcmp(name, "PATH") == 0) {
-			if (forge_strv_addf(warnings, "%s sets PATH, which is reserved",
-					    where) < 0)
-				return -ENOMEM;
-			continue;
-		}
-		if (json_object_get(into, name) &&
-		    forge_strv_addf(warnings, "duplicate env vars detected: %s", name) <
-			    0)
-			return -ENOMEM;
-		if (json_is_string(value))
+		int rc = 0;
+		if (is_refused(name)) {
+			rc = forge_strv_addf(warnings, "%s sets %s, which is reserved",
+					     where, name);
+		} else if (json_is_string(value)) {
+			if (json_object_get(into, name))
+				rc = forge_strv_addf(warnings,
+						     "duplicate env vars detected: %s",
+						     name);
 			json_object_set(into, name, value);
+		}
+		if (rc < 0)
+			return -ENOMEM;
 	}
 	return 0;
 }
@@ -92,65 +159,110 @@ static int compare(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Paths of a directory's files that end so, sorted. */
-static int list_files(const char *prefix, const char *dir, const char *ending,
-		      struct forge_strv *ret)
+/* "dir/name" of a directory's files that end so, sorted. None when it is not there. */
+static int list_files(int top, const char *dir, const char *ending,
+		      struct forge_strv *ret, struct forge_error *err)
 {
-	char path[PATH_MAX];
 	size_t n = strlen(ending);
-	int rc = 0;
+	int fd = forge_open_beneath(top, dir, O_RDONLY | O_DIRECTORY), rc = 0;
 
-	(void)snprintf(path, sizeof(path), "%s/%s", prefix, dir);
-	forge_auto_dir DIR *d = opendir(path);
+	if (fd == -ENOENT || fd == -ENOTDIR)
+		return 0;
+	if (fd < 0)
+		return forge_fail(err, -fd, "%s: %s", dir, forge_regular_problem(fd));
+	forge_auto_dir DIR *d = fdopendir(fd);
 	for (struct dirent *e; d && rc == 0 && (e = readdir(d));) {
 		size_t len = strlen(e->d_name);
-		if (e->d_name[0] != '.' && len >= n &&
-		    strcmp(e->d_name + len - n, ending) == 0)
-			rc = forge_strv_addf(ret, "%s/%s", path, e->d_name);
+		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 ||
+		    len < n || strcmp(e->d_name + len - n, ending) != 0)
+			continue;
+		if (ret->n == FILES_MAX)
+			return forge_fail(err, EFBIG, "%s has more than %d files", dir,
+					  FILES_MAX);
+		rc = forge_strv_addf(ret, "%s/%s", dir, e->d_name);
 	}
 	if (ret->n)
 		qsort(ret->v, ret->n, sizeof(*ret->v), compare);
+	return rc < 0 ? forge_fail(err, ENOMEM, "out of memory") : 0;
+}
+
+static int add_vars(int top, const char *prefix, const char *path, const char *key,
+		    json_t *into, struct forge_strv *warnings, struct forge_error *err)
+{
+	json_t *j = NULL;
+	int rc = load_json(top, prefix, path, &j, err);
+
+	if (rc < 0)
+		return rc;
+	if (take_vars(into, key ? json_object_get(j, key) : j, path, warnings) < 0)
+		rc = forge_fail(err, ENOMEM, "out of memory");
+	json_decref(j);
 	return rc;
 }
 
-/* env_vars.d in order, then conda-meta/state, which wins. A new object. */
-static json_t *environment_vars(const char *prefix, struct forge_strv *warnings,
-				struct forge_error *err)
+/* env_vars.d in order, then conda-meta/state, which wins. */
+static int environment_vars(int top, const char *prefix, json_t *into,
+			    struct forge_strv *warnings, struct forge_error *err)
 {
 	forge_auto_strv struct forge_strv files = { 0 };
-	char path[PATH_MAX];
-	json_t *vars = json_object();
-	int rc = list_files(prefix, "etc/conda/env_vars.d", "", &files);
+	int rc = list_files(top, "etc/conda/env_vars.d", "", &files, err);
 
-	forge_strv_foreach (file, &files) {
-		json_t *j = load_json(file);
-		if (rc == 0 && !json_is_object(j))
-			rc = forge_fail(err, EINVAL, "%s is no JSON object", file);
-		else if (rc == 0)
-			rc = take_vars(vars, j, file, warnings);
-		json_decref(j);
-	}
-	(void)snprintf(path, sizeof(path), "%s/conda-meta/state", prefix);
-	if (rc == 0 && access(path, F_OK) == 0) {
-		json_t *state = load_json(path);
-		if (!json_is_object(state))
-			rc = forge_fail(err, EINVAL, "%s is no JSON object", path);
-		else
-			rc = take_vars(vars, json_object_get(state, "env_vars"), path,
-				       warnings);
-		json_decref(state);
-	}
-	if (rc == 0)
-		return vars;
-	json_decref(vars);
-	if (rc == -ENOMEM)
-		(void)forge_fail(err, ENOMEM, "out of memory");
-	return NULL;
+	forge_strv_foreach (file, &files)
+		if (rc == 0)
+			rc = add_vars(top, prefix, file, NULL, into, warnings, err);
+	if (rc == -ENOENT)
+		return forge_fail(err, ENOENT, "%s/etc/conda/env_vars.d changes or has a link "
+				  "to nowhere", prefix);
+	if (rc < 0)
+		return rc;
+	rc = add_vars(top, prefix, "conda-meta/state", "env_vars", into, warnings, err);
+	return rc == -ENOENT ? 0 : rc;
 }
 
-/* A variable that has another value already is kept aside under this level's name. */
-static int export_vars(json_t *vars, unsigned level, struct forge_strv *env,
-		       struct forge_strv *warnings)
+static void upper(char *s)
+{
+	for (; *s; s++)
+		if (*s >= 'a' && *s <= 'z')
+			*s = (char)(*s - 'a' + 'A');
+}
+
+static int set_var(const struct forge_conda_spec *spec, const char *name,
+		   const char *value, struct forge_strv *env)
+{
+	forge_auto_free char *copy = strdup(name);
+	bool has_small = name[strcspn(name, "abcdefghijklmnopqrstuvwxyz")];
+
+	if (!copy)
+		return -ENOMEM;
+	/* Few have small letters, so conda's configuration is read for those alone. */
+	if (has_small && !spec->keep_case &&
+	    !(spec->ask_condarc && forge_conda_keeps_case()))
+		upper(copy);
+	/* In capitals it may be what was refused in small letters. */
+	return is_refused(copy) ? 0 : forge_strv_setenv(env, copy, value);
+}
+
+/* A variable that is set already is kept aside under this level's name. */
+static int save_var(const struct forge_conda_spec *spec, const char *name,
+		    const char *new, unsigned level, struct forge_strv *env,
+		    struct forge_strv *warnings)
+{
+	const char *old = forge_strv_getenv(env, name);
+
+	if (!old)
+		return 0;
+	forge_auto_free char *saved = forge_asprintf("__CONDA_SHLVL_%u_%s", level, name);
+	forge_auto_free char *copy = strdup(old);
+	if (!saved || !copy)
+		return -ENOMEM;
+	if (strcmp(copy, new) != 0 &&
+	    forge_strv_addf(warnings, "overwriting variable %s", name) < 0)
+		return -ENOMEM;
+	return set_var(spec, saved, copy, env);
+}
+
+static int export_vars(const struct forge_conda_spec *spec, json_t *vars, unsigned level,
+		       struct forge_strv *env, struct forge_strv *warnings)
 {
 	const char *name;
 	json_t *value;
@@ -158,22 +270,18 @@ static int export_vars(json_t *vars, unsigned level, struct forge_strv *env,
 
 	json_object_foreach(vars, name, value)
 	{
-		const char *text = json_string_value(value),
-			   *old = forge_strv_getenv(env, name);
-		if (rc < 0 || strcmp(text, "***unset***") == 0)
+		const char *text = json_string_value(value);
+		forge_auto_free char *key = strdup(name);
+		if (strcmp(text, "***unset***") == 0)
 			continue;
-		if (old && strcmp(old, text) != 0) {
-			forge_auto_free char *saved =
-				forge_asprintf("__CONDA_SHLVL_%u_%s", level, name);
-			forge_auto_free char *copy = strdup(old);
-			rc = saved && copy ? forge_strv_setenv(env, saved, copy)
-					   : -ENOMEM;
-			if (rc == 0)
-				rc = forge_strv_addf(warnings, "overwriting variable %s",
-						     name);
-		}
+		/* mamba looks for the name that it will set, conda for the one it read. */
+		if (key && spec->is_mamba)
+			upper(key);
 		if (rc == 0)
-			rc = forge_strv_setenv(env, name, text);
+			rc = key ? save_var(spec, key, text, level, env, warnings)
+				 : -ENOMEM;
+		if (rc == 0)
+			rc = set_var(spec, key, text, env);
 	}
 	return rc;
 }
@@ -181,13 +289,16 @@ static int export_vars(json_t *vars, unsigned level, struct forge_strv *env,
 /* ---- scripts ---- */
 
 static int add_scripts(const char *prefix, const char *dir, bool reverse,
-		       struct forge_strv *scripts)
+		       struct forge_strv *scripts, struct forge_error *err)
 {
 	forge_auto_strv struct forge_strv list = { 0 };
-	int rc = list_files(prefix, dir, ".sh", &list);
+	forge_auto_close int top = open(prefix, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	int rc = top < 0 ? 0 : list_files(top, dir, ".sh", &list, err);
 
 	for (size_t i = 0; i < list.n && rc == 0; i++)
-		rc = forge_strv_add(scripts, list.v[reverse ? list.n - 1 - i : i]);
+		if (forge_strv_addf(scripts, "%s/%s", prefix,
+				    list.v[reverse ? list.n - 1 - i : i]) < 0)
+			rc = forge_fail(err, ENOMEM, "out of memory");
 	return rc;
 }
 
@@ -207,7 +318,7 @@ static const char *default_env(const struct forge_conda_spec *spec)
 
 static int set_meta(const struct forge_conda_spec *spec, struct forge_strv *env)
 {
-	if (!spec->root_prefix)
+	if (!spec->root_prefix || spec->is_mamba)
 		return 0;
 	forge_auto_free char *conda = forge_asprintf("%s/bin/conda", spec->root_prefix);
 	forge_auto_free char *python = forge_asprintf("%s/bin/python", spec->root_prefix);
@@ -232,16 +343,27 @@ struct level {
 	bool is_again;	  /* the same environment: its scripts only, no new level */
 };
 
+/* The same once more: only the level, the prompt and PATH are said again. */
+static int set_again(const struct forge_conda_spec *spec, struct forge_strv *env)
+{
+	const char *label = forge_strv_getenv(env, "CONDA_DEFAULT_ENV");
+	forge_auto_free char *prompt =
+		spec->change_prompt
+			? forge_asprintf("(%s) ", label ? label : default_env(spec))
+			: strdup("");
+
+	return prompt ? forge_strv_setenv(env, "CONDA_PROMPT_MODIFIER", prompt) : -ENOMEM;
+}
+
 static int set_levels(const struct forge_conda_spec *spec, const struct level *l,
 		      struct forge_strv *env)
 {
 	char number[16], name[40];
-	unsigned now = l->is_again ? l->old : l->old + 1;
 	const char *label = default_env(spec);
 	forge_auto_free char *prompt =
 		spec->change_prompt ? forge_asprintf("(%s) ", label) : strdup("");
 
-	(void)snprintf(number, sizeof(number), "%u", now);
+	(void)snprintf(number, sizeof(number), "%u", l->old + 1);
 	int rc = prompt ? forge_strv_setenv(env, "CONDA_PREFIX", spec->prefix) : -ENOMEM;
 	if (rc == 0)
 		rc = forge_strv_setenv(env, "CONDA_SHLVL", number);
@@ -249,12 +371,12 @@ static int set_levels(const struct forge_conda_spec *spec, const struct level *l
 		rc = forge_strv_setenv(env, "CONDA_DEFAULT_ENV", label);
 	if (rc == 0)
 		rc = forge_strv_setenv(env, "CONDA_PROMPT_MODIFIER", prompt);
-	if (rc == 0 && l->old > 0 && !l->is_again) {
+	if (rc == 0 && l->old > 0) {
 		(void)snprintf(name, sizeof(name), "CONDA_PREFIX_%u", l->old);
 		rc = forge_strv_setenv(env, name, l->old_prefix);
 	}
-	if (rc == 0 && spec->stack && l->old > 0 && !l->is_again) {
-		(void)snprintf(name, sizeof(name), "CONDA_STACKED_%u", now);
+	if (rc == 0 && spec->stack && l->old > 0) {
+		(void)snprintf(name, sizeof(name), "CONDA_STACKED_%u", l->old + 1);
 		rc = forge_strv_setenv(env, name, "true");
 	}
 	return rc;
@@ -265,13 +387,30 @@ static int set_path(const struct forge_conda_spec *spec, const struct level *l,
 {
 	const char *old = forge_strv_getenv(env, "PATH");
 	forge_auto_free char *path = NULL;
+	bool in_front = l->old == 0 || (spec->stack && !l->is_again);
 
 	old = old ? old : "/usr/bin";
-	if (l->old == 0 || (spec->stack && !l->is_again))
+	if (spec->is_mamba)
+		path = mamba_path(spec, in_front ? NULL : l->old_prefix, old,
+				  l->old == 0);
+	else if (in_front)
 		path = prepend(spec, old, l->old == 0);
 	else
 		path = replace(l->old_prefix, spec->prefix, old);
 	return path ? forge_strv_setenv(env, "PATH", path) : -ENOMEM;
+}
+
+/* The variables, in conda's order. */
+static int set_all(const struct forge_conda_spec *spec, const struct level *l,
+		   json_t *vars, struct forge_strv *env, struct forge_strv *warnings)
+{
+	int rc = set_path(spec, l, env);
+
+	if (rc == 0)
+		rc = l->is_again ? set_again(spec, env) : set_levels(spec, l, env);
+	if (rc == 0 && !l->is_again)
+		rc = export_vars(spec, vars, l->old, env, warnings);
+	return rc < 0 ? rc : set_meta(spec, env);
 }
 
 int forge_conda_activate(const struct forge_conda_spec *spec, struct forge_strv *env,
@@ -281,24 +420,21 @@ int forge_conda_activate(const struct forge_conda_spec *spec, struct forge_strv 
 	const char *shlvl = forge_strv_getenv(env, "CONDA_SHLVL");
 	const char *before = forge_strv_getenv(env, "CONDA_PREFIX");
 	forge_auto_free char *old_prefix = strdup(before ? before : "");
+	forge_auto_close int top = open(spec->prefix, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	struct level l = { .old = shlvl ? (unsigned)strtoul(shlvl, NULL, 10) : 0,
 			   .old_prefix = old_prefix };
-	json_t *vars = environment_vars(spec->prefix, warnings, err);
+	json_t *vars = json_object();
+	int rc = old_prefix && vars ? 0 : forge_fail(err, ENOMEM, "out of memory");
 
-	if (!vars)
-		return err && err->code ? -err->code : -EINVAL;
+	if (rc == 0 && top >= 0)
+		rc = environment_vars(top, spec->prefix, vars, warnings, err);
 	l.is_again = old_prefix && l.old > 0 && strcmp(old_prefix, spec->prefix) == 0;
-	int rc = old_prefix ? set_path(spec, &l, env) : -ENOMEM;
-	if (rc == 0)
-		rc = set_levels(spec, &l, env);
-	if (rc == 0)
-		rc = export_vars(vars, l.old, env, warnings);
-	if (rc == 0)
-		rc = set_meta(spec, env);
+	if (rc == 0 && set_all(spec, &l, vars, env, warnings) < 0)
+		rc = forge_fail(err, ENOMEM, "out of memory");
 	json_decref(vars);
 	if (rc == 0 && l.old > 0 && (!spec->stack || l.is_again))
-		rc = add_scripts(l.old_prefix, "etc/conda/deactivate.d", true, scripts);
+		rc = add_scripts(l.old_prefix, "etc/conda/deactivate.d", true, scripts, err);
 	if (rc == 0)
-		rc = add_scripts(spec->prefix, "etc/conda/activate.d", false, scripts);
-	return rc < 0 ? forge_fail(err, ENOMEM, "out of memory") : 0;
+		rc = add_scripts(spec->prefix, "etc/conda/activate.d", false, scripts, err);
+	return rc;
 }

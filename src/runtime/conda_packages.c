@@ -13,7 +13,12 @@
 #include "base/sha256.h"
 #include "runtime/conda.h"
 
-#define META_MAX (64u << 20)
+/* Packages with tens of thousands of files have records of some megabytes. */
+#define META_MAX    (32u << 20)
+#define RECORDS_MAX 20000
+#define INFO_MAX    (4u << 20)
+#define RECORD_MAX  (64u << 20) /* of a Python distribution: a line for each file */
+#define DEPTH_MAX   1000
 
 static const char *text_of(const json_t *j, const char *key)
 {
@@ -22,42 +27,74 @@ static const char *text_of(const json_t *j, const char *key)
 	return s ? s : "";
 }
 
-static json_t *load_meta(int dir, const char *name)
+/* A line break in a name would be a line of its own in the lock. */
+static bool is_plain(const json_t *meta)
 {
-	struct stat st;
-	forge_auto_close int fd = openat(dir, name, O_RDONLY | O_CLOEXEC);
+	static const char *const keys[] = { "name",   "version", "build", "md5",
+					    "sha256", "url",	 "fn",	  "subdir" };
 
-	if (fd < 0 || fstat(fd, &st) < 0 || st.st_size > META_MAX)
-		return NULL;
-	/* Not json_loadfd(): it reads byte by byte. */
-	forge_auto_free char *text = malloc((size_t)st.st_size + 1);
-	ssize_t n = text ? pread(fd, text, (size_t)st.st_size, 0) : -1;
-	return n > 0 ? json_loadb(text, (size_t)n, 0, NULL) : NULL;
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(keys); i++)
+		for (const char *p = text_of(meta, keys[i]); *p; p++)
+			if ((unsigned char)*p < ' ' || *p == 0x7f)
+				return false;
+	return true;
 }
 
-/* Calls visit for every package record; a damaged one fails, because nothing is known then. */
+/* One package record; a damaged one fails, because nothing is known then. */
+static int load_meta(int dir, const char *place, const char *name, json_t **ret,
+		     struct forge_error *err)
+{
+	forge_auto_free char *text = NULL;
+	size_t len;
+	int rc = forge_read_regular(dir, name, META_MAX, &text, &len);
+	/* Not json_loadfd(): it reads byte by byte. */
+	json_t *meta = rc < 0 ? NULL : json_loadb(text, len, 0, NULL);
+
+	if (json_is_object(meta) && *text_of(meta, "name") && is_plain(meta)) {
+		*ret = meta;
+		return 0;
+	}
+	json_decref(meta);
+	return forge_hint(err,
+			  forge_fail(err, EUCLEAN, "%s/%s is damaged%s%s", place, name,
+				     rc < 0 ? ": " : "",
+				     rc < 0 ? forge_regular_problem(rc) : ""),
+			  "Install that package anew, or the environment");
+}
+
+static bool is_record(const char *name)
+{
+	size_t len = strlen(name);
+
+	return name[0] != '.' && len > 5 && strcmp(name + len - 5, ".json") == 0;
+}
+
+/* Calls visit for every package record. */
 static int each_record(const char *prefix, int (*visit)(const json_t *meta, void *arg),
 		       void *arg, struct forge_error *err)
 {
 	char path[PATH_MAX];
+	size_t n = 0;
 	int rc = 0;
 
 	(void)snprintf(path, sizeof(path), "%s/conda-meta", prefix);
-	forge_auto_dir DIR *d = opendir(path);
+	forge_auto_close int top = open(prefix, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	int fd = top < 0 ? -errno
+			 : forge_open_beneath(top, "conda-meta", O_RDONLY | O_DIRECTORY);
+	if (fd < 0)
+		return forge_fail(err, -fd, "read %s: %s", path, forge_regular_problem(fd));
+	forge_auto_dir DIR *d = fdopendir(fd);
 	if (!d)
-		return forge_fail_errno(err, errno, "read %s", path);
+		return forge_fail(err, ENOMEM, "out of memory");
 	for (struct dirent *e; rc == 0 && (e = readdir(d));) {
-		size_t len = strlen(e->d_name);
-		if (e->d_name[0] == '.' || len < 6 ||
-		    strcmp(e->d_name + len - 5, ".json") != 0)
+		json_t *meta = NULL;
+		if (!is_record(e->d_name))
 			continue;
-		json_t *meta = load_meta(dirfd(d), e->d_name);
-		if (!json_is_object(meta) || !*text_of(meta, "name"))
-			rc = forge_hint(err,
-					forge_fail(err, EUCLEAN, "%s/%s is damaged", path,
-						   e->d_name),
-					"Install that package anew, or the environment");
-		else if (visit(meta, arg) < 0)
+		if (++n > RECORDS_MAX)
+			return forge_fail(err, EFBIG, "%s has more than %d packages", path,
+					  RECORDS_MAX);
+		rc = load_meta(dirfd(d), path, e->d_name, &meta, err);
+		if (rc == 0 && visit(meta, arg) < 0)
 			rc = forge_fail(err, ENOMEM, "out of memory");
 		json_decref(meta);
 	}
@@ -101,31 +138,68 @@ static bool ends_with(const char *s, const char *ending)
 	return n > m && strcmp(s + n - m, ending) == 0;
 }
 
-static int add_distribution(int site, const char *dir, const char *info,
-			    struct forge_packages *ret)
+/* What conda installed is known by conda-meta. */
+static bool is_condas(int site, const char *dir)
 {
-	char path[NAME_MAX + 32], text[16384], installer[64] = "", name[256] = "",
-					       version[128] = "";
-	char digest[FORGE_DIGEST_MAX] = "";
-	uint64_t size;
+	char path[NAME_MAX + 32];
+	forge_auto_free char *text = NULL;
+	size_t len;
 
 	(void)snprintf(path, sizeof(path), "%s/INSTALLER", dir);
-	ssize_t n = forge_read_at(site, path, installer, sizeof(installer));
-	/* What conda installed is known by conda-meta. */
-	if (n > 0 && strncmp(installer, "conda", 5) == 0)
+	return forge_read_regular(site, path, INFO_MAX, &text, &len) == 0 &&
+	       strncmp(text, "conda", 5) == 0;
+}
+
+/* RECORD has the hash of every file it installed; what it names is not looked at. */
+static int hash_record(int site, const char *dir, char digest[FORGE_DIGEST_MAX])
+{
+	char path[NAME_MAX + 32];
+	uint64_t size;
+
+	(void)snprintf(path, sizeof(path), "%s/RECORD", dir);
+	forge_auto_close int fd = forge_open_regular(site, path, RECORD_MAX, &size);
+	return fd < 0 ? fd : forge_sha256_fd(fd, -1, digest, &size);
+}
+
+/* An egg-info may be a file and has no RECORD; a RECORD that cannot be read is a failure. */
+static int add_distribution(int site, const char *dir, const char *info,
+			    struct forge_packages *ret, struct forge_error *err)
+{
+	char path[NAME_MAX + 32], name[256] = "", version[128] = "";
+	char digest[FORGE_DIGEST_MAX] = "";
+	forge_auto_free char *text = NULL;
+	size_t len;
+
+	if (is_condas(site, dir))
 		return 0;
 	(void)snprintf(path, sizeof(path), "%s%s%s", dir, *info ? "/" : "", info);
-	if (forge_read_at(site, path, text, sizeof(text)) < 0)
-		return forge_strv_addf(&ret->notes, "%s: no %s", dir, info);
-	head_value(text, "Name", name, sizeof(name));
-	head_value(text, "Version", version, sizeof(version));
-	/* RECORD has the hash of every file it installed. */
-	(void)snprintf(path, sizeof(path), "%s/RECORD", dir);
-	forge_auto_close int fd = openat(site, path, O_RDONLY | O_CLOEXEC);
-	if (fd >= 0 && forge_sha256_fd(fd, -1, digest, &size) < 0)
+	if (forge_read_regular(site, path, INFO_MAX, &text, &len) == 0) {
+		head_value(text, "Name", name, sizeof(name));
+		head_value(text, "Version", version, sizeof(version));
+	}
+	int rc = hash_record(site, dir, digest);
+	if (rc < 0 && rc != -ENOENT && rc != -ENOTDIR)
+		return forge_fail(err, EUCLEAN, "%s/RECORD is damaged: %s", dir,
+				  forge_regular_problem(rc));
+	if (rc < 0)
 		digest[0] = '\0';
 	return forge_packages_add(ret, "pip", *name ? name : dir, version, "", digest,
-				  "");
+				  "") < 0
+		       ? forge_fail(err, ENOMEM, "out of memory")
+		       : 0;
+}
+
+static int add_entry(int site, const char *name, struct forge_packages *ret,
+		     struct forge_error *err)
+{
+	struct stat st;
+
+	if (ends_with(name, ".dist-info"))
+		return add_distribution(site, name, "METADATA", ret, err);
+	if (!ends_with(name, ".egg-info") || fstatat(site, name, &st, 0) < 0)
+		return 0;
+	return add_distribution(site, name, S_ISDIR(st.st_mode) ? "PKG-INFO" : "", ret,
+				err);
 }
 
 int forge_pip_packages(int site, struct forge_packages *ret, struct forge_error *err)
@@ -136,35 +210,31 @@ int forge_pip_packages(int site, struct forge_packages *ret, struct forge_error 
 	if (!d)
 		return forge_fail_errno(err, errno, "read site-packages");
 	for (struct dirent *e; rc == 0 && (e = readdir(d));) {
-		struct stat st;
-		if (ends_with(e->d_name, ".dist-info"))
-			rc = add_distribution(site, e->d_name, "METADATA", ret);
-		else if (ends_with(e->d_name, ".egg-info") &&
-			 fstatat(site, e->d_name, &st, 0) == 0)
-			rc = add_distribution(site, e->d_name,
-					      S_ISDIR(st.st_mode) ? "PKG-INFO" : "", ret);
+		if (ret->n > RECORDS_MAX)
+			return forge_fail(err, EFBIG, "more than %d packages", RECORDS_MAX);
+		rc = add_entry(site, e->d_name, ret, err);
 	}
-	return rc < 0 ? forge_fail(err, ENOMEM, "out of memory") : 0;
+	return rc;
 }
 
 int forge_pip_prefix(const char *prefix, struct forge_packages *ret,
-		   struct forge_error *err)
+		     struct forge_error *err)
 {
-	char path[PATH_MAX];
+	char path[NAME_MAX + 32];
+	forge_auto_close int top = open(prefix, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	int fd = top < 0 ? -errno : forge_open_beneath(top, "lib", O_RDONLY | O_DIRECTORY);
+	forge_auto_dir DIR *d = fd < 0 ? NULL : fdopendir(fd);
 	int rc = 0;
 
-	(void)snprintf(path, sizeof(path), "%s/lib", prefix);
-	forge_auto_dir DIR *d = opendir(path);
 	for (struct dirent *e; d && rc == 0 && (e = readdir(d));) {
 		struct stat st;
 		if (strncmp(e->d_name, "python", 6) != 0 ||
 		    fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
 		    !S_ISDIR(st.st_mode)) /* python3.1 -> python3.11 */
 			continue;
-		(void)snprintf(path, sizeof(path), "%s/lib/%s/site-packages", prefix,
-			       e->d_name);
+		(void)snprintf(path, sizeof(path), "lib/%s/site-packages", e->d_name);
 		forge_auto_close int site =
-			open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+			forge_open_beneath(top, path, O_RDONLY | O_DIRECTORY);
 		if (site >= 0)
 			rc = forge_pip_packages(site, ret, err);
 	}
@@ -195,11 +265,14 @@ struct graph {
 static int collect(const json_t *meta, void *arg)
 {
 	struct graph *g = arg;
-	struct node *grown = reallocarray(g->v, g->n + 1, sizeof(*grown));
-
-	if (!grown)
-		return -ENOMEM;
-	g->v = grown;
+	/* Doubled at every power of two. */
+	if ((g->n & (g->n - 1)) == 0) {
+		struct node *grown =
+			reallocarray(g->v, g->n ? 2 * g->n : 1, sizeof(*grown));
+		if (!grown)
+			return -ENOMEM;
+		g->v = grown;
+	}
 	g->v[g->n++] = (struct node){ .meta = json_incref((json_t *)meta) };
 	return 0;
 }
@@ -210,14 +283,16 @@ static int by_name(const void *a, const void *b)
 		      text_of(((const struct node *)b)->meta, "name"));
 }
 
+static int by_key(const void *key, const void *node)
+{
+	return strcmp(key, text_of(((const struct node *)node)->meta, "name"));
+}
+
 static struct node *find(struct graph *g, const char *name, size_t len)
 {
-	for (size_t i = 0; i < g->n; i++) {
-		const char *own = text_of(g->v[i].meta, "name");
-		if (strlen(own) == len && strncmp(own, name, len) == 0)
-			return &g->v[i];
-	}
-	return NULL;
+	forge_auto_free char *key = strndup(name, len);
+
+	return key ? bsearch(key, g->v, g->n, sizeof(*g->v), by_key) : NULL;
 }
 
 /* A user and a token may stand in a channel's URL; they are nobody else's business. */
@@ -240,20 +315,23 @@ static void print_url(FILE *out, const char *url)
 	fputs(url, out);
 }
 
-/* What it needs first. Marked before: circles are left as they come. */
-static void emit(struct graph *g, struct node *n)
+/*
+ * What it needs first. Marked before: circles are left as they come, and so is a chain that is
+ * longer than any real one.
+ */
+static void emit(struct graph *g, struct node *n, unsigned depth)
 {
 	size_t i;
 	const json_t *spec;
 
-	if (n->is_done)
+	if (n->is_done || depth > DEPTH_MAX)
 		return;
 	n->is_done = true;
 	json_array_foreach (json_object_get(n->meta, "depends"), i, spec) {
 		const char *s = json_string_value(spec);
 		struct node *dep = s ? find(g, s, strcspn(s, " =<>!~[;")) : NULL;
 		if (dep)
-			emit(g, dep);
+			emit(g, dep, depth + 1);
 	}
 	const char *url = text_of(n->meta, "url"), *md5 = text_of(n->meta, "md5");
 	if (!*url) {
@@ -298,7 +376,8 @@ int forge_conda_lock(const char *prefix, FILE *out, struct forge_error *err)
 	if (rc == 0)
 		rc = forge_conda_packages(prefix, &p, err);
 	if (rc == 0) {
-		qsort(g.v, g.n, sizeof(*g.v), by_name);
+		if (g.n)
+			qsort(g.v, g.n, sizeof(*g.v), by_name);
 		fputs("# This file may be used to create an environment using:\n"
 		      "# $ conda create --name <env> --file <this file>\n",
 		      out);
@@ -306,7 +385,7 @@ int forge_conda_lock(const char *prefix, FILE *out, struct forge_error *err)
 			forge_packages_digest(&p, digest));
 		fputs("@EXPLICIT\n", out);
 		for (size_t i = 0; i < g.n; i++)
-			emit(&g, &g.v[i]);
+			emit(&g, &g.v[i], 0);
 		print_pip(prefix, out);
 	}
 	for (size_t i = 0; i < g.n; i++)

@@ -14,7 +14,8 @@
 
 #include "base/fd.h"
 
-#define DPKG "/var/lib/dpkg"
+#define DPKG	   "var/lib/dpkg" /* below a root */
+#define STATUS_MAX (256u << 20)
 
 /* A package as status has it; strings point into the file's text. */
 struct deb {
@@ -24,7 +25,7 @@ struct deb {
 };
 
 struct database {
-	char *text;
+	char *text; /* owned */
 	size_t len;
 	struct deb *debs; /* sorted by name */
 	size_t n, cap;
@@ -110,27 +111,21 @@ static int parse_status(struct database *db)
 	return 0;
 }
 
+/* Read, not mapped: who owns another system's tree may cut the file short meanwhile. */
 static int open_database(struct database *db, const char *root)
 {
-	char path[PATH_MAX];
-	struct stat st;
+	forge_auto_close int top = open(*root ? root : "/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	int rc = top < 0 ? -errno
+			 : forge_read_regular(top, DPKG "/status", STATUS_MAX, &db->text, &db->len);
 
-	(void)snprintf(path, sizeof(path), "%s" DPKG "/status", root);
-	forge_auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
-
-	if (fd < 0 || fstat(fd, &st) < 0 || st.st_size == 0)
+	if (rc == -ENOENT || rc == -ENOTDIR || (rc == 0 && db->len == 0))
 		return -ENOENT;
-	db->text = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-	if (db->text == MAP_FAILED)
-		return -errno;
-	db->len = (size_t)st.st_size;
-	return parse_status(db);
+	return rc < 0 ? rc : parse_status(db);
 }
 
 static void close_database(struct database *db)
 {
-	if (db->len)
-		(void)munmap(db->text, db->len);
+	free(db->text);
 	free(db->debs);
 }
 
@@ -243,7 +238,7 @@ static int add_spellings(const struct forge_strv *files, struct forge_strv *ret)
 static void want_owners(struct database *db, const struct forge_strv *spellings,
 			bool *found)
 {
-	forge_auto_dir DIR *d = opendir(DPKG "/info");
+	forge_auto_dir DIR *d = opendir("/" DPKG "/info");
 
 	for (struct dirent *e; d && (e = readdir(d));) {
 		size_t len = strlen(e->d_name);

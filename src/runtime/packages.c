@@ -1,15 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The list of packages and its digest. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/runtime.h"
 
+/* Control characters and the backslash as \xNN: names stand in lines of locks and tables. */
 static int copy(char **to, const char *from)
 {
-	*to = strdup(from ? from : "");
-	return *to ? 0 : -ENOMEM;
+	size_t n = 1;
+
+	for (const char *p = from; p && *p; p++)
+		n += (unsigned char)*p < ' ' || *p == 0x7f || *p == '\\' ? 4 : 1;
+	char *out = *to = malloc(n);
+	if (!out)
+		return -ENOMEM;
+	for (const char *p = from; p && *p; p++)
+		if ((unsigned char)*p < ' ' || *p == 0x7f || *p == '\\')
+			out += snprintf(out, 5, "\\x%02x", (unsigned char)*p);
+		else
+			*out++ = *p;
+	*out = '\0';
+	return 0;
 }
 
 static void free_package(struct forge_package *p)
@@ -55,6 +69,8 @@ static int compare(const void *a, const void *b)
 		rc = strcmp(x->name, y->name);
 	if (rc == 0)
 		rc = strcmp(x->version, y->version);
+	if (rc == 0)
+		rc = strcmp(x->build, y->build);
 	return rc ? rc : strcmp(x->hash, y->hash);
 }
 

@@ -59,7 +59,7 @@ static int prefix_activate(const struct forge_runtime *rt, struct forge_strv *en
 static int prefix_identify(const struct forge_runtime *rt, struct forge_packages *ret,
 			   struct forge_error *err)
 {
-	return forge_tree_packages(rt->prefix, ret, err);
+	return forge_tree_packages(rt->prefix, "", ret, err);
 }
 
 const struct forge_runtime_kind forge_kind_prefix = {
@@ -119,8 +119,10 @@ static int rootfs_identify(const struct forge_runtime *rt, struct forge_packages
 		struct stat st;
 		forge_auto_free char *path =
 			forge_asprintf("%s/%s", rt->prefix, trees[i]);
-		if (path && lstat(path, &st) == 0 && S_ISDIR(st.st_mode))
-			rc = forge_tree_packages(path, ret, err);
+		if (!path)
+			rc = forge_fail(err, ENOMEM, "out of memory");
+		else if (lstat(path, &st) == 0 && S_ISDIR(st.st_mode))
+			rc = forge_tree_packages(path, trees[i], ret, err);
 	}
 	return rc;
 }

@@ -86,6 +86,8 @@ extern const struct forge_runtime_kind forge_kind_conda, forge_kind_venv,
 struct forge_catalog {
 	struct forge_runtime_decl *discovered; /* owned */
 	size_t n_discovered;
+	const struct forge_runtime_decl **sorted; /* all of them, by name */
+	size_t n_sorted;
 	const struct forge_config *cfg; /* has the declared ones */
 };
 
@@ -103,6 +105,12 @@ FORGE_MUST_CHECK int forge_runtime_open(const struct forge_catalog *c, const cha
 					struct forge_error *err);
 void forge_runtime_close(struct forge_runtime *rt);
 
+/*
+ * Whether a run in it must have this program from it: the host's of the same name would be another
+ * Python or R than the one that was asked for.
+ */
+bool forge_runtime_must_own(const struct forge_runtime *rt, const char *program);
+
 /* Front of the ops; each adds "runtime NAME: " to errors. */
 FORGE_MUST_CHECK int forge_runtime_view(const struct forge_runtime *rt,
 					struct forge_strv *read_only, char **ret_root,
@@ -111,6 +119,9 @@ FORGE_MUST_CHECK int forge_runtime_activate(const struct forge_runtime *rt,
 					    struct forge_strv *env,
 					    struct forge_strv *scripts,
 					    struct forge_error *err);
+/* The same once more after scripts have been sourced: what is declared goes before them. */
+FORGE_MUST_CHECK int forge_runtime_settle(const struct forge_runtime *rt,
+					  struct forge_strv *env, struct forge_error *err);
 FORGE_MUST_CHECK int forge_runtime_identify(const struct forge_runtime *rt,
 					    struct forge_packages *ret,
 					    struct forge_error *err);

@@ -16,6 +16,8 @@
 #include "runtime/dpkg.h"
 #include "runtime/runtime.h"
 
+#define DESCRIPTION_MAX (1u << 20)
+
 static const char *const path_dirs[] = { "/usr/local/bin", "/usr/bin", "/bin" };
 
 /* Where a program of the host is, canonical; NULL: nowhere. */
@@ -165,6 +167,10 @@ static int r_open(struct forge_runtime *rt, struct forge_error *err)
 		struct stat st;
 		if (stat(dir, &st) < 0 || !S_ISDIR(st.st_mode))
 			return forge_fail(err, ENOENT, "library %s is no directory", dir);
+		if (strchr(dir, ':'))
+			return forge_fail(err, EINVAL,
+					  "library %s: R_LIBS cannot have a ':' in a path",
+					  dir);
 	}
 	return check_commands(rt, err);
 }
@@ -175,12 +181,15 @@ static int r_view(const struct forge_runtime *rt, struct forge_strv *read_only,
 	(void)ret_root;
 	forge_strv_foreach (dir, &rt->decl->libraries) {
 		char *real = realpath(dir, NULL);
+		if (!real)
+			return forge_fail_errno(err, errno, "library %s", dir);
 		if (forge_strv_take(read_only, real) < 0)
 			return forge_fail(err, ENOMEM, "out of memory");
 	}
 	return 0;
 }
 
+/* By the paths that are shown inside: a link of the host's would lead nowhere there. */
 static int r_activate(const struct forge_runtime *rt, struct forge_strv *env,
 		      struct forge_strv *scripts, struct forge_error *err)
 {
@@ -188,10 +197,14 @@ static int r_activate(const struct forge_runtime *rt, struct forge_strv *env,
 	size_t len = 0;
 
 	(void)scripts;
-	forge_strv_foreach (dir, &rt->decl->libraries)
+	forge_strv_foreach (dir, &rt->decl->libraries) {
+		forge_auto_free char *real = realpath(dir, NULL);
+		if (!real)
+			return forge_fail_errno(err, errno, "library %s", dir);
 		if (len < sizeof(libs))
 			len += (size_t)snprintf(libs + len, sizeof(libs) - len, "%s%s",
-						len ? ":" : "", dir);
+						len ? ":" : "", real);
+	}
 	if (len >= sizeof(libs))
 		return forge_fail(err, E2BIG, "the libraries' paths are too long");
 	return forge_strv_setenv(env, "R_LIBS", libs) < 0
@@ -199,24 +212,70 @@ static int r_activate(const struct forge_runtime *rt, struct forge_strv *env,
 		       : 0;
 }
 
-/* Packages in directories of its own: name and version of each DESCRIPTION. */
-static int add_library(const char *dir, struct forge_packages *ret)
+/* "Version: 1.2" at the beginning of a line. */
+static void find_version(const char *text, char version[128])
+{
+	for (const char *p = text; p; p = strchr(p, '\n'), p = p ? p + 1 : NULL)
+		if (strncmp(p, "Version:", 8) == 0) {
+			(void)sscanf(p + 8, " %127s", version);
+			return;
+		}
+}
+
+/*
+ * One package of a library. DESCRIPTION says when it was built, so its hash tells two builds of one
+ * version apart.
+ */
+static int add_installed(int library, const char *name, struct forge_packages *ret,
+			 struct forge_error *err)
+{
+	char path[NAME_MAX + 16], version[128] = "", digest[FORGE_DIGEST_MAX];
+	forge_auto_free char *text = NULL;
+	struct forge_sha256 h;
+	size_t len;
+
+	(void)snprintf(path, sizeof(path), "%s/DESCRIPTION", name);
+	int rc = forge_read_regular(library, path, DESCRIPTION_MAX, &text, &len);
+	if (rc == -ENOENT || rc == -ENOTDIR)
+		return 0;
+	if (rc < 0)
+		return forge_fail(err, EUCLEAN, "%s is damaged: %s", path,
+				  forge_regular_problem(rc));
+	find_version(text, version);
+	forge_sha256_init(&h);
+	forge_sha256_add(&h, text, len);
+	forge_sha256_done(&h, digest);
+	return forge_packages_add(ret, "r", name, version, "", digest, "") < 0
+		       ? forge_fail(err, ENOMEM, "out of memory")
+		       : 0;
+}
+
+/* Every package in a directory of its own. */
+static int add_library(const char *dir, struct forge_packages *ret,
+		       struct forge_error *err)
 {
 	forge_auto_dir DIR *d = opendir(dir);
 	int rc = 0;
 
-	for (struct dirent *e; d && rc == 0 && (e = readdir(d));) {
-		char text[8192], name[NAME_MAX + 16], version[128] = "";
-		(void)snprintf(name, sizeof(name), "%s/DESCRIPTION", e->d_name);
-		if (e->d_name[0] == '.' ||
-		    forge_read_at(dirfd(d), name, text, sizeof(text)) < 0)
-			continue;
-		const char *v = strstr(text, "Version:");
-		if (v)
-			(void)sscanf(v + strlen("Version:"), " %127s", version);
-		rc = forge_packages_add(ret, "r", e->d_name, version, "", "", "");
-	}
+	if (!d)
+		return forge_fail_errno(err, errno, "library %s", dir);
+	for (struct dirent *e; rc == 0 && (e = readdir(d));)
+		if (e->d_name[0] != '.')
+			rc = add_installed(dirfd(d), e->d_name, ret, err);
 	return rc;
+}
+
+/* The host's own, for packages that are not in a library of the runtime's. */
+static bool is_in_library(const char *package, const struct forge_strv *libraries)
+{
+	char path[PATH_MAX];
+
+	forge_strv_foreach (dir, libraries) {
+		(void)snprintf(path, sizeof(path), "%s/%s/DESCRIPTION", dir, package);
+		if (access(path, F_OK) == 0)
+			return true;
+	}
+	return false;
 }
 
 static int r_identify(const struct forge_runtime *rt, struct forge_packages *ret,
@@ -230,13 +289,15 @@ static int r_identify(const struct forge_runtime *rt, struct forge_packages *ret
 			rc = forge_strv_take(&files, find_program(name));
 	}
 	forge_strv_foreach (package, &rt->decl->r)
-		if (rc == 0)
+		if (rc == 0 && !is_in_library(package, &rt->decl->libraries))
 			rc = add_r_package(package, &rt->decl->libraries, &files);
-	forge_strv_foreach (dir, &rt->decl->libraries)
-		if (rc == 0)
-			rc = add_library(dir, ret);
 	if (rc < 0)
 		return forge_fail(err, ENOMEM, "out of memory");
+	forge_strv_foreach (dir, &rt->decl->libraries)
+		if (rc == 0)
+			rc = add_library(dir, ret, err);
+	if (rc < 0)
+		return rc;
 	return forge_dpkg_packages(&files, ret, err);
 }
 

@@ -44,6 +44,27 @@ static int add_file(int dir, const char *name, const char *path, const struct st
 				  digest, "");
 }
 
+static int walk(int fd, const char *prefix, unsigned depth, struct forge_packages *ret);
+
+static int add_entry(int dir, const char *name, const char *path, unsigned depth,
+		     struct forge_packages *ret)
+{
+	struct stat st;
+
+	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return 0; /* gone meanwhile: what looks at times notices */
+	if (S_ISREG(st.st_mode) || S_ISLNK(st.st_mode))
+		return add_file(dir, name, path, &st, ret);
+	if (!S_ISDIR(st.st_mode))
+		return 0;
+	if (depth == DEPTH_MAX)
+		return -EFBIG;
+	int sub = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	return sub < 0 ? forge_strv_addf(&ret->notes, "%s: not read", path)
+		       : walk(sub, path, depth + 1, ret);
+}
+
+/* Takes fd. -EFBIG: what it has is too deep to be told. */
 static int walk(int fd, const char *prefix, unsigned depth, struct forge_packages *ret)
 {
 	forge_auto_dir DIR *d = fdopendir(fd);
@@ -55,36 +76,29 @@ static int walk(int fd, const char *prefix, unsigned depth, struct forge_package
 	}
 	for (struct dirent *e; rc == 0 && (e = readdir(d));) {
 		char path[PATH_MAX];
-		struct stat st;
 		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 ||
-		    strcmp(e->d_name, "__pycache__") == 0 ||
-		    fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
-		    snprintf(path, sizeof(path), "%s%s%s", prefix, *prefix ? "/" : "",
-			     e->d_name) >= (int)sizeof(path))
+		    strcmp(e->d_name, "__pycache__") == 0)
 			continue;
-		if (S_ISDIR(st.st_mode)) {
-			int sub = depth == DEPTH_MAX
-					  ? -1
-					  : openat(dirfd(d), e->d_name,
-						   O_RDONLY | O_DIRECTORY | O_NOFOLLOW |
-							   O_CLOEXEC);
-			rc = sub < 0 ? forge_strv_addf(&ret->notes, "%s: not read", path)
-				     : walk(sub, path, depth + 1, ret);
-		} else if (S_ISREG(st.st_mode) || S_ISLNK(st.st_mode)) {
-			rc = add_file(dirfd(d), e->d_name, path, &st, ret);
-		}
+		rc = snprintf(path, sizeof(path), "%s%s%s", prefix, *prefix ? "/" : "",
+			      e->d_name) >= (int)sizeof(path)
+			     ? -EFBIG
+			     : add_entry(dirfd(d), e->d_name, path, depth, ret);
 	}
 	return rc;
 }
 
-int forge_tree_packages(const char *dir, struct forge_packages *ret,
+int forge_tree_packages(const char *dir, const char *label, struct forge_packages *ret,
 			struct forge_error *err)
 {
 	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	if (fd < 0)
 		return forge_fail_errno(err, errno, "read %s", dir);
-	return walk(fd, "", 0, ret) < 0 ? forge_fail(err, ENOMEM, "out of memory") : 0;
+	int rc = walk(fd, label, 0, ret);
+	if (rc == -EFBIG)
+		return forge_fail(err, EFBIG, "%s has directories more than %d deep", dir,
+				  DEPTH_MAX);
+	return rc < 0 ? forge_fail(err, ENOMEM, "out of memory") : 0;
 }
 
 int forge_tree_prepend_path(const char *prefix, struct forge_strv *env)

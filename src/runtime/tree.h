@@ -5,11 +5,12 @@
 #include "runtime/runtime.h"
 
 /*
- * Every regular file and link below dir as source "file": its path below dir, its hash, and "x" as
- * build when it can be executed. Compiled Python (__pycache__) is left out: it follows from the rest
- * and differs by time.
+ * Every regular file and link below dir as source "file": label and its path below dir, its hash,
+ * and "x" as build when it can be executed. Compiled Python (__pycache__) is left out: it follows
+ * from the rest and differs by time.
  */
-FORGE_MUST_CHECK int forge_tree_packages(const char *dir, struct forge_packages *ret,
+FORGE_MUST_CHECK int forge_tree_packages(const char *dir, const char *label,
+					 struct forge_packages *ret,
 					 struct forge_error *err);
 /* Adds "bin" of prefix in front of PATH. */
 FORGE_MUST_CHECK int forge_tree_prepend_path(const char *prefix, struct forge_strv *env);

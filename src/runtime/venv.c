@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Kind venv: a Python virtual environment, with the interpreter it was made from. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -13,14 +14,17 @@
 #include "runtime/runtime.h"
 #include "runtime/tree.h"
 
+#define CFG_MAX 65536
+
 /* The value of "key = value" in pyvenv.cfg. False: there is none. */
 static bool cfg_value(const char *prefix, const char *key, char *buf, size_t size)
 {
-	char path[PATH_MAX], text[4096];
-	size_t len = strlen(key);
+	forge_auto_close int top = open(prefix, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	forge_auto_free char *text = NULL;
+	size_t len = strlen(key), size_of_text;
 
-	(void)snprintf(path, sizeof(path), "%s/pyvenv.cfg", prefix);
-	if (forge_read_at(AT_FDCWD, path, text, sizeof(text)) < 0)
+	if (top < 0 ||
+	    forge_read_regular(top, "pyvenv.cfg", CFG_MAX, &text, &size_of_text) < 0)
 		return false;
 	for (char *p = text; p && *p; p = strchr(p, '\n')) {
 		p += *p == '\n';
@@ -78,23 +82,60 @@ static int venv_open(struct forge_runtime *rt, struct forge_error *err)
 	return 0;
 }
 
-/* An interpreter outside of /usr needs its own tree: <tree>/bin/python3.11 shows <tree>. */
+/* Does a Python live there? Then lib/pythonX.Y has its own modules. */
+static bool has_python(const char *tree)
+{
+	char path[PATH_MAX];
+
+	(void)snprintf(path, sizeof(path), "%s/lib", tree);
+	forge_auto_dir DIR *d = opendir(path);
+	for (struct dirent *e; d && (e = readdir(d));) {
+		(void)snprintf(path, sizeof(path), "%s/lib/%s/os.py", tree, e->d_name);
+		if (strncmp(e->d_name, "python", 6) == 0 && access(path, F_OK) == 0)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * An interpreter outside of /usr needs its own tree: <tree>/bin/python3.11 shows <tree>. Who made
+ * the environment chose where bin/python leads, so only what is a Python is shown, and nobody's
+ * home.
+ */
+static int add_interpreter(const char *python, struct forge_strv *read_only,
+			   struct forge_error *err)
+{
+	const char *home = getenv("HOME"), *name = strrchr(python, '/');
+	size_t len = name ? (size_t)(name - python) : 0;
+
+	if (len <= 4 || strncmp(name - 4, "/bin", 4) != 0)
+		return forge_fail(err, ENOENT, "its interpreter %s lies in no bin/", python);
+	forge_auto_free char *tree = strndup(python, len - 4);
+	if (!tree)
+		return forge_fail(err, ENOMEM, "out of memory");
+	if (!has_python(tree) || (home && forge_path_is_below(home, tree)))
+		return forge_hint(err,
+				  forge_fail(err, EPERM,
+					     "its interpreter %s is in no tree that could "
+					     "be shown",
+					     python),
+				  "Make it with a Python that has a directory of its own");
+	return forge_strv_add(read_only, tree) < 0 ? forge_fail(err, ENOMEM, "out of memory")
+						   : 0;
+}
+
 static int venv_view(const struct forge_runtime *rt, struct forge_strv *read_only,
 		     char **ret_root, struct forge_error *err)
 {
 	forge_auto_free char *python = interpreter(rt->prefix);
-	int rc = forge_strv_add(read_only, rt->prefix);
 
 	(void)ret_root;
-	if (rc == 0 && python && !forge_path_is_below(python, "/usr") &&
-	    !forge_path_is_below(python, rt->prefix)) {
-		char *bin = strstr(python, "/bin/");
-		if (bin && bin != python) {
-			*bin = '\0';
-			rc = forge_strv_add(read_only, python);
-		}
-	}
-	return rc < 0 ? forge_fail(err, ENOMEM, "out of memory") : 0;
+	if (forge_strv_add(read_only, rt->prefix) < 0)
+		return forge_fail(err, ENOMEM, "out of memory");
+	if (!python || forge_path_is_below(python, "/usr") ||
+	    forge_path_is_below(python, rt->prefix))
+		return 0;
+	return add_interpreter(python, read_only, err);
 }
 
 static int venv_activate(const struct forge_runtime *rt, struct forge_strv *env,

@@ -372,3 +372,40 @@ int forge_store_put_post_process(struct forge_store *st, const char *run_id,
 
 	return transact(st, true, post_work, &w, err);
 }
+
+/* ---- runtimes ---- */
+
+/* Times are text that sorts. A check that is told late may be the first. */
+static int check_work(struct forge_store *st, const void *arg, struct forge_error *err)
+{
+	const struct forge_runtime_check *c = arg;
+	int rc = forge_sql(st, err, NULL, NULL,
+			   "INSERT INTO runtimes (name, digest, kind, prefix, first_seen, "
+			   "last_seen) VALUES ($1, $2, $3, $4, $5, $5) ON CONFLICT (name, "
+			   "digest) DO UPDATE SET kind = excluded.kind, prefix = "
+			   "excluded.prefix, first_seen = CASE WHEN excluded.first_seen < "
+			   "runtimes.first_seen THEN excluded.first_seen ELSE "
+			   "runtimes.first_seen END, last_seen = CASE WHEN "
+			   "excluded.last_seen > runtimes.last_seen THEN excluded.last_seen "
+			   "ELSE runtimes.last_seen END",
+			   SQL_TEXT(c->name), SQL_TEXT(c->digest), SQL_TEXT(c->kind),
+			   SQL_TEXT(c->prefix), SQL_TEXT(c->time));
+
+	if (rc >= 0)
+		rc = forge_sql(st, err, NULL, NULL,
+			       "INSERT INTO health_checks (name, time, phase, run_id, digest, "
+			       "verdict, problem, details) VALUES ($1, $2, 'runtime', $3, $4, "
+			       "$5, $6, $7) ON CONFLICT DO NOTHING",
+			       SQL_TEXT(c->name), SQL_TEXT(c->time), SQL_TEXT(c->run_id),
+			       SQL_TEXT(c->digest), SQL_TEXT(c->verdict),
+			       SQL_TEXT(*c->problem ? c->problem : NULL),
+			       SQL_TEXT(c->versions));
+	return rc < 0 ? rc : 0;
+}
+
+/* Not waited for: the state file has it too. */
+int forge_store_put_check(struct forge_store *st, const struct forge_runtime_check *check,
+			  struct forge_error *err)
+{
+	return transact(st, false, check_work, check, err);
+}

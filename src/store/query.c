@@ -273,9 +273,50 @@ int forge_store_runtime_history(struct forge_store *st, const char *name,
 {
 	struct uses u = { visit, arg };
 
-	return forge_sql(st, err, visit_use, &u,
-			 "SELECT runtime_digest, min(created_at), max(created_at), count(*) FROM "
-			 "runs WHERE runtime = $1 AND runtime_digest IS NOT NULL GROUP BY "
-			 "runtime_digest ORDER BY 3 DESC",
-			 SQL_TEXT(name));
+	/* Probes see contents that no run ever uses. */
+	return forge_sql(
+		st, err, visit_use, &u,
+		"SELECT digest, min(since), max(till), sum(n) FROM (SELECT runtime_digest "
+		"AS digest, min(created_at) AS since, max(created_at) AS till, count(*) AS n "
+		"FROM runs WHERE runtime = $1 AND runtime_digest IS NOT NULL GROUP BY "
+		"runtime_digest UNION ALL SELECT digest, first_seen, last_seen, 0 FROM "
+		"runtimes WHERE name = $1) AS seen GROUP BY digest ORDER BY 3 DESC, 2 DESC",
+		SQL_TEXT(name));
+}
+
+struct checks {
+	const char *name, *digest;
+	int (*visit)(const struct forge_runtime_check *check, void *arg);
+	void *arg;
+};
+
+static int visit_check(const char *const *c, void *arg)
+{
+	const struct checks *k = arg;
+	struct forge_runtime_check check = {
+		.name = k->name,
+		.digest = k->digest,
+		.time = c[0],
+		.run_id = c[1],
+		.verdict = c[2],
+		.problem = c[3] ? c[3] : "",
+		.versions = c[4],
+	};
+
+	return k->visit(&check, k->arg);
+}
+
+int forge_store_runtime_checks(struct forge_store *st, const char *name,
+			       const char *digest,
+			       int (*visit)(const struct forge_runtime_check *check,
+					    void *arg),
+			       void *arg, struct forge_error *err)
+{
+	struct checks k = { name, digest, visit, arg };
+
+	return forge_sql(st, err, visit_check, &k,
+			 "SELECT time, run_id, verdict, problem, details FROM "
+			 "health_checks WHERE name = $1 AND phase = 'runtime' AND digest = "
+			 "$2 ORDER BY time DESC",
+			 SQL_TEXT(name), SQL_TEXT(digest));
 }

@@ -63,7 +63,20 @@ static const char *const v4[] = {
 	NULL,
 };
 
-static const char *const *const migrations[] = { v1, v2, v3, v4 };
+/* What probes found. Nothing has ever been in these two; several runtimes may be one content. */
+static const char *const v5[] = {
+	"DROP TABLE runtimes",
+	"DROP TABLE health_checks",
+	"+CREATE TABLE runtimes (name TEXT NOT NULL, digest TEXT NOT NULL,"
+	" kind TEXT NOT NULL, prefix TEXT, first_seen TEXT NOT NULL,"
+	" last_seen TEXT NOT NULL, PRIMARY KEY (name, digest))",
+	"+CREATE TABLE health_checks (name TEXT NOT NULL, time TEXT NOT NULL,"
+	" phase TEXT NOT NULL, run_id TEXT NOT NULL, digest TEXT, verdict TEXT NOT NULL,"
+	" problem TEXT, details TEXT, PRIMARY KEY (name, time, phase, run_id))",
+	NULL,
+};
+
+static const char *const *const migrations[] = { v1, v2, v3, v4, v5 };
 
 unsigned forge_store_schema_version(void)
 {

@@ -100,15 +100,34 @@ FORGE_MUST_CHECK int forge_store_list(struct forge_store *st,
 				      const struct forge_run_filter *filter,
 				      forge_run_visitor *visit, void *arg,
 				      struct forge_error *err);
-/* One content of a runtime, and the runs that used it. Strings are borrowed for the call. */
+/* One content of a runtime, and who used it. Strings are borrowed for the call. */
 struct forge_runtime_use {
-	const char *digest, *first, *last; /* created_at of the first and the last of them */
-	int64_t runs;
+	const char *digest, *first, *last; /* of the runs and probes that saw it */
+	int64_t runs;			   /* 0: it was only checked */
 };
 /* The newest first. */
 FORGE_MUST_CHECK int forge_store_runtime_history(
 	struct forge_store *st, const char *name,
 	int (*visit)(const struct forge_runtime_use *use, void *arg), void *arg,
+	struct forge_error *err);
+
+/* What a probe of a runtime found. Strings are borrowed. */
+struct forge_runtime_check {
+	const char *name, *kind, *prefix, *digest; /* prefix: NULL none */
+	const char *time;
+	const char *run_id;  /* the probe, "" when it could not begin */
+	const char *verdict; /* "healthy" or "broken" */
+	const char *problem; /* "" none */
+	const char *versions; /* JSON, NULL none */
+};
+/* Adds it; telling twice changes nothing. */
+FORGE_MUST_CHECK int forge_store_put_check(struct forge_store *st,
+					   const struct forge_runtime_check *check,
+					   struct forge_error *err);
+/* The checks of one content, the newest first. kind and prefix are NULL. */
+FORGE_MUST_CHECK int forge_store_runtime_checks(
+	struct forge_store *st, const char *name, const char *digest,
+	int (*visit)(const struct forge_runtime_check *check, void *arg), void *arg,
 	struct forge_error *err);
 /* Every "sha256:..." that a record points to. */
 FORGE_MUST_CHECK int forge_store_each_object(struct forge_store *st,

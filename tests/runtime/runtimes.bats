@@ -1,47 +1,10 @@
 #!/usr/bin/env bats
 # Named runtimes for real: Debian's programs and modules, venvs, trees, conda environments.
 # SPDX-License-Identifier: Apache-2.0
-load ../lib/store.bash
+load ../lib/runtime.bash
 
-setup() {
-    setup_store
-    mkdir runtimes.d
-    export HOME=$T/user
-    mkdir -p "$HOME"
-    # Where the tests are copied to, examples are too.
-    examples=$(dirname "$BATS_TEST_DIRNAME")/../examples/runtimes
-}
-
+setup() { setup_runtimes; }
 teardown() { teardown_store; }
-
-# declare_runtime NAME LINE...: the lines of its declaration.
-declare_runtime() {
-    local name=$1
-    shift
-    { printf 'runtimes:\n  %s:\n' "$name"; printf '    %s\n' "$@"; } >"runtimes.d/$name.yaml"
-}
-
-health() { "$FORGE" runtime list --json | jq -r ".[] | select(.name == \"$1\") | .health"; }
-digest() { "$FORGE" runtime list --json | jq -r ".[] | select(.name == \"$1\") | .digest"; }
-
-# conda_env NAME VERSION: an environment with a Python of its own and "shape" in that version.
-conda_env() {
-    local prefix=$HOME/miniconda3/envs/$1
-    mkdir -p "$prefix/bin" "$prefix/conda-meta" "$HOME/miniconda3/conda-meta" "$HOME/miniconda3/condabin"
-    touch "$prefix/conda-meta/history" "$HOME/miniconda3/conda-meta/history"
-    [ -e "$prefix/bin/python3.11" ] || cp /usr/bin/python3.11 "$prefix/bin/python3.11"
-    ln -sf python3.11 "$prefix/bin/python3"
-    ln -sf python3.11 "$prefix/bin/python"
-    mkdir -p "$prefix/lib"
-    [ -d "$prefix/lib/python3.11" ] || cp -r /usr/lib/python3.11 "$prefix/lib/python3.11"
-    # Debian's Python looks for modules in dist-packages; its library directory will do.
-    echo "__version__ = '$2'" >"$prefix/lib/python3.11/shape.py"
-    printf '{"name": "shape", "version": "%s", "build": "0", "url": "https://c.example/shape-%s-0.conda", "md5": "%032d", "subdir": "linux-64", "depends": ["python"]}' \
-        "$2" "$2" "${2%%.*}" >"$prefix/conda-meta/shape.json"
-    printf '{"name": "python", "version": "3.11", "build": "0", "url": "https://c.example/python-3.11-0.conda", "md5": "%032d", "subdir": "linux-64", "depends": []}' \
-        1 >"$prefix/conda-meta/python.json"
-    chmod -R go+rX "$HOME"
-}
 
 @test "a runtime is probed in a sandbox, and then healthy, with versions" {
     cp "$examples/data-ml.yaml" runtimes.d
@@ -173,8 +136,8 @@ conda_env() {
     [ "$(sed -n 3p "$out")" = "no python" ]
     before=$(digest box)
     echo other >root/usr/lib/only-here
-    touch root/usr/lib
     [ -n "$before" ]
+    [ "$(digest box)" != "$before" ]
 }
 
 @test "two conda environments with different versions of one library, at once" {
@@ -312,7 +275,7 @@ while not os.path.exists('$T/gate/open'): time.sleep(0.02)"
     forge_run -r one -- python -c 1
     run "$FORGE" runtime history one
     echo "$output"
-    [ "${#lines[@]}" -eq 2 ]
+    [ "${#lines[@]}" -eq 4 ] # with a check each
     [ "$("$FORGE" ps --runtime one -aq | wc -l)" -eq 4 ] # two probes, two runs
 }
 
@@ -321,4 +284,27 @@ while not os.path.exists('$T/gate/open'): time.sleep(0.02)"
     forge_run -r py -- python3 -c 1
     forge_run -- true
     [ "$("$FORGE" ps --runtime py -aq | wc -l)" -eq 2 ] # with its probe
+}
+
+@test "which runtime: asked for, the script's header, the file beside it, the configuration" {
+    for name in asked header beside configured; do
+        declare_runtime "$name" 'kind: system' 'commands: [sh]'
+    done
+    configure 'runtime: configured' 'host: {budget: {cpus: 64, memory: 64G}}'
+    mkdir project
+    echo 'echo 1' >project/a.sh
+    forge_run project/a.sh
+    [ "$(field '.runtime.name + ": " + .runtime.why')" = "configured: the configuration" ]
+    printf 'analysis: {runtime: beside}\n' >project/forge.yaml
+    chmod go-w project/forge.yaml
+    forge_run project/a.sh
+    [ "$(field '.runtime.name + ": " + .runtime.why')" = "beside: the forge.yaml beside the script" ]
+    printf '# forge: runtime=header\necho 1\n' >project/a.sh
+    forge_run project/a.sh
+    [ "$(field '.runtime.name + ": " + .runtime.why')" = "header: the script's header" ]
+    forge_run -r asked project/a.sh
+    [ "$(field '.runtime.name + ": " + .runtime.why')" = "asked: asked for" ]
+    # A script that is only an argument says nothing about the run.
+    forge_run -i project/a.sh -- sh project/a.sh
+    [ "$(field .runtime.name)" = configured ]
 }

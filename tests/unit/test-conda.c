@@ -125,7 +125,7 @@ static void condabin_is_there_once(void **state)
 	a = (struct act){ 0 };
 	set(&a, "PATH", "/x/mycondabin:/bin");
 	activate(&a, "/c/envs/e", "/c", false);
-	is(&a, "PATH", "/c/envs/e/bin:/c/condabin:/x/mycondabin:/bin");
+	is(&a, "PATH", "/c/envs/e/bin:/x/mycondabin:/bin"); /* conda looks no closer */
 	act_done(&a);
 }
 
@@ -271,7 +271,8 @@ static void clobbered_values_are_kept_aside(void **state)
 	activate(&a, below("e"), NULL, false);
 	is(&a, "FOO", "new");
 	is(&a, "__CONDA_SHLVL_1_FOO", "old");
-	isnt_set(&a, "__CONDA_SHLVL_1_SAME");
+	is(&a, "__CONDA_SHLVL_1_SAME", "same"); /* kept too, but nothing to warn of */
+	assert_int_equal(a.warnings.n, 1);
 	act_done(&a);
 }
 
@@ -309,6 +310,258 @@ static void damaged_variables_are_told(void **state)
 		    0);
 	assert_non_null(strstr(err.msg, "conda-meta/state"));
 	act_done(&a);
+}
+
+/* ---- every rule, as a table ---- */
+
+#define STACK	  1u
+#define MAMBA	  2u
+#define KEEP_CASE 4u
+#define NO_PROMPT 8u
+
+/* In all strings '@' is the directory of the test. A name without '=' must not be set. */
+struct rule {
+	const char *what, *prefix, *root;
+	unsigned flags;
+	const char *files[6];	/* "path content" */
+	const char *before[6];	/* "K=V" */
+	const char *after[8];	/* "K=V" or "K" */
+	const char *scripts[5]; /* in order */
+	size_t warnings;
+};
+
+#define STATE(vars) "e/conda-meta/state {\"version\": 1, \"env_vars\": {" vars "}}"
+
+static const struct rule rules[] = {
+	/* PATH */
+	{ "level 0: in front, conda's directory behind it", "@/e", "/c", 0, { NULL },
+	  { "PATH=/usr/bin:/bin" },
+	  { "PATH=@/e/bin:/c/condabin:/usr/bin:/bin", "CONDA_SHLVL=1", "CONDA_PREFIX=@/e" },
+	  { NULL }, 0 },
+	{ "an empty level is level 0", "@/e", "/c", 0, { NULL },
+	  { "PATH=/bin", "CONDA_SHLVL=" },
+	  { "PATH=@/e/bin:/c/condabin:/bin", "CONDA_SHLVL=1" }, { NULL }, 0 },
+	{ "PATH that is not set", "@/e", "/c", 0, { NULL }, { "X=1" },
+	  { "PATH=@/e/bin:/c/condabin:/usr/bin" }, { NULL }, 0 },
+	{ "PATH that is empty", "@/e", NULL, 0, { NULL }, { "PATH=" }, { "PATH=@/e/bin:" },
+	  { NULL }, 0 },
+	{ "no duplicate is removed", "@/e", "/c", 0, { NULL },
+	  { "PATH=@/e/bin:/bin:/bin:@/e/bin" },
+	  { "PATH=@/e/bin:/c/condabin:@/e/bin:/bin:/bin:@/e/bin" }, { NULL }, 0 },
+	{ "condabin of anybody's will do", "@/e", "/c", 0, { NULL },
+	  { "PATH=/bin:/other/condabin" }, { "PATH=@/e/bin:/bin:/other/condabin" }, { NULL },
+	  0 },
+	{ "condabin/x is not condabin", "@/e", "/c", 0, { NULL }, { "PATH=/condabin/x" },
+	  { "PATH=@/e/bin:/c/condabin:/condabin/x" }, { NULL }, 0 },
+	{ "above level 0: in place of the old one", "@/e", "/c", 0, { NULL },
+	  { "PATH=/a:/o/bin:/b:/o/bin", "CONDA_SHLVL=1", "CONDA_PREFIX=/o" },
+	  { "PATH=/a:@/e/bin:/b:/o/bin", "CONDA_SHLVL=2", "CONDA_PREFIX_1=/o",
+	    "CONDA_STACKED_2" }, { NULL }, 0 },
+	{ "... also when it ends in a slash", "@/e", "/c", 0, { NULL },
+	  { "PATH=/a:/o/bin/:/b", "CONDA_SHLVL=1", "CONDA_PREFIX=/o" },
+	  { "PATH=/a:@/e/bin:/b" }, { NULL }, 0 },
+	{ "... but not what only begins like it", "@/e", "/c", 0, { NULL },
+	  { "PATH=/o/bin2:/o/bin/x", "CONDA_SHLVL=1", "CONDA_PREFIX=/o" },
+	  { "PATH=@/e/bin:/o/bin2:/o/bin/x" }, { NULL }, 0 },
+	{ "... in front when it is not there, without condabin", "@/e", "/c", 0, { NULL },
+	  { "PATH=/bin", "CONDA_SHLVL=7", "CONDA_PREFIX=/o" },
+	  { "PATH=@/e/bin:/bin", "CONDA_SHLVL=8", "CONDA_PREFIX_7=/o" }, { NULL }, 0 },
+	{ "stacked: in front, the old one stays", "@/e", "/c", STACK,
+	  { "o/etc/conda/deactivate.d/x.sh " },
+	  { "PATH=@/o/bin:/bin", "CONDA_SHLVL=1", "CONDA_PREFIX=@/o" },
+	  { "PATH=@/e/bin:@/o/bin:/bin", "CONDA_STACKED_2=true", "CONDA_PREFIX_1=@/o" },
+	  { NULL }, 0 },
+	{ "stacked on nothing is not stacked", "@/e", "/c", STACK, { NULL }, { "PATH=/bin" },
+	  { "PATH=@/e/bin:/c/condabin:/bin", "CONDA_STACKED_1", "CONDA_PREFIX_0" }, { NULL },
+	  0 },
+	/* the same once more */
+	{ "again: the level stays, variables are not set again", "@/e", "/c", 0,
+	  { STATE("\"V\": \"new\""), "e/etc/conda/activate.d/on.sh ",
+	    "e/etc/conda/deactivate.d/off.sh " },
+	  { "PATH=/a:@/e/bin:/b", "CONDA_SHLVL=2", "CONDA_PREFIX=@/e", "V=mine",
+	    "CONDA_DEFAULT_ENV=called" },
+	  { "PATH=/a:@/e/bin:/b", "CONDA_SHLVL=2", "V=mine", "__CONDA_SHLVL_2_V",
+	    "CONDA_PREFIX_2", "CONDA_PROMPT_MODIFIER=(called) ",
+	    "CONDA_DEFAULT_ENV=called" },
+	  { "@/e/etc/conda/deactivate.d/off.sh", "@/e/etc/conda/activate.d/on.sh" }, 0 },
+	{ "again: stacking makes no difference", "@/e", "/c", STACK, { NULL },
+	  { "PATH=/a:@/e/bin", "CONDA_SHLVL=1", "CONDA_PREFIX=@/e" },
+	  { "PATH=/a:@/e/bin", "CONDA_SHLVL=1", "CONDA_STACKED_2", "CONDA_PREFIX_1" },
+	  { NULL }, 0 },
+	{ "its prefix at level 0 is not again", "@/e", NULL, 0, { NULL },
+	  { "PATH=/bin", "CONDA_PREFIX=@/e" },
+	  { "PATH=@/e/bin:/bin", "CONDA_SHLVL=1" }, { NULL }, 0 },
+	/* names */
+	{ "the installation is base", "/c", "/c", 0, { NULL }, { NULL },
+	  { "CONDA_DEFAULT_ENV=base", "CONDA_PROMPT_MODIFIER=(base) " }, { NULL }, 0 },
+	{ "in envs/ its name", "/x y/envs/größe 1", "/c", 0, { NULL }, { NULL },
+	  { "CONDA_DEFAULT_ENV=größe 1", "CONDA_PROMPT_MODIFIER=(größe 1) " }, { NULL }, 0 },
+	{ "directly in /envs too", "/envs/e", NULL, 0, { NULL }, { NULL },
+	  { "CONDA_DEFAULT_ENV=e" }, { NULL }, 0 },
+	{ "elsewhere its path", "/srv/e", "/c", 0, { NULL }, { NULL },
+	  { "CONDA_DEFAULT_ENV=/srv/e", "CONDA_PROMPT_MODIFIER=(/srv/e) " }, { NULL }, 0 },
+	{ "no prompt when it is not wanted", "@/e", NULL, NO_PROMPT, { NULL }, { NULL },
+	  { "CONDA_PROMPT_MODIFIER=" }, { NULL }, 0 },
+	{ "of conda itself", "@/e", "/c", 0, { NULL }, { "_CE_M=x" },
+	  { "CONDA_EXE=/c/bin/conda", "_CONDA_EXE=/c/bin/conda",
+	    "CONDA_PYTHON_EXE=/c/bin/python", "_CONDA_ROOT=/c", "_CE_M=", "_CE_CONDA=" },
+	  { NULL }, 0 },
+	{ "... where there is one", "@/e", NULL, 0, { NULL }, { "PATH=/bin" },
+	  { "PATH=@/e/bin:/bin", "CONDA_EXE", "_CONDA_ROOT", "_CE_M" }, { NULL }, 0 },
+	/* variables */
+	{ "files in order, the later wins", "@/e", NULL, 0,
+	  { "e/etc/conda/env_vars.d/b {\"A\": \"b\"}", "e/etc/conda/env_vars.d/a.json {\"A\": "
+	    "\"a\", \"ONLY\": \"a\"}",
+	    "e/etc/conda/env_vars.d/.c {\"H\": \"hidden too\"}" },
+	  { NULL }, { "A=b", "ONLY=a", "H=hidden too" }, { NULL }, 1 },
+	{ "state wins, and is warned of", "@/e", NULL, 0,
+	  { "e/etc/conda/env_vars.d/a {\"A\": \"a\"}", STATE("\"A\": \"s\"") }, { NULL },
+	  { "A=s" }, { NULL }, 1 },
+	{ "unset: not exported, and not removed", "@/e", NULL, 0,
+	  { STATE("\"A\": \"***unset***\", \"B\": \"***unset***\"") }, { "B=here" },
+	  { "A", "B=here", "__CONDA_SHLVL_0_B" }, { NULL }, 0 },
+	{ "PATH is reserved", "@/e", NULL, 0, { STATE("\"PATH\": \"/evil\"") },
+	  { "PATH=/bin" }, { "PATH=@/e/bin:/bin" }, { NULL }, 1 },
+	{ "... in small letters too", "@/e", NULL, 0, { STATE("\"path\": \"/evil\"") },
+	  { "PATH=/bin" }, { "PATH=@/e/bin:/bin", "path" }, { NULL }, 0 },
+	{ "names are in capitals", "@/e", NULL, 0, { STATE("\"Path_x\": \"1\"") }, { NULL },
+	  { "PATH_X=1", "Path_x" }, { NULL }, 0 },
+	{ "... unless conda is told otherwise", "@/e", NULL, KEEP_CASE,
+	  { STATE("\"Path_x\": \"1\"") }, { NULL }, { "Path_x=1", "PATH_X" }, { NULL }, 0 },
+	{ "what was there is kept aside and warned of", "@/e", NULL, 0,
+	  { STATE("\"A\": \"new\"") }, { "A=old" }, { "A=new", "__CONDA_SHLVL_0_A=old" },
+	  { NULL }, 1 },
+	{ "... kept aside but not warned of when it is the same", "@/e", NULL, 0,
+	  { STATE("\"A\": \"same\"") }, { "A=same" }, { "__CONDA_SHLVL_0_A=same" }, { NULL },
+	  0 },
+	{ "... under the level it had", "@/e", NULL, 0, { STATE("\"A\": \"new\"") },
+	  { "A=old", "CONDA_SHLVL=3", "CONDA_PREFIX=/o" }, { "__CONDA_SHLVL_3_A=old" },
+	  { NULL }, 1 },
+	{ "values are what they are", "@/e", NULL, 0,
+	  { STATE("\"Q\": \"a'b\\\"c`d`$(e) \\\\n\\n\\tü\", \"E\": \"\"") }, { NULL },
+	  { "Q=a'b\"c`d`$(e) \\n\n\tü", "E=" }, { NULL }, 0 },
+	{ "a number is no value", "@/e", NULL, 0, { STATE("\"N\": 1, \"L\": [], \"O\": {}") },
+	  { NULL }, { "N", "L", "O" }, { NULL }, 0 },
+	{ "state without variables", "@/e", NULL, 0, { "e/conda-meta/state {\"version\": 1}" },
+	  { NULL }, { "CONDA_SHLVL=1" }, { NULL }, 0 },
+	{ "variables that are none", "@/e", NULL, 0,
+	  { "e/conda-meta/state {\"env_vars\": [\"A\"]}" }, { NULL }, { "CONDA_SHLVL=1" },
+	  { NULL }, 0 },
+	/* names that nobody can set */
+	{ "what is no name is left out", "@/e", NULL, 0,
+	  { STATE("\"A=B\": \"1\", \"\": \"2\", \"1X\": \"3\", \"a b\": \"4\", \"N\\nL\": \"5\"") },
+	  { NULL }, { "A", "1X", "a b", "A B", "CONDA_SHLVL=1" }, { NULL }, 5 },
+	{ "forge's own are forge's", "@/e", NULL, 0,
+	  { STATE("\"FORGE_RUN_ID\": \"1\", \"forge_home\": \"2\"") }, { NULL },
+	  { "FORGE_RUN_ID", "FORGE_HOME" }, { NULL }, 1 },
+	/* scripts */
+	{ "old ones backwards, then new ones; .sh alone, hidden ones too", "@/e", NULL, 0,
+	  { "e/etc/conda/activate.d/b.sh ", "e/etc/conda/activate.d/.a.sh ",
+	    "e/etc/conda/activate.d/c.fish ", "o/etc/conda/deactivate.d/1.sh ",
+	    "o/etc/conda/deactivate.d/2.sh " },
+	  { "CONDA_SHLVL=1", "CONDA_PREFIX=@/o" }, { "CONDA_SHLVL=2" },
+	  { "@/o/etc/conda/deactivate.d/2.sh", "@/o/etc/conda/deactivate.d/1.sh",
+	    "@/e/etc/conda/activate.d/.a.sh", "@/e/etc/conda/activate.d/b.sh" }, 0 },
+	{ "names with blanks and line breaks are names", "@/e", NULL, 0,
+	  { "e/etc/conda/activate.d/a\nb.sh " }, { NULL }, { "CONDA_SHLVL=1" },
+	  { "@/e/etc/conda/activate.d/a\nb.sh" }, 0 },
+	/* mamba */
+	{ "mamba: level 0", "@/e", "/m", MAMBA, { NULL }, { "PATH=/bin" },
+	  { "PATH=@/e/bin:/m/condabin:/bin", "CONDA_SHLVL=1", "CONDA_EXE", "_CONDA_EXE",
+	    "CONDA_PYTHON_EXE", "_CONDA_ROOT", "_CE_M", "_CE_CONDA" }, { NULL }, 0 },
+	{ "mamba: equal neighbours become one", "@/e", "/m", MAMBA, { NULL },
+	  { "PATH=/m/condabin:/bin:/bin:/a:/bin" },
+	  { "PATH=@/e/bin:/m/condabin:/bin:/a:/bin" }, { NULL }, 0 },
+	{ "mamba: all of the old one go, the new one is in front", "@/e", "/m", MAMBA,
+	  { NULL }, { "PATH=/a:/o/bin:/a:/o/bin:/b", "CONDA_SHLVL=1", "CONDA_PREFIX=/o" },
+	  { "PATH=@/e/bin:/a:/b", "CONDA_SHLVL=2", "CONDA_PREFIX_1=/o" }, { NULL }, 0 },
+	{ "mamba: stacked, the old one stays", "@/e", "/m", MAMBA | STACK, { NULL },
+	  { "PATH=/o/bin:/b", "CONDA_SHLVL=1", "CONDA_PREFIX=/o" },
+	  { "PATH=@/e/bin:/o/bin:/b", "CONDA_STACKED_2=true" }, { NULL }, 0 },
+	{ "mamba: looks for the name that it sets", "@/e", "/m", MAMBA,
+	  { STATE("\"low\": \"new\"") }, { "LOW=old" },
+	  { "LOW=new", "__CONDA_SHLVL_0_LOW=old", "low" }, { NULL }, 1 },
+};
+
+/* The '@' of a rule. */
+static const char *at(const char *text)
+{
+	static char out[4][1024];
+	static int n;
+	size_t len = 0;
+
+	n = (n + 1) % 4;
+	for (; *text && len < sizeof(out[n]); text++)
+		len += (size_t)snprintf(out[n] + len, sizeof(out[n]) - len, "%.*s",
+					*text == '@' ? 64 : 1, *text == '@' ? top : text);
+	return out[n];
+}
+
+static void prepare(const struct rule *r, struct act *a)
+{
+	char path[256];
+
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(r->files) && r->files[i]; i++) {
+		size_t len = strcspn(r->files[i], " ");
+		(void)snprintf(path, sizeof(path), "%.*s", (int)len, r->files[i]);
+		put(path, r->files[i] + len + 1);
+	}
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(r->before) && r->before[i]; i++)
+		assert_int_equal(forge_strv_add(&a->env, at(r->before[i])), 0);
+}
+
+static bool holds(const struct act *a, const char *after)
+{
+	forge_auto_free char *name = strndup(after, strcspn(after, "="));
+	const char *value = forge_strv_getenv(&a->env, name);
+	bool ok = after[strlen(name)] ? value && strcmp(value, after + strlen(name) + 1) == 0
+				      : !value;
+
+	if (!ok)
+		print_error("wanted %s, got %s=%s\n", after, name, value ? value : "(unset)");
+	return ok;
+}
+
+/* True when all of it is as conda would have it. */
+static bool follows(const struct rule *r)
+{
+	struct act a = { 0 };
+	forge_auto_free char *prefix = strdup(at(r->prefix));
+	struct forge_conda_spec spec = { .prefix = prefix,
+					 .root_prefix = r->root,
+					 .stack = r->flags & STACK,
+					 .is_mamba = r->flags & MAMBA,
+					 .keep_case = r->flags & KEEP_CASE,
+					 .change_prompt = !(r->flags & NO_PROMPT) };
+	bool ok = true;
+	size_t n = 0;
+
+	prepare(r, &a);
+	ok = forge_conda_activate(&spec, &a.env, &a.scripts, &a.warnings, NULL) == 0;
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(r->after) && r->after[i]; i++)
+		ok = holds(&a, at(r->after[i])) && ok;
+	for (; n < FORGE_ARRAY_SIZE(r->scripts) && r->scripts[n]; n++)
+		ok = n < a.scripts.n && strcmp(a.scripts.v[n], at(r->scripts[n])) == 0 && ok;
+	ok = ok && n == a.scripts.n && a.warnings.n == r->warnings;
+	if (a.warnings.n != r->warnings)
+		print_error("%zu warnings\n", a.warnings.n);
+	act_done(&a);
+	return ok;
+}
+
+static void every_rule_holds(void **state)
+{
+	size_t broken = 0;
+
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(rules); i++) {
+		if (!follows(&rules[i])) {
+			print_error("broken: %s\n", rules[i].what);
+			broken++;
+		}
+		assert_int_equal(leave(state), 0);
+		assert_int_equal(enter(state), 0);
+	}
+	assert_int_equal(broken, 0);
 }
 
 /* ---- packages ---- */
@@ -469,6 +722,249 @@ static void environments_are_found(void **state)
 			 -ENOENT);
 }
 
+/* ---- finding ---- */
+
+static void home_alone(void)
+{
+	static const char *const names[] = { "CONDA_EXE",	"CONDA_ROOT",
+					     "MAMBA_ROOT_PREFIX", "CONDA_ENVS_DIRS",
+					     "CONDA_ENVS_PATH",	"CONDARC",
+					     "CONDA_PREFIX",	"XDG_CONFIG_HOME",
+					     "XDG_DATA_HOME",	"CONDA_ENVVARS_FORCE_UPPERCASE" };
+
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(names); i++)
+		assert_int_equal(unsetenv(names[i]), 0);
+	assert_int_equal(setenv("HOME", below("home"), 1), 0);
+}
+
+/* name leads to the directory wanted below top, or nowhere (NULL). */
+static void resolves(const char *name, const char *wanted)
+{
+	struct forge_error err = FORGE_ERROR_INIT;
+	forge_auto_free char *prefix = NULL, *root = NULL;
+	int rc = forge_conda_resolve(name, &prefix, &root, &err);
+
+	if (!wanted) {
+		assert_true(rc < 0);
+		assert_true(err.msg[0]);
+		return;
+	}
+	if (rc < 0)
+		fail_msg("%s: %s", name, err.msg);
+	assert_string_equal(prefix, below(wanted));
+}
+
+static void names_and_paths_are_resolved_as_conda_does(void **state)
+{
+	(void)state;
+	home_alone();
+	put("home/miniconda3/condabin/conda", "");
+	put("home/miniconda3/conda-meta/history", "");
+	put("home/miniconda3/envs/e/conda-meta/history", "");
+	resolves("base", "home/miniconda3");
+	resolves("root", "home/miniconda3");
+	resolves("e", "home/miniconda3/envs/e");
+	/* A path needs conda-meta, not its history. */
+	put("made/conda-meta/x.json", "{}");
+	resolves(below("made"), "made");
+	put("made2/bin/x", "");
+	resolves(below("made2"), NULL);
+	resolves(below("nowhere"), NULL);
+	/* What conda allows in no name. */
+	resolves("a b", NULL);
+	resolves("a:b", NULL);
+	resolves("a#b", NULL);
+	resolves("..", NULL);
+	/* The first directory of that name counts, also when it is none. */
+	put("first/e/bin/x", "");
+	assert_int_equal(setenv("CONDA_ENVS_DIRS", below("first"), 1), 0);
+	resolves("e", NULL);
+	put("first/e/conda-meta/history", "");
+	resolves("e", "first/e");
+}
+
+/* Every place of a condarc; each later one goes before those before it. */
+static void every_condarc_is_read_the_last_first(void **state)
+{
+	static const char *const places[] = {
+		"home/miniconda3/.condarc", "home/miniconda3/condarc",
+		"home/miniconda3/condarc.d/a.yml", "xdg/conda/.condarc",
+		"xdg/conda/condarc", "xdg/conda/condarc.d/a.yaml",
+		"home/.config/conda/.condarc", "home/.config/conda/condarc",
+		"home/.config/conda/condarc.d/b.yml", "home/.conda/.condarc",
+		"home/.conda/condarc", "home/.conda/condarc.d/c.yml", "home/.condarc",
+		"active/.condarc", "active/condarc", "active/condarc.d/d.yml", "explicit",
+	};
+	char text[600], dir[64], env[96];
+
+	(void)state;
+	home_alone();
+	put("home/miniconda3/condabin/conda", "");
+	put("home/miniconda3/conda-meta/history", "");
+	assert_int_equal(setenv("XDG_CONFIG_HOME", below("xdg"), 1), 0);
+	assert_int_equal(setenv("CONDA_PREFIX", below("active"), 1), 0);
+	assert_int_equal(setenv("CONDARC", below("explicit"), 1), 0);
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(places); i++) {
+		(void)snprintf(dir, sizeof(dir), "dirs/%zu", i);
+		(void)snprintf(env, sizeof(env), "%s/e/conda-meta/history", dir);
+		put(env, "");
+		(void)snprintf(text, sizeof(text), "envs_dirs:\n  - %s\n", below(dir));
+		put(places[i], text);
+		(void)snprintf(env, sizeof(env), "%s/e", dir);
+		resolves("e", env);
+	}
+	/* The environment goes before all files. */
+	put("env/e/conda-meta/history", "");
+	assert_int_equal(setenv("CONDA_ENVS_PATH", below("env"), 1), 0);
+	resolves("e", "env/e");
+}
+
+static void directories_are_expanded(void **state)
+{
+	(void)state;
+	home_alone();
+	put("home/mine/e/conda-meta/history", "");
+	put("home/.condarc", "envs_dirs: [relative, '~/mine', '$NOT_SET/x']\n");
+	resolves("e", "home/mine/e");
+	put("other/f/conda-meta/history", "");
+	assert_int_equal(setenv("SOMEWHERE", below("other"), 1), 0);
+	put("home/.condarc", "envs_dirs: ['${SOMEWHERE}']\n");
+	resolves("f", "other/f");
+	put("home/.condarc", "envs_dirs: [$SOMEWHERE/]\n");
+	resolves("f", "other/f");
+}
+
+static void ones_own_come_after_a_root_that_one_may_write(void **state)
+{
+	(void)state;
+	home_alone();
+	put("home/miniconda3/condabin/conda", "");
+	put("home/miniconda3/conda-meta/history", "");
+	put("home/miniconda3/envs/e/conda-meta/history", "");
+	put("home/.conda/envs/e/conda-meta/history", "");
+	resolves("e", "home/miniconda3/envs/e");
+	assert_int_equal(chmod(below("home/miniconda3"), 0555), 0);
+	/* Root may write everywhere. */
+	resolves("e", access(below("home/miniconda3"), W_OK) == 0
+			      ? "home/miniconda3/envs/e"
+			      : "home/.conda/envs/e");
+	assert_int_equal(chmod(below("home/miniconda3"), 0755), 0);
+}
+
+/* Pairs as "name=path below top" words, in the order found. */
+static void discovers(const char *const *wanted)
+{
+	forge_auto_strv struct forge_strv pairs = { 0 };
+	char text[600];
+	size_t n = 0;
+
+	assert_int_equal(forge_conda_discover(&pairs, NULL), 0);
+	for (size_t i = 0; i + 1 < pairs.n; i += 2)
+		print_message("# %s=%s\n", pairs.v[i], pairs.v[i + 1]);
+	for (; wanted[n]; n++) {
+		bool is_found = false;
+		for (size_t i = 0; i + 1 < pairs.n; i += 2) {
+			(void)snprintf(text, sizeof(text), "%s=%s", pairs.v[i],
+				       pairs.v[i + 1] + strlen(top) + 1);
+			is_found |= strcmp(text, wanted[n]) == 0;
+		}
+		if (!is_found)
+			fail_msg("%s is not found", wanted[n]);
+	}
+	assert_int_equal(pairs.n, 2 * n);
+}
+
+static void garbage_in_environments_txt_is_passed_over(void **state)
+{
+	char text[2000];
+
+	(void)state;
+	home_alone();
+	put("home/.conda/envs/named/conda-meta/history", "");
+	put("plain/conda-meta/history", "");
+	put("fake/conda-meta/history/x", "");
+	put("rel/conda-meta/history", "");
+	assert_int_equal(chdir(top), 0);
+	(void)snprintf(text, sizeof(text),
+		       "\n\n  \nrel\n./rel\n%s/plain\r\n%s/plain\n%s/fake\n/\n\x01\xff\n%0900d\n"
+		       "/dev/null\n%s/home/.conda/envs/named\nlast without an end",
+		       top, top, top, 0, top);
+	put("home/.conda/environments.txt", text);
+	discovers((const char *const[]){ "named=home/.conda/envs/named", "=plain", NULL });
+	assert_int_equal(chdir("/"), 0);
+	/* A fifo in its place is not waited for. */
+	assert_int_equal(unlink(below("home/.conda/environments.txt")), 0);
+	assert_int_equal(mkfifo(below("home/.conda/environments.txt"), 0600), 0);
+	assert_int_equal(mkfifo(below("home/.condarc"), 0600), 0);
+	discovers((const char *const[]){ "named=home/.conda/envs/named", NULL });
+}
+
+static void micromamba_has_a_root_without_conda(void **state)
+{
+	forge_auto_free char *prefix = NULL, *root = NULL;
+
+	(void)state;
+	home_alone();
+	put("home/micromamba/envs/m/conda-meta/history", "");
+	put("home/micromamba/pkgs/urls.txt", "");
+	discovers((const char *const[]){ "m=home/micromamba/envs/m", NULL });
+	assert_int_equal(forge_conda_resolve("m", &prefix, &root, NULL), 0);
+	assert_string_equal(prefix, below("home/micromamba/envs/m"));
+	assert_string_equal(root, below("home/micromamba"));
+	assert_true(forge_conda_is_mamba(root));
+	/* Beside a conda both are found, and each has its own root. */
+	put("home/miniconda3/condabin/conda", "");
+	put("home/miniconda3/conda-meta/history", "");
+	put("home/miniconda3/envs/c/conda-meta/history", "");
+	discovers((const char *const[]){ "base=home/miniconda3", "c=home/miniconda3/envs/c",
+					 "m=home/micromamba/envs/m", NULL });
+	free(prefix);
+	free(root);
+	prefix = root = NULL;
+	assert_int_equal(forge_conda_resolve("m", &prefix, &root, NULL), 0);
+	assert_string_equal(root, below("home/micromamba"));
+	assert_false(forge_conda_is_mamba(below("home/miniconda3")));
+	/* Where it is said to be, and where version 2 puts it. */
+	put("m2/envs/n/conda-meta/history", "");
+	put("m2/pkgs/x", "");
+	assert_int_equal(setenv("MAMBA_ROOT_PREFIX", below("m2"), 1), 0);
+	resolves("n", "m2/envs/n");
+	assert_int_equal(unsetenv("MAMBA_ROOT_PREFIX"), 0);
+	assert_int_equal(rename(below("home/micromamba"), below("gone")), 0);
+	put("home/.local/share/mamba/envs/o/conda-meta/history", "");
+	put("home/.local/share/mamba/pkgs/x", "");
+	resolves("o", "home/.local/share/mamba/envs/o");
+}
+
+static void pixi_has_no_root_at_all(void **state)
+{
+	forge_auto_free char *prefix = NULL, *root = NULL;
+
+	(void)state;
+	home_alone();
+	put("home/miniconda3/condabin/conda", "");
+	put("home/miniconda3/conda-meta/history", "");
+	put("p/.pixi/envs/default/conda-meta/pixi", "{\"environment_name\": \"default\"}");
+	put("p/.pixi/envs/default/conda-meta/x-1-0.json", "{\"name\": \"x\"}");
+	assert_int_equal(forge_conda_resolve(below("p/.pixi/envs/default"), &prefix, &root,
+					     NULL),
+			 0);
+	assert_null(root);
+}
+
+static void the_case_of_names_is_condas_to_say(void **state)
+{
+	(void)state;
+	home_alone();
+	assert_false(forge_conda_keeps_case());
+	put("home/.condarc", "envvars_force_uppercase: false\n");
+	assert_true(forge_conda_keeps_case());
+	put("home/.condarc", "envvars_force_uppercase: true\n");
+	assert_false(forge_conda_keeps_case());
+	assert_int_equal(setenv("CONDA_ENVVARS_FORCE_UPPERCASE", "false", 1), 0);
+	assert_true(forge_conda_keeps_case());
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, enter, leave)
 
 int main(void)
@@ -485,10 +981,19 @@ int main(void)
 		TEST(clobbered_values_are_kept_aside),
 		TEST(scripts_are_sorted_and_shell_only),
 		TEST(damaged_variables_are_told),
+		TEST(every_rule_holds),
 		TEST(the_digest_is_of_the_content),
 		TEST(damaged_metadata_is_told),
 		TEST(the_lock_is_condas),
 		TEST(environments_are_found),
+		TEST(names_and_paths_are_resolved_as_conda_does),
+		TEST(every_condarc_is_read_the_last_first),
+		TEST(directories_are_expanded),
+		TEST(ones_own_come_after_a_root_that_one_may_write),
+		TEST(garbage_in_environments_txt_is_passed_over),
+		TEST(micromamba_has_a_root_without_conda),
+		TEST(pixi_has_no_root_at_all),
+		TEST(the_case_of_names_is_condas_to_say),
 	};
 
 	return cmocka_run_group_tests_name("conda", tests, NULL, NULL);

@@ -327,6 +327,13 @@ static void check_old_rows(struct forge_store *st)
 	json_t *r = record_of("open", "failed");
 	told(st, r, json_pack("[o]", event_of(2, "status", "failed")), json_pack("[{}]"));
 	assert_int_equal(number(st, "SELECT count(*) FROM post_process_records"), 1);
+	/* Version 5: a runtime's checks, also where the tables are older. */
+	const struct forge_runtime_check check = { "x", "venv", NULL, "d", "t", "", "broken",
+						   "why", NULL };
+	assert_int_equal(forge_store_put_check(st, &check, NULL), 0);
+	assert_int_equal(number(st, "SELECT count(*) FROM runtimes WHERE last_seen = 't'"), 1);
+	assert_int_equal(
+		number(st, "SELECT count(*) FROM health_checks WHERE problem = 'why'"), 1);
 }
 
 static void every_earlier_version_is_brought_up(void **state)
@@ -1263,6 +1270,108 @@ static void every_object_is_named_once(void **state)
 			 -ECANCELED);
 }
 
+/* ---- runtimes and their checks ---- */
+
+static struct forge_runtime_check check_of(const char *digest, const char *time,
+					   const char *verdict)
+{
+	return (struct forge_runtime_check){ .name = "ml",	 .kind = "conda",
+					     .prefix = "/c/ml",	 .digest = digest,
+					     .time = time,	 .run_id = time,
+					     .verdict = verdict, .problem = "",
+					     .versions = NULL };
+}
+
+static void checked(struct forge_store *st, struct forge_runtime_check check)
+{
+	struct forge_error err = UNIT_ERROR_UNTOUCHED;
+
+	if (forge_store_put_check(st, &check, &err) < 0)
+		fail_msg("%s", err.msg);
+	assert_untouched(err);
+}
+
+static int take_use(const struct forge_runtime_use *use, void *arg)
+{
+	struct ids *l = arg;
+	size_t len = strlen(l->text);
+
+	(void)snprintf(l->text + len, sizeof(l->text) - len, "%s %s %s %lld;", use->digest,
+		       use->first, use->last, (long long)use->runs);
+	return 0;
+}
+
+static int take_check(const struct forge_runtime_check *c, void *arg)
+{
+	struct ids *l = arg;
+	size_t len = strlen(l->text);
+
+	(void)snprintf(l->text + len, sizeof(l->text) - len, "%s %s %s %s %s;", c->time,
+		       c->run_id, c->verdict, c->problem, c->versions ? c->versions : "-");
+	return l->stop_after ? -ECANCELED : 0;
+}
+
+static void used(struct forge_store *st, const char *id, const char *digest,
+		 const char *created)
+{
+	json_t *r = record_of(id, "succeeded");
+
+	json_object_set_new(r, "created_at", json_string(created));
+	json_object_set_new(r, "runtime",
+			    json_pack("{s:s, s:s}", "name", "ml", "digest", digest));
+	told(st, r, NULL, NULL);
+}
+
+static void contents_and_checks_of_a_runtime(void **state)
+{
+	struct fixture *f = *state;
+	struct ids l = { .text = "" };
+	struct forge_runtime_check broken = check_of("d:2", "t5", "broken"),
+				   other = check_of("d:1", "t9", "healthy");
+
+	checked(f->st, check_of("d:1", "t1", "healthy"));
+	used(f->st, "r1", "d:1", "t2");
+	used(f->st, "r2", "d:1", "t3");
+	/* Which no run ever used. */
+	broken.problem = "module 'größe' is missing";
+	broken.versions = "{\"python\": \"3\"}";
+	broken.run_id = "";
+	checked(f->st, broken);
+	/* Two names of one content are two runtimes. */
+	other.name = "twin";
+	checked(f->st, other);
+	assert_int_equal(forge_store_runtime_history(f->st, "ml", take_use, &l, NULL), 2);
+	assert_string_equal(l.text, "d:2 t5 t5 0;d:1 t1 t3 2;");
+	l.text[0] = '\0';
+	assert_int_equal(forge_store_runtime_checks(f->st, "ml", "d:2", take_check, &l, NULL),
+			 1);
+	assert_string_equal(
+		l.text, "t5  broken module 'größe' is missing {\"python\": \"3\"};");
+	l.text[0] = '\0';
+	checked(f->st, check_of("d:1", "t6", "broken"));
+	assert_int_equal(forge_store_runtime_checks(f->st, "ml", "d:1", take_check, &l, NULL),
+			 2);
+	assert_string_equal(l.text, "t6 t6 broken  -;t1 t1 healthy  -;"); /* newest first */
+	l = (struct ids){ .stop_after = 1 };
+	assert_int_equal(forge_store_runtime_checks(f->st, "ml", "d:1", take_check, &l, NULL),
+			 -ECANCELED);
+	assert_int_equal(forge_store_runtime_history(f->st, "nobody", take_use, &l, NULL), 0);
+}
+
+static void a_check_told_twice_or_late_is_one(void **state)
+{
+	struct fixture *f = *state;
+	struct ids l = { .text = "" };
+
+	checked(f->st, check_of("d:1", "t5", "healthy"));
+	checked(f->st, check_of("d:1", "t5", "healthy"));
+	checked(f->st, check_of("d:1", "t3", "broken")); /* delivered late */
+	assert_int_equal(number(f->st, "SELECT count(*) FROM runtimes"), 1);
+	assert_int_equal(number(f->st, "SELECT count(*) FROM health_checks"), 2);
+	assert_int_equal(forge_store_runtime_history(f->st, "ml", take_use, &l, NULL), 1);
+	assert_string_equal(l.text, "d:1 t3 t5 0;");
+}
+
 /* ---- post-process records ---- */
 
 static int put_rows(struct forge_store *st, const char *id, json_t *rows,
@@ -1583,6 +1692,8 @@ int main(int argc, char **argv)
 		ON(a_row_has_what_the_record_says),
 		ON(a_listing_stops_when_told_to),
 		ON(every_object_is_named_once),
+		ON(contents_and_checks_of_a_runtime),
+		ON(a_check_told_twice_or_late_is_one),
 		ON(a_repeated_post_process_replaces_the_first),
 		ON(a_failed_repetition_keeps_the_first),
 		ON(any_text_comes_back_as_it_was),

@@ -1,0 +1,484 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whether a runtime works: tried in a sandbox, written down, told to the store. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/json.h"
+#include "run/env.h"
+#include "run/run.h"
+#include "run/signals.h"
+
+#define LOCK_MSEC 50
+
+static const char *text_of(const json_t *j, const char *key)
+{
+	const char *s = json_string_value(json_object_get(j, key));
+
+	return s ? s : "";
+}
+
+/*
+ * Runs inside, under sh. The first word is where its own programs are, the second is "" when Python
+ * and R may be the host's. Then "c NAME" for a program, "o NAME" for one that must be its own, "p
+ * MODULE" for Python, "r PACKAGE" for R, "s LINE" for the smoke test. Each answers with one line:
+ * what, name, tab, "ok" or "no", tab, a version or what is wrong. Not every program knows --version,
+ * but one that cannot be executed, or dies of a signal, does not work.
+ */
+static const char probe_script[] =
+	"say() { printf '%s\\t%s\\t%s\\t%s\\n' \"$1\" \"$2\" \"$3\" \"$(printf %s \"$4\" "
+	"| "
+	"command -p tr '\\t\\n\\r' '   ' | command -p cut -c1-300)\"; }\n"
+	"own=$1 strict=$2; shift 2\n"
+	"find() { p=$(command -v -- \"$1\") || return 1; case $p in \"$own\"*) ;; *) "
+	"return 1 ;; esac; }\n"
+	"own() { find \"$1\" || { [ -z \"$strict\" ] && p=$(command -v -- \"$1\"); }; }\n"
+	"own python3 || own python || p=; py=$p\n"
+	"while [ $# -gt 1 ]; do\n"
+	"case $1 in\n"
+	"c|o) if { [ $1 = c ] && p=$(command -v -- \"$2\"); } || find \"$2\"; then\n"
+	"     v=$(\"$2\" --version </dev/null 2>&1); e=$?\n"
+	"     if [ $e -eq 126 ] || [ $e -eq 127 ]; then say c \"$2\" no 'it cannot be executed'\n"
+	"     elif [ $e -gt 128 ] && [ $e -le 192 ]; then\n"
+	"       say c \"$2\" no \"died of signal $((e - 128))\"\n"
+	"     else\n"
+	"       [ $e -eq 0 ] && v=$(printf %s \"$v\" | command -p grep -m 1 '[0-9]') || v=present\n"
+	"       say c \"$2\" ok \"$v\"\n"
+	"     fi\n"
+	"   elif [ $1 = o ]; then say c \"$2\" no 'it has none of its own'\n"
+	"   else say c \"$2\" no 'not in PATH'; fi ;;\n"
+	"p) if [ -z \"$py\" ]; then say p \"$2\" no 'there is no python'\n"
+	"   elif v=$(\"$py\" -c 'import importlib, sys\n"
+	"name = sys.argv[1]\n"
+	"m = importlib.import_module(name)\n"
+	"v = getattr(m, \"__version__\", None)\n"
+	"if not isinstance(v, str):\n"
+	"    try:\n"
+	"        import importlib.metadata as md\n"
+	"        v = md.version(name)\n"
+	"    except Exception:\n"
+	"        v = \"present\"\n"
+	"print(v)' \"$2\" 2>&1); then say p \"$2\" ok \"$(printf %s \"$v\" | command -p "
+	"tail -n 1)\"\n"
+	"   else e=$?; v=$(printf %s \"$v\" | command -p tail -n 1); [ $e -lt 128 ] || "
+	"v=\"died of signal "
+	"$((e - 128)) $v\"; say p \"$2\" no \"$v\"; fi ;;\n"
+	"r) if ! own Rscript; then say r \"$2\" no 'there is no Rscript'\n"
+	"   elif v=$(Rscript --vanilla -e 'a <- commandArgs(TRUE)[1]; "
+	"suppressMessages(library(a, character.only = TRUE)); "
+	"cat(as.character(packageVersion(a)))' \"$2\" 2>&1); then say r \"$2\" ok "
+	"\"$v\"\n"
+	"   else say r \"$2\" no \"$(printf %s \"$v\" | command -p head -n 2)\"; fi ;;\n"
+	"s) if v=$(/bin/sh -c \"$2\" 2>&1 </dev/null); then say s smoke ok \"\"\n"
+	"   else say s smoke no \"exit $?: $(printf %s \"$v\" | command -p tail -n 1)\"; "
+	"fi ;;\n"
+	"esac\n"
+	"shift 2\n"
+	"done\n";
+
+static const char *const interpreters[] = { "python",  "python3", "R",
+					    "Rscript", "julia",	  "perl" };
+
+static int add_word(struct forge_strv *argv, const char *what, const char *name)
+{
+	int rc = forge_strv_add(argv, what);
+
+	return rc < 0 ? rc : forge_strv_add(argv, name);
+}
+
+static int add_words(struct forge_strv *argv, const char *what,
+		     const struct forge_strv *names)
+{
+	int rc = 0;
+
+	forge_strv_foreach (name, names)
+		if (rc == 0)
+			rc = add_word(argv, what, name);
+	return rc;
+}
+
+static int add_commands(const struct forge_runtime *rt, struct forge_strv *argv)
+{
+	int rc = 0;
+
+	forge_strv_foreach (name, &rt->decl->commands)
+		if (rc == 0)
+			rc = add_word(argv, forge_runtime_must_own(rt, name) ? "o" : "c",
+				      name);
+	return rc;
+}
+
+/* What is asked of a runtime that says nothing about itself: its interpreters must run. */
+static int default_commands(const struct forge_runtime *rt, struct forge_strv *ret)
+{
+	char path[PATH_MAX];
+	int rc = 0;
+
+	for (size_t i = 0; rt->prefix && i < FORGE_ARRAY_SIZE(interpreters) && rc == 0;
+	     i++) {
+		(void)snprintf(path, sizeof(path), "%s/%sbin/%s", rt->prefix,
+			       rt->kind == &forge_kind_rootfs ? "usr/" : "",
+			       interpreters[i]);
+		struct stat st;
+		if (lstat(path, &st) == 0)
+			rc = forge_strv_add(ret, interpreters[i]);
+	}
+	return rc;
+}
+
+static int add_own(const struct forge_runtime *rt, struct forge_strv *argv)
+{
+	bool is_tree = rt->prefix && rt->kind != &forge_kind_rootfs;
+	int rc = is_tree ? forge_strv_addf(argv, "%s/", rt->prefix)
+			 : forge_strv_add(argv, "");
+
+	return rc < 0 ? rc
+		      : forge_strv_add(argv, forge_runtime_must_own(rt, "python3")
+						     ? "strict"
+						     : "");
+}
+
+static int probe_argv(const struct forge_runtime *rt, const struct forge_strv *usual,
+		      struct forge_strv *argv)
+{
+	static const char *const head[] = { "/bin/sh", "-c", probe_script, "probe" };
+	const struct forge_runtime_decl *d = rt->decl;
+	int rc = 0;
+
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(head) && rc == 0; i++)
+		rc = forge_strv_add(argv, head[i]);
+	if (rc == 0)
+		rc = add_own(rt, argv);
+	if (rc == 0)
+		rc = usual->n ? add_words(argv, "o", usual) : add_commands(rt, argv);
+	if (rc == 0)
+		rc = add_words(argv, "p", &d->python);
+	if (rc == 0)
+		rc = add_words(argv, "r", &d->r);
+	return rc == 0 && d->smoke ? add_word(argv, "s", d->smoke) : rc;
+}
+
+/* The run's standard output, as far as it is kept. */
+static char *read_log(const json_t *record)
+{
+	const char *path = text_of(json_object_get(record, "logs"), "stdout");
+	char *text = malloc(1 << 20);
+
+	if (text && forge_read_at(AT_FDCWD, path, text, 1 << 20) < 0) {
+		free(text);
+		return NULL;
+	}
+	return text;
+}
+
+/* One answer; the first bad one is the reason. */
+static void take_answer(char *line, struct forge_runtime_state *s)
+{
+	char *name = strchr(line, '\t'), *how = name ? strchr(name + 1, '\t') : NULL;
+	char *detail = how ? strchr(how + 1, '\t') : NULL;
+
+	if (!detail)
+		return;
+	*name++ = *how++ = *detail++ = '\0';
+	if (strcmp(how, "ok") == 0) {
+		if (*detail)
+			json_object_set_new(s->versions, name, forge_json_text(detail));
+		return;
+	}
+	if (!s->problem[0])
+		(void)snprintf(s->problem, sizeof(s->problem), "%s%s%s: %s",
+			       *line == 'c'   ? "command"
+			       : *line == 'p' ? "Python module"
+			       : *line == 'r' ? "R package"
+					      : "its own test",
+			       *line == 's' ? "" : " ", *line == 's' ? "" : name, detail);
+}
+
+static size_t count_asked(const struct forge_runtime_decl *d)
+{
+	return d->commands.n + d->python.n + d->r.n + (d->smoke ? 1 : 0);
+}
+
+static void judge_probe(size_t asked, const json_t *record, struct forge_runtime_state *s)
+{
+	size_t answers = 0;
+	forge_auto_free char *text = read_log(record);
+
+	for (char *line = text, *end; line && (end = strchr(line, '\n'));
+	     line = end + 1) {
+		*end = '\0';
+		answers++;
+		take_answer(line, s);
+	}
+	/* It died in the middle: then the verdict of the run says why. */
+	if (!s->problem[0] &&
+	    (answers < asked || strcmp(text_of(record, "status"), "succeeded") != 0))
+		(void)snprintf(s->problem, sizeof(s->problem),
+			       "the probe did not end: %s",
+			       text_of(record, "completion_notes"));
+	s->health = s->problem[0] ? FORGE_BROKEN : FORGE_HEALTHY;
+}
+
+/* Two minutes, or what its runs have when that is less. */
+static uint64_t probe_time(const struct forge_runtime_decl *d)
+{
+	const uint64_t most = 120 * 1000000ull;
+
+	return d->limits.wall_usec && d->limits.wall_usec < most ? d->limits.wall_usec
+								 : most;
+}
+
+/* ---- telling the store ---- */
+
+static void note_store(void *arg, const struct forge_error *warning)
+{
+	/* Having to wait for room is no trouble of the store's. The state file is told later. */
+	if (warning->code != EAGAIN)
+		*(bool *)arg = true;
+}
+
+int forge_runtime_tell(const struct forge_home *home, struct forge_store *st,
+		       const struct forge_runtime *rt, struct forge_runtime_state *s,
+		       struct forge_error *err)
+{
+	json_t *prefix = rt->prefix ? forge_json_name(rt->prefix) : NULL;
+	forge_auto_free char *versions =
+		s->versions ? json_dumps(s->versions, JSON_COMPACT | JSON_SORT_KEYS)
+			    : NULL;
+	const struct forge_runtime_check check = {
+		.name = rt->decl->name,
+		.kind = rt->kind->name,
+		.prefix = json_string_value(prefix),
+		.digest = s->digest,
+		.time = s->checked_at,
+		.run_id = s->probe_run,
+		.verdict = s->health == FORGE_HEALTHY ? "healthy" : "broken",
+		.problem = s->problem,
+		.versions = versions,
+	};
+	int rc = forge_store_put_check(st, &check, err);
+
+	json_decref(prefix);
+	if (rc < 0)
+		return rc;
+	s->is_told = true;
+	return forge_runtime_save(home, rt, s, err);
+}
+
+/* Opened and closed again: whoever probes forks afterwards, and SQLite does not survive that. */
+static void tell_now(const struct forge_home *home, const char *url,
+		     const struct forge_runtime *rt, struct forge_runtime_state *s)
+{
+	forge_auto_store struct forge_store *st = NULL;
+
+	if (forge_store_open(url, &st, NULL) == 0)
+		(void)!forge_runtime_tell(home, st, rt, s,
+					  NULL); /* history tells it later */
+}
+
+/* ---- all of it ---- */
+
+/* The words to try. How many answers are to come, or a negative error. */
+static int prepare_probe(const struct forge_runtime *rt, struct forge_strv *argv,
+			 struct forge_error *err)
+{
+	forge_auto_strv struct forge_strv usual = { 0 };
+	size_t asked = count_asked(rt->decl);
+
+	if ((!asked && default_commands(rt, &usual) < 0) ||
+	    probe_argv(rt, &usual, argv) < 0)
+		return forge_fail(err, ENOMEM, "out of memory");
+	asked += usual.n;
+	/* What nothing was tried of is not known to work. */
+	if (!asked)
+		return forge_hint(err,
+				  forge_fail(err, ENOEXEC,
+					     "runtime %s has nothing that could be tried",
+					     rt->decl->name),
+				  "Declare its commands");
+	return (int)asked;
+}
+
+/* Scripts that fail make it broken too; other failures are not about the runtime. */
+static int judge_failure(const struct forge_runtime *rt, int rc, struct forge_error *why,
+			 struct forge_runtime_state *s, struct forge_error *err)
+{
+	char begin[96];
+
+	if (rc != -ENOEXEC) {
+		if (err)
+			*err = *why;
+		return rc;
+	}
+	int n = snprintf(begin, sizeof(begin), "runtime %s: ", rt->decl->name);
+	bool has_name = strncmp(why->msg, begin, (size_t)n) == 0;
+	(void)snprintf(s->problem, sizeof(s->problem), "%s",
+		       why->msg + (has_name ? n : 0));
+	s->health = FORGE_BROKEN;
+	return 0;
+}
+
+bool forge_probe_is_about_runtime(const json_t *record)
+{
+	const char *status = text_of(record, "status");
+
+	return strcmp(status, "cancelled") != 0 && strcmp(status, "rejected") != 0;
+}
+
+static int run_probe(const struct forge_config *cfg, const char *store,
+		     const struct forge_runtime *rt, struct forge_runtime_state *s,
+		     bool *ret_is_away, struct forge_error *err)
+{
+	forge_auto_strv struct forge_strv argv = { 0 };
+	struct forge_run_result result = { 0 };
+	struct forge_error why = FORGE_ERROR_INIT;
+	int asked = prepare_probe(rt, &argv, err);
+
+	if (asked < 0)
+		return asked;
+	struct forge_run_request req = {
+		.profile = "tool",
+		.limits = { .wall_usec = probe_time(rt->decl) },
+		.store = store,
+		.stdout_fd = -1,
+		.stderr_fd = -1,
+		.argv = argv.v,
+		.runtime = rt->decl->name,
+		.is_probe = true,
+		.on_warning = note_store,
+		.arg = ret_is_away,
+	};
+	int rc = forge_run(cfg, &req, &result, &why);
+	if (rc == 0 && !forge_probe_is_about_runtime(result.record)) {
+		rc = forge_fail(err, ECANCELED, "runtime %s could not be checked: %s",
+				rt->decl->name, text_of(result.record, "completion_notes"));
+	} else if (rc == 0) {
+		judge_probe((size_t)asked, result.record, s);
+		(void)snprintf(s->probe_run, sizeof(s->probe_run), "%s",
+			       text_of(result.record, "run_id"));
+	} else {
+		rc = judge_failure(rt, rc, &why, s, err);
+	}
+	json_decref(result.record);
+	return rc;
+}
+
+/* It came from a program, and may have been cut in the middle of a letter. */
+static void clean_problem(struct forge_runtime_state *s)
+{
+	json_t *text = forge_json_text(s->problem);
+
+	if (text)
+		(void)snprintf(s->problem, sizeof(s->problem), "%s",
+			       json_string_value(text));
+	json_decref(text);
+}
+
+/* What was tried is then neither what was there before nor what is there now. */
+static int note_change(const struct forge_home *home, const struct forge_runtime *rt,
+		       struct forge_runtime_state *s, struct forge_error *err)
+{
+	char now[FORGE_DIGEST_MAX];
+	int rc = forge_runtime_digest(home, rt, now, err);
+
+	if (rc == 0 && strcmp(now, s->digest) != 0) {
+		s->health = FORGE_BROKEN;
+		(void)snprintf(s->problem, sizeof(s->problem),
+			       "it changed while it was checked");
+	}
+	return rc;
+}
+
+int forge_runtime_probe(const struct forge_config *cfg, const struct forge_home *home,
+			const char *store, const struct forge_runtime *rt,
+			struct forge_runtime_state *ret, struct forge_error *err)
+{
+	struct forge_runtime_state s = { .versions = json_object() };
+	bool is_away = false;
+	int rc = s.versions ? forge_runtime_digest(home, rt, s.digest, err)
+			    : forge_fail(err, ENOMEM, "out of memory");
+
+	if (rc == 0)
+		rc = run_probe(cfg, store, rt, &s, &is_away, err);
+	if (rc == 0)
+		rc = note_change(home, rt, &s, err);
+	if (rc == 0) {
+		clean_problem(&s);
+		s.checked_unix = time(NULL);
+		(void)forge_format_now(s.checked_at);
+		rc = forge_runtime_save(home, rt, &s, err);
+	}
+	if (rc < 0) {
+		forge_runtime_state_done(&s);
+		return rc;
+	}
+	if (store && !is_away)
+		tell_now(home, store, rt, &s);
+	*ret = s;
+	return 0;
+}
+
+/* ---- for a run ---- */
+
+/* One probe at a time: the others wait for what it finds. The fd, or -errno. */
+static int lock_probe(const struct forge_home *home, const struct forge_runtime *rt,
+		      struct forge_error *err)
+{
+	char name[96];
+	forge_auto_close int dir = forge_home_subdir(home, "runtimes", err);
+	forge_auto_close int signals = forge_signals_fd();
+
+	if (dir < 0)
+		return dir;
+	(void)snprintf(name, sizeof(name), "%s.lock", rt->decl->name);
+	forge_auto_close int fd = openat(dir, name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return forge_fail_errno(err, errno, "lock runtime %s", rt->decl->name);
+	while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+		struct pollfd end = { .fd = signals, .events = POLLIN };
+		if (errno != EWOULDBLOCK && errno != EINTR)
+			return forge_fail_errno(err, errno, "lock runtime %s",
+						rt->decl->name);
+		/* Locks have no descriptor to wait for. */
+		if (poll(&end, 1, LOCK_MSEC) > 0)
+			return forge_fail(err, ECANCELED,
+					  "interrupted while runtime %s is checked",
+					  rt->decl->name);
+	}
+	return forge_take_fd(fd);
+}
+
+static bool is_known(const struct forge_runtime_state *s)
+{
+	return s->health == FORGE_HEALTHY || forge_runtime_is_known_broken(s);
+}
+
+int forge_runtime_ensure(const struct forge_config *cfg, const struct forge_home *home,
+			 const char *store, const struct forge_runtime *rt,
+			 struct forge_runtime_state *ret, struct forge_error *err)
+{
+	int rc = forge_runtime_state(home, rt, ret, err);
+
+	if (rc < 0 || is_known(ret))
+		return rc;
+	forge_auto_close int lock = lock_probe(home, rt, err);
+	forge_runtime_state_done(ret);
+	if (lock < 0)
+		return lock;
+	/* Whoever had the lock may have found out. */
+	rc = forge_runtime_state(home, rt, ret, err);
+	if (rc == 0 && !is_known(ret)) {
+		forge_runtime_state_done(ret);
+		rc = forge_runtime_probe(cfg, home, store, rt, ret, err);
+	}
+	(void)flock(lock, LOCK_UN); /* a child that is still there may have it open */
+	return rc;
+}

@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Scripts of an environment, which have to be sourced: once, in a sandbox. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "run/env.h"
+#include "run/run.h"
+
+#define SCRIPT_MAX   (1u << 20)
+#define DUMP_MAX     (1 << 20) /* of what they set, altogether */
+#define WORKDIR_MARK "\001"    /* in what is remembered: the workdir of whichever run */
+
+static const char *text_of(const json_t *j, const char *key)
+{
+	const char *s = json_string_value(json_object_get(j, key));
+
+	return s ? s : "";
+}
+
+static void add_text(struct forge_sha256 *h, const char *text)
+{
+	forge_sha256_add(h, text, strlen(text) + 1);
+}
+
+/* What a script opens: below the prefix, and a file. Its content is the key. */
+static int hash_script(int top, const char *prefix, const char *path,
+		       char digest[FORGE_DIGEST_MAX], struct forge_error *err)
+{
+	uint64_t size;
+	bool is_below = forge_path_is_below(path, prefix);
+	forge_auto_close int fd =
+		is_below ? forge_open_regular(top, path + strlen(prefix) + 1, SCRIPT_MAX,
+					      &size)
+			 : -EXDEV;
+	int rc = fd < 0 ? fd : forge_sha256_fd(fd, -1, digest, &size);
+
+	return rc < 0 ? forge_fail(err, ENOEXEC, "%s: %s", path,
+				   forge_regular_problem(rc))
+		      : 0;
+}
+
+/* What the scripts say, and what they are given. */
+static int scripts_key(const struct forge_runtime *rt, const struct forge_strv *scripts,
+		       const struct forge_strv *env, char ret[FORGE_DIGEST_MAX],
+		       struct forge_error *err)
+{
+	struct forge_sha256 h;
+	char digest[FORGE_DIGEST_MAX];
+	forge_auto_close int top = open(rt->prefix, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+	forge_sha256_init(&h);
+	add_text(&h, "activate-2");
+	forge_strv_foreach (path, scripts) {
+		int rc = hash_script(top, rt->prefix, path, digest, err);
+		if (rc < 0)
+			return rc;
+		add_text(&h, path);
+		add_text(&h, digest);
+	}
+	/* Run ids and the like differ each time and are no business of theirs. */
+	forge_strv_foreach (pair, env)
+		if (strncmp(pair, "FORGE_", 6) != 0 && strncmp(pair, "HOME=", 5) != 0 &&
+		    strncmp(pair, "PWD=", 4) != 0)
+			add_text(&h, pair);
+	forge_sha256_done(&h, ret);
+	return 0;
+}
+
+/* Every "from" in text becomes "to". NULL: out of memory. */
+static char *substitute(const char *text, const char *from, const char *to)
+{
+	char *out = NULL;
+	size_t len = 0, n = strlen(from);
+	FILE *f = open_memstream(&out, &len);
+
+	if (!f)
+		return NULL;
+	for (const char *p = text, *next; n && p; p = next) {
+		next = strstr(p, from);
+		(void)fwrite(p, 1, next ? (size_t)(next - p) : strlen(p), f);
+		if (next) {
+			(void)fputs(to, f);
+			next += n;
+		}
+	}
+	return fclose(f) == 0 ? out : (free(out), NULL);
+}
+
+/* {"NAME": "value" or null} applied to env, in a run with this workdir. */
+static int apply_changes(const json_t *changes, const char *workdir,
+			 struct forge_strv *env)
+{
+	const char *name;
+	json_t *value;
+	int rc = 0;
+
+	json_object_foreach((json_t *)changes, name, value)
+	{
+		forge_auto_free char *text =
+			json_is_string(value) ? substitute(json_string_value(value),
+							   WORKDIR_MARK, workdir)
+					      : NULL;
+		if (json_is_null(value))
+			forge_strv_unsetenv(env, name);
+		else if (rc == 0)
+			rc = text ? forge_strv_setenv(env, name, text) : -ENOMEM;
+	}
+	return rc;
+}
+
+static bool is_noise(const char *name)
+{
+	static const char *const noise[] = { "_", "PWD", "OLDPWD", "SHLVL", "HOME" };
+
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(noise); i++)
+		if (strcmp(name, noise[i]) == 0)
+			return true;
+	return strncmp(name, "FORGE_", 6) == 0;
+}
+
+/*
+ * One variable that they set. The directory of the run that sourced them is in every value that was
+ * made from $HOME; another run has another.
+ */
+static int add_change(json_t *changes, const char *name, const char *value,
+		      const char *workdir)
+{
+	forge_auto_free char *text = substitute(value, workdir, WORKDIR_MARK);
+
+	if (!text)
+		return -ENOMEM;
+	json_t *j = json_string(text);
+	return j ? json_object_set_new(changes, name, j) : -EILSEQ;
+}
+
+static int split_dump(const char *dump, size_t len, struct forge_strv *ret)
+{
+	for (size_t at = 0; at < len; at += strlen(dump + at) + 1)
+		if (strchr(dump + at, '=') && forge_strv_add(ret, dump + at) < 0)
+			return -ENOMEM;
+	return 0;
+}
+
+/* The difference between env and the dump of a shell that sourced the scripts. */
+static int add_changes(const struct forge_strv *env, const struct forge_strv *after,
+		       const char *workdir, json_t *changes)
+{
+	int rc = 0;
+
+	forge_strv_foreach (pair, after) {
+		forge_auto_free char *name = strndup(pair, strcspn(pair, "="));
+		const char *old = name ? forge_strv_getenv(env, name) : NULL;
+		const char *new = pair + (name ? strlen(name) + 1 : 0);
+		if (rc == 0 && name && !is_noise(name) && (!old || strcmp(old, new) != 0))
+			rc = add_change(changes, name, new, workdir);
+	}
+	forge_strv_foreach (pair, env) {
+		forge_auto_free char *name = strndup(pair, strcspn(pair, "="));
+		if (name && !is_noise(name) && !forge_strv_getenv(after, name))
+			json_object_set_new(changes, name, json_null());
+	}
+	return rc;
+}
+
+/* What the run that sourced them left as "outputs/environment". Its length or -errno. */
+static ssize_t read_dump(const struct forge_home *home, const json_t *record, char *dump)
+{
+	const json_t *output;
+	size_t i;
+
+	json_array_foreach (json_object_get(record, "outputs"), i, output)
+		if (strcmp(text_of(output, "path"), "outputs/environment") == 0)
+			return forge_read_at(home->fd, text_of(output, "stored_as"), dump,
+					     DUMP_MAX);
+	return -ENOENT;
+}
+
+static int take_changes(const struct forge_home *home, const json_t *record,
+			const struct forge_strv *env, json_t **ret,
+			struct forge_error *err)
+{
+	forge_auto_strv struct forge_strv after = { 0 };
+	forge_auto_free char *dump = malloc(DUMP_MAX);
+	json_t *changes = json_object();
+	ssize_t n = dump ? read_dump(home, record, dump) : -ENOMEM;
+	bool has_ended = strcmp(text_of(record, "status"), "succeeded") == 0;
+	int rc = !has_ended	     ? -ECHILD
+		 : n == 0	     ? -ENOENT
+		 : n < 0	     ? (int)n
+		 : n == DUMP_MAX - 1 ? -E2BIG
+				     : split_dump(dump, (size_t)n, &after);
+
+	if (rc == 0)
+		rc = add_changes(env, &after, text_of(record, "workdir"), changes);
+	if (rc == 0) {
+		*ret = changes;
+		return 0;
+	}
+	json_decref(changes);
+	if (rc == -ENOMEM)
+		return forge_fail(err, ENOMEM, "out of memory");
+	return forge_hint(err,
+			  forge_fail(err, ENOEXEC, "its activate.d scripts failed: %s",
+				     rc == -ECHILD   ? text_of(record, "completion_notes")
+				     : rc == -ENOENT ? "one of them ended the shell"
+				     : rc == -E2BIG  ? "they set more than 1 MiB"
+				     : rc == -EILSEQ ? "a value is not UTF-8"
+						     : strerror(-rc)),
+			  "See: forge logs %s", text_of(record, "run_id"));
+}
+
+/* A minute, or what its runs have when that is less. */
+static uint64_t scripts_time(const struct forge_runtime_decl *d)
+{
+	const uint64_t most = 60 * 1000000ull;
+
+	return d->limits.wall_usec && d->limits.wall_usec < most ? d->limits.wall_usec
+								 : most;
+}
+
+/*
+ * Sources them in a sandbox that has the runtime and the environment as it is so far. What they
+ * print is theirs; the environment comes through a file that is an output. It is opened first: a
+ * script may go elsewhere.
+ */
+static int source_scripts(const struct forge_config *cfg, const struct forge_home *home,
+			  const char *store, const struct forge_runtime *rt,
+			  const struct forge_strv *scripts, const struct forge_strv *env,
+			  json_t **ret, struct forge_error *err)
+{
+	static const char shell[] =
+		"mkdir -p outputs && exec 9>outputs/environment || exit 9; "
+		"for s; do . \"$s\" >&2 || { echo \"$s failed\" >&2; exit 9; }; "
+		"done; command -p env -0 >&9";
+	forge_auto_strv struct forge_strv argv = { 0 };
+	struct forge_run_result result = { 0 };
+	const char *bash = access("/bin/bash", X_OK) == 0 ? "/bin/bash" : "/bin/sh";
+	int rc = forge_strv_add(&argv, bash);
+
+	if (rc == 0)
+		rc = forge_strv_add(&argv, "-c");
+	if (rc == 0)
+		rc = forge_strv_add(&argv, shell);
+	if (rc == 0)
+		rc = forge_strv_add(&argv, "activate");
+	forge_strv_foreach (path, scripts)
+		if (rc == 0)
+			rc = forge_strv_add(&argv, path);
+	if (rc < 0)
+		return forge_fail(err, ENOMEM, "out of memory");
+	struct forge_run_request req = {
+		.profile = "tool",
+		.limits = { .wall_usec = scripts_time(rt->decl) },
+		.store = store,
+		.stdout_fd = -1,
+		.stderr_fd = -1,
+		.argv = argv.v,
+		.runtime = rt->decl->name,
+		.is_probe = true,
+		.exact_env = env,
+	};
+	rc = forge_run(cfg, &req, &result, err);
+	if (rc == 0 && !forge_probe_is_about_runtime(result.record))
+		rc = forge_fail(err, ECANCELED, "its scripts could not be sourced: %s",
+				text_of(result.record, "completion_notes"));
+	else if (rc == 0)
+		rc = take_changes(home, result.record, env, ret, err);
+	json_decref(result.record);
+	return rc;
+}
+
+static json_t *load_changes(int cache, const char *name)
+{
+	forge_auto_free char *text = malloc(DUMP_MAX);
+	ssize_t n = text ? forge_read_at(cache, name, text, DUMP_MAX) : -1;
+
+	return n > 0 ? json_loadb(text, (size_t)n, 0, NULL) : NULL;
+}
+
+/* Remembered, or found out now. */
+static int changes_of(const struct forge_config *cfg, const struct forge_home *home,
+		      const char *store, const struct forge_runtime *rt,
+		      const struct forge_strv *scripts, const struct forge_strv *env,
+		      json_t **ret, struct forge_error *err)
+{
+	char key[FORGE_DIGEST_MAX], name[96];
+	int rc = scripts_key(rt, scripts, env, key, err);
+	forge_auto_close int cache = rc < 0 ? rc : forge_home_subdir(home, "cache", err);
+
+	if (cache < 0)
+		return cache;
+	(void)snprintf(name, sizeof(name), "activate-%s", strchr(key, ':') + 1);
+	*ret = load_changes(cache, name);
+	if (*ret)
+		return 0;
+	rc = source_scripts(cfg, home, store, rt, scripts, env, ret, err);
+	if (rc < 0)
+		return rc;
+	forge_auto_free char *dump = json_dumps(*ret, JSON_COMPACT);
+	if (dump)
+		(void)!forge_replace_file(cache, name, dump, strlen(dump), false);
+	return 0;
+}
+
+int forge_runtime_enter(const struct forge_config *cfg, const struct forge_home *home,
+			const char *store, const struct forge_runtime *rt,
+			const char *workdir, struct forge_strv *env,
+			struct forge_error *err)
+{
+	forge_auto_strv struct forge_strv scripts = { 0 };
+	json_t *changes = NULL;
+	int rc = forge_runtime_activate(rt, env, &scripts, err);
+
+	if (rc < 0 || scripts.n == 0)
+		return rc;
+	rc = changes_of(cfg, home, store, rt, &scripts, env, &changes, err);
+	if (rc < 0)
+		return forge_wrap(err, rc, "runtime %s", rt->decl->name);
+	rc = apply_changes(changes, workdir, env);
+	json_decref(changes);
+	return rc < 0 ? forge_fail(err, ENOMEM, "out of memory")
+		      : forge_runtime_settle(rt, env, err);
+}

@@ -1,0 +1,204 @@
+#!/usr/bin/env bats
+# What probes found: in the state file, in the store, and for how long it is believed.
+# SPDX-License-Identifier: Apache-2.0
+load ../lib/runtime.bash
+
+setup() { setup_runtimes; }
+teardown() { teardown_store; }
+
+checks_of() { "$FORGE" runtime history "$1" --json | jq -s '[.[].checks[]] | length'; }
+state_of() { jq -r ".$2" "$FORGE_HOME/runtimes/$1.json"; }
+
+# as_if_older NAME SECONDS: its last probe was so long ago.
+as_if_older() {
+    local file=$FORGE_HOME/runtimes/$1.json
+    jq ".checked_unix -= $2" "$file" >"$file.new" && mv "$file.new" "$file"
+}
+
+@test "a check is in the history, with what was wrong; the newest content first" {
+    light_env e
+    "$FORGE" runtime check e
+    echo '{"name": "tool", "version": "2.0", "build": "0"}' >"$env_dir/conda-meta/tool.json"
+    rm "$env_dir/bin/tool"
+    run "$FORGE" runtime check e
+    [ "$status" -eq 1 ]
+    run "$FORGE" runtime history e
+    echo "$output"
+    [ "${#lines[@]}" -eq 4 ]
+    [[ "${lines[0]}" == sha256:*"1 run" ]]
+    [[ "${lines[1]}" == *"broken: command tool: not in PATH" ]]
+    [[ "${lines[3]}" == *healthy ]]
+    "$FORGE" runtime history e --json | jq -se '.[1].checks[0].versions.tool == "tool 1.0"
+        and .[0].digest != .[1].digest and (.[1].checks[0].probe_run | length) == 26'
+    # For a digest of now.
+    [ "$("$FORGE" runtime history e --json | jq -sr '.[0].digest')" = "$(digest e)" ]
+}
+
+@test "a content that no run ever began with is in the history too" {
+    light_env e
+    activate_script a.sh 'return 5'
+    run "$FORGE" runtime check e
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"its activate.d scripts failed"* ]]
+    run "$FORGE" runtime history e
+    echo "$output"
+    [[ "$output" == *"broken: its activate.d scripts failed"* ]]
+}
+
+@test "a run in a checked runtime tells no check again" {
+    light_env e
+    forge_run -r e -- tool
+    [ "$(checks_of e)" -eq 1 ]
+    forge_run -r e -- tool
+    forge_run -r e -- tool
+    [ "$(checks_of e)" -eq 1 ]
+    "$FORGE" runtime check e
+    [ "$(checks_of e)" -eq 2 ]
+}
+
+@test "a store that is away breaks nothing; it hears of the check later" {
+    light_env e
+    status=0
+    FORGE_STORE=sqlite:$T/away/forge.db forge_run -r e -- tool
+    [ "$status" -eq 0 ]
+    [ "$(cat "$out")" = "tool 1.0" ]
+    [ "$(state_of e status)" = healthy ]
+    [ "$(state_of e told)" = false ]
+    # Another store, which is there.
+    [ "$(checks_of e)" -eq 1 ]
+    [ "$(state_of e told)" = true ]
+    [ "$(checks_of e)" -eq 1 ]
+}
+
+@test "a broken runtime is not probed again at once, but by check, after a while, and when it changes" {
+    light_env e
+    rm "$env_dir/bin/tool"
+    run "$FORGE" run -r e -- tool
+    [ "$status" -eq 125 ]
+    [[ "$output" == *"broken: command tool"* ]]
+    before=$(count_runs)
+    for _ in 1 2 3; do
+        run "$FORGE" run -r e -- tool
+        [ "$status" -eq 125 ]
+        [[ "$output" == *"broken: command tool"* ]]
+    done
+    [ "$(count_runs)" -eq "$before" ]
+    "$FORGE" runtime check e || true
+    [ "$(count_runs)" -eq $((before + 1)) ]
+    as_if_older e 45
+    run "$FORGE" run -r e -- tool
+    [ "$(count_runs)" -eq $((before + 1)) ]
+    as_if_older e 15
+    run "$FORGE" run -r e -- tool
+    [ "$(count_runs)" -eq $((before + 2)) ]
+    # A clock that was set back believes nothing of the future.
+    as_if_older e -1000
+    run "$FORGE" run -r e -- tool
+    [ "$(count_runs)" -eq $((before + 3)) ]
+    # Mended by another package: another digest.
+    light_env e
+    echo '{"name": "tool", "version": "2.0", "build": "0"}' >"$env_dir/conda-meta/tool.json"
+    forge_run -r e -- tool
+    [ "$status" -eq 0 ]
+}
+
+@test "another declaration is asked about anew, whatever the last one said" {
+    light_env e 'smoke: "false"'
+    run "$FORGE" run -r e -- tool
+    [ "$status" -eq 125 ]
+    light_env e 'smoke: "true"'
+    forge_run -r e -- tool
+    [ "$status" -eq 0 ]
+    light_env e 'smoke: "exit 4"'
+    run "$FORGE" run -r e -- tool
+    [ "$status" -eq 125 ]
+    [[ "$output" == *"exit 4"* ]]
+}
+
+@test "scripts that fail are remembered as well" {
+    light_env e
+    activate_script a.sh 'return 7'
+    run "$FORGE" run -r e -- tool
+    [ "$status" -eq 125 ]
+    before=$(count_runs)
+    run "$FORGE" run -r e -- tool
+    [ "$status" -eq 125 ]
+    [[ "$output" == *"activate.d scripts failed"* ]]
+    [ "$(count_runs)" -eq "$before" ]
+}
+
+# probing NAME: its probe is under way, and has begun to try.
+probing() {
+    id=$("$FORGE" ps -rq --runtime "$1" | head -n 1)
+    [ -n "$id" ] && has_status "$id" running
+}
+
+@test "what changes while it is checked is not healthy, and is checked again" {
+    light_env e
+    printf '#!/bin/sh\nuntil [ -e "$CONDA_PREFIX/go" ]; do sleep 0.02; done\necho tool 1.0\n' >"$env_dir/bin/tool"
+    "$FORGE" runtime check e >"$T/said" 2>&1 3>&- &
+    started+=($!)
+    patiently probing e
+    echo '{"name": "tool", "version": "2.0", "build": "0"}' >"$env_dir/conda-meta/tool.json"
+    touch "$env_dir/go"
+    status=0
+    wait "${started[0]}" || status=$?
+    started=()
+    [ "$status" -eq 1 ]
+    grep -q 'it changed while it was checked' "$T/said"
+    [ "$(health e)" = unchecked ]
+    forge_run -r e -- tool
+    [ "$status" -eq 0 ]
+}
+
+@test "a probe that somebody ended says nothing about the runtime" {
+    light_env e
+    printf '#!/bin/sh\nuntil [ -e "$CONDA_PREFIX/go" ]; do sleep 0.02; done\necho tool 1.0\n' >"$env_dir/bin/tool"
+    "$FORGE" run -r e -- tool >"$T/said" 2>&1 3>&- &
+    started+=($!)
+    patiently probing e
+    kill -TERM "${started[0]}"
+    status=0
+    wait "${started[0]}" || status=$?
+    started=()
+    cat "$T/said"
+    [ "$status" -eq 125 ]
+    grep -q 'runtime e could not be checked' "$T/said"
+    [ "$(health e)" = unchecked ]
+    touch "$env_dir/go"
+    forge_run -r e -- tool
+    [ "$status" -eq 0 ]
+}
+
+@test "many runs at once in an unchecked runtime start one probe" {
+    light_env e 'smoke: "sleep 1"'
+    for i in 1 2 3 4 5 6; do
+        "$FORGE" run -r e -- tool >"$T/out.$i" 2>&1 3>&- &
+        started+=($!)
+    done
+    for pid in "${started[@]}"; do wait "$pid"; done
+    started=()
+    cat "$T"/out.*
+    [ "$(cat "$T"/out.* | grep -c 'tool 1.0')" -eq 6 ]
+    [ "$(count_runs)" -eq 7 ]
+    [ "$(checks_of e)" -eq 1 ]
+}
+
+@test "who waits for another's probe can be interrupted" {
+    light_env e
+    mkdir -p "$FORGE_HOME/runtimes"
+    exec 8>"$FORGE_HOME/runtimes/e.lock"
+    flock 8
+    "$FORGE" run -r e -- tool >"$T/waiting" 2>&1 3>&- 8>&- &
+    pid=$!
+    started+=("$pid")
+    # It has the lock file open while it waits.
+    patiently sh -c "ls -l /proc/$pid/fd | grep -q e.lock"
+    kill -INT "$pid" || true
+    kill -TERM "$pid"
+    status=0
+    wait "$pid" || status=$?
+    cat "$T/waiting"
+    [ "$status" -eq 125 ]
+    grep -q 'interrupted while runtime e is checked' "$T/waiting"
+}
