@@ -29,7 +29,7 @@ outputs() { field '[.outputs[].path] | join(" ")'; }
     done
     "$FORGE" outputs "$(field .run_id)" >list
     grep -q "outputs/d/b.*292.97 KiB" list
-    "$FORGE" outputs --json "$(field .run_id)" | jq -e 'length == 3'
+    [ "$("$FORGE" outputs --json "$(field .run_id)" | jq length)" -eq 3 ]
 }
 
 @test "equal content is there once, whoever made it" {

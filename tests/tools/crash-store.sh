@@ -315,7 +315,7 @@ url=$FORGE_TEST_PG
 export FORGE_STORE=$url
 killed=0 SECONDS=0
 # over RUN STATUS
-over() { jq -e ".status == \"$2\"" "$home/runs/$1/record.json"; }
+over() { [ "$(jq -r .status "$home/runs/$1/record.json")" = "$2" ]; }
 for ((i = 0; i < server_kills && SECONDS < 100; i++)); do
     confirm "first-$i"
     id=$("$forge" submit --env CRASH_MARK="$dir" --timeout 300ms --idempotency-key "limited-$i" -- sleep 60 2>>"$dir/said")
