@@ -57,3 +57,17 @@ json_t *forge_json_seconds(uint64_t usec)
 {
 	return usec == UINT64_MAX ? json_null() : json_real((double)usec / 1e6);
 }
+
+char *forge_json_line(const json_t *j)
+{
+	for (size_t digits = 15; digits < 17; digits++) {
+		char *text = json_dumps(j, JSON_COMPACT | JSON_REAL_PRECISION(digits));
+		json_t *same = text ? json_loads(text, 0, NULL) : NULL;
+		bool is_equal = json_equal(same, j);
+		json_decref(same);
+		if (is_equal)
+			return text;
+		free(text);
+	}
+	return json_dumps(j, JSON_COMPACT | JSON_REAL_PRECISION(17));
+}

@@ -19,3 +19,8 @@ json_t *forge_json_texts(const struct forge_strv *sv);
 json_t *forge_json_number(uint64_t n);
 /* The same in seconds. */
 json_t *forge_json_seconds(uint64_t usec);
+/*
+ * One line, with as few digits as read back as the same numbers: 49.86, not 49.859999999999999. NULL: out of
+ * memory.
+ */
+char *forge_json_line(const json_t *j);

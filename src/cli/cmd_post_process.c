@@ -3,8 +3,10 @@
 #include "cli/cli.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "cli/session.h"
 #include "run/postprocess.h"
 #include "run/record.h"
@@ -40,8 +42,8 @@ static int print_records(struct forge_session *s, const json_t *record,
 					  err);
 
 	json_array_foreach (rows, i, row) {
-		(void)json_dumpf(row, stdout, JSON_COMPACT);
-		putchar('\n');
+		forge_auto_free char *line = forge_json_line(row);
+		puts(line ? line : "out of memory");
 	}
 	return rc;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "store/backend.h"
 #include "store/state.h"
 
@@ -254,7 +255,7 @@ static int insert_post(struct forge_store *st, const char *run_id, const json_t 
 	int rc = 0;
 
 	json_array_foreach (rows, i, row) {
-		forge_auto_free char *text = json_dumps(row, JSON_COMPACT);
+		forge_auto_free char *text = forge_json_line(row);
 		if (rc >= 0 && !text)
 			rc = forge_fail(err, ENOMEM, "out of memory");
 		if (rc >= 0)

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "base/json.h"
 #include "run/postprocess.h"
 
 static int parse(const char *text, json_t **ret, struct forge_error *err)
@@ -101,6 +102,28 @@ static void torn_last_line_is_refused(void **state)
 	refused("{\"a\": 1}\n{\"a", "line 2");
 }
 
+/* What is kept of a line, as it is printed again. */
+static void kept_as(const char *text, const char *want)
+{
+	json_t *rows = taken(text, 1);
+	char *line = forge_json_line(json_array_get(rows, 0));
+
+	assert_string_equal(line, want);
+	free(line);
+	json_decref(rows);
+}
+
+static void numbers_stay_what_they_were(void **state)
+{
+	(void)state;
+	kept_as("{\"a\": 49.86}", "{\"a\":49.86}");
+	kept_as("{\"a\": [0.1, 1e-300, 5e-324, -0.0]}", "{\"a\":[0.1,1e-300,4.94065645841247e-324,-0.0]}");
+	/* All 17 digits where they are needed. */
+	kept_as("{\"a\": 0.30000000000000004}", "{\"a\":0.30000000000000004}");
+	kept_as("{\"a\": 9007199254740993}", "{\"a\":9007199254740993}");
+	kept_as("{\"a\": 1.0}", "{\"a\":1.0}");
+}
+
 static void a_key_twice_is_refused(void **state)
 {
 	(void)state;
@@ -190,6 +213,7 @@ int main(void)
 		cmocka_unit_test(what_is_no_object_is_refused_with_its_line),
 		cmocka_unit_test(an_object_over_two_lines_is_refused),
 		cmocka_unit_test(torn_last_line_is_refused),
+		cmocka_unit_test(numbers_stay_what_they_were),
 		cmocka_unit_test(a_key_twice_is_refused),
 		cmocka_unit_test(a_nul_is_no_end),
 		cmocka_unit_test(depth_does_no_harm),
