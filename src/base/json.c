@@ -2,6 +2,7 @@
 /* Small JSON values; see json.h. */
 #include "base/json.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,16 +59,46 @@ json_t *forge_json_seconds(uint64_t usec)
 	return usec == UINT64_MAX ? json_null() : json_real((double)usec / 1e6);
 }
 
+/* A real as jansson writes it, n characters at from, with fewer digits if they say the same. Returns the end. */
+static char *put_short(char *to, const char *from, size_t n)
+{
+	char text[40];
+	double d = strtod(from, NULL);
+
+	for (int digits = 15; digits < 17; digits++) {
+		size_t len = (size_t)snprintf(text, sizeof(text) - 2, "%.*g", digits, d);
+		/* Still a real for who reads it. */
+		if (!strpbrk(text, ".e"))
+			len += (size_t)snprintf(text + len, sizeof(text) - len, ".0");
+		if (len <= n && strtod(text, NULL) == d) {
+			memcpy(to, text, len);
+			return to + len;
+		}
+	}
+	memmove(to, from, n);
+	return to + n;
+}
+
 char *forge_json_line(const json_t *j)
 {
-	for (size_t digits = 15; digits < 17; digits++) {
-		char *text = json_dumps(j, JSON_COMPACT | JSON_REAL_PRECISION(digits));
-		json_t *same = text ? json_loads(text, 0, NULL) : NULL;
-		bool is_equal = json_equal(same, j);
-		json_decref(same);
-		if (is_equal)
-			return text;
-		free(text);
+	char *text = json_dumps(j, JSON_COMPACT), *to = text;
+	bool is_string = false;
+
+	/* In place: what is written never overtakes what is read. */
+	for (const char *from = text; from && *from;) {
+		size_t n = is_string ? 0 : strspn(from, "+-.0123456789eE");
+		if (n > 0 && *from != 'e' && *from != 'E' && strcspn(from, ".eE") < n) {
+			to = put_short(to, from, n);
+			from += n;
+			continue;
+		}
+		if (is_string && *from == '\\')
+			*to++ = *from++; /* and what it escapes */
+		else if (*from == '"')
+			is_string = !is_string;
+		*to++ = *from++;
 	}
-	return json_dumps(j, JSON_COMPACT | JSON_REAL_PRECISION(17));
+	if (to)
+		*to = '\0';
+	return text;
 }

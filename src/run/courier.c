@@ -351,7 +351,7 @@ static int write_batch(const struct forge_courier *c, const struct header *h,
 void forge_courier_send(struct forge_courier *c, const json_t *batch, bool durable,
 			bool is_last, uint64_t timeout_usec)
 {
-	forge_auto_free char *text = json_dumps(batch, JSON_COMPACT | JSON_REAL_PRECISION(9));
+	forge_auto_free char *text = json_dumps(batch, JSON_COMPACT); /* post-process: every digit */
 	uint64_t deadline = forge_now_usec() + timeout_usec;
 
 	if (c->pid && is_gone(c))

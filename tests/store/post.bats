@@ -26,6 +26,11 @@ records() { "$FORGE" post-process --records "$1"; }
     "$FORGE" logs --events "$id" | jq -s -e '[.[].event] | index("post_process") < index("succeeded")'
 }
 
+@test "its numbers come back with all their digits, and no more" {
+    forge_run --post-process 'echo "{\"a\":49.86,\"b\":0.30000000000000004,\"c\":[1234567890.123,1.0,9007199254740993]}"' -- true
+    [ "$(records "$(field .run_id)")" = '{"a":49.86,"b":0.30000000000000004,"c":[1234567890.123,1.0,9007199254740993]}' ]
+}
+
 @test "post_process: of the configuration is for every run that succeeds" {
     budget 'post_process: [/bin/sh, -c, "echo {}"]'
     forge_run -- true
