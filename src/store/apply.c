@@ -104,12 +104,12 @@ static int changed_meanwhile(const char *run_id, struct forge_error *err)
 	return forge_fail(err, EBUSY, "run %s was changed at the same time", run_id);
 }
 
-/* Its seq was free when the run was looked at. */
-static int insert_event(struct forge_store *st, const char *run_id, const json_t *e,
-			struct forge_error *err)
+/* seq was free when the run was looked at. */
+static int insert_event(struct forge_store *st, const char *run_id, int64_t seq,
+			const json_t *e, struct forge_error *err)
 {
 	int rc = forge_sql(st, err, NULL, NULL, SQL_EVENT,
-			   SQL_TEXT(run_id), int_value(e, "seq"), text_value(e, "time"),
+			   SQL_TEXT(run_id), SQL_INT(seq), text_value(e, "time"),
 			   text_value(e, "actor"), text_value(e, "event"),
 			   text_value(e, "status"), text_value(e, "detail"));
 	if (rc == -EEXIST)
@@ -130,11 +130,10 @@ static int assume(struct forge_store *st, const char *run_id, struct position *a
 		  enum forge_status to, struct forge_error *err)
 {
 	char now[FORGE_TIME_MAX];
-	json_t *e = json_pack("{s:I, s:s, s:s, s:s, s:s}", "seq",
-			      (json_int_t)(at->last_seq + 1), "time", forge_format_now(now),
-			      "actor", "repair", "event", "assumed", "status",
-			      forge_status_name(to));
-	int rc = e ? insert_event(st, run_id, e, err) : forge_fail(err, ENOMEM, "out of memory");
+	json_t *e = json_pack("{s:s, s:s, s:s, s:s}", "time", forge_format_now(now), "actor",
+			      "repair", "event", "assumed", "status", forge_status_name(to));
+	int rc = e ? insert_event(st, run_id, at->last_seq + 1, e, err) :
+		     forge_fail(err, ENOMEM, "out of memory");
 
 	json_decref(e);
 	at->last_seq++;
@@ -144,40 +143,57 @@ static int assume(struct forge_store *st, const char *run_id, struct position *a
 
 /*
  * The last events of a run may have been lost with the power while its verdict was not.
- * The states between are then the only way it can have gone.
+ * The states between are then the only way it can have gone: up to one that may become `to`.
  */
-static int walk_to(struct forge_store *st, const char *run_id, struct position *at,
-		   enum forge_status to, struct forge_error *err)
+static int approach(struct forge_store *st, const char *run_id, struct position *at,
+		    enum forge_status to, struct forge_error *err)
 {
 	int rc = 0;
 
-	if (forge_status_is_terminal(at->status) && at->status != to)
-		return refuse(run_id, at->status, to, err);
-	while (rc == 0 && at->status != to) {
-		enum forge_status via = to;
-		if (!forge_status_may_follow(at->status, to))
-			via = at->status < FORGE_STATUS_PREPARING ? FORGE_STATUS_PREPARING :
-								    at->status + 1;
-		if (via > FORGE_STATUS_COLLECTING && via != to)
+	while (rc == 0 && !forge_status_may_follow(at->status, to)) {
+		enum forge_status via = at->status < FORGE_STATUS_PREPARING ?
+						FORGE_STATUS_PREPARING :
+						at->status + 1;
+		if (via > FORGE_STATUS_COLLECTING)
 			return refuse(run_id, at->status, to, err);
 		rc = assume(st, run_id, at, via, err);
 	}
 	return rc;
 }
 
+static int walk_to(struct forge_store *st, const char *run_id, struct position *at,
+		   enum forge_status to, struct forge_error *err)
+{
+	if (at->status == to)
+		return 0;
+	int rc = approach(st, run_id, at, to, err);
+	return rc < 0 ? rc : assume(st, run_id, at, to, err);
+}
+
+/*
+ * The line that repair adds follows what is left of the others, which may be nothing; so the way to it is
+ * to be found, and its number may be taken by that.
+ */
 static int apply_event(struct forge_store *st, const char *run_id, const json_t *e,
 		       struct position *at, struct forge_error *err)
 {
 	enum forge_status to = forge_status_of(text_of(e, "status"));
+	const char *actor = text_of(e, "actor");
+	int64_t seq = json_integer_value(json_object_get(e, "seq"));
+	int rc = 0;
 
 	/* Said twice, by a repair that was itself cut short, it is one change. */
 	if (to != FORGE_STATUS_NONE && to != at->status) {
-		if (!forge_status_may_follow(at->status, to))
-			return refuse(run_id, at->status, to, err);
+		if (actor && strcmp(actor, "repair") == 0)
+			rc = approach(st, run_id, at, to, err);
+		else if (!forge_status_may_follow(at->status, to))
+			rc = refuse(run_id, at->status, to, err);
+		if (rc < 0)
+			return rc;
 		at->status = to;
 	}
-	at->last_seq = json_integer_value(json_object_get(e, "seq"));
-	return insert_event(st, run_id, e, err);
+	at->last_seq = seq > at->last_seq ? seq : at->last_seq + 1;
+	return insert_event(st, run_id, at->last_seq, e, err);
 }
 
 /* Events refer to the run's row, so there must be one first; its state comes last. */
@@ -356,10 +372,7 @@ static int post_work(struct forge_store *st, const void *arg, struct forge_error
 		rc = update_run(st, record, forge_status_name(at.status), at.status, err);
 	}
 	if (rc == 0) {
-		json_t *e = json_copy((json_t *)w->event);
-		json_object_set_new(e, "seq", json_integer(at.last_seq + 1));
-		rc = insert_event(st, w->run_id, e, err);
-		json_decref(e);
+		rc = insert_event(st, w->run_id, at.last_seq + 1, w->event, err);
 	}
 	json_decref(record);
 	return rc;

@@ -826,6 +826,30 @@ static void lost_events_are_assumed(void **state)
 	assert_int_equal(events_of(f->st, "h"), 2);
 }
 
+/* What repair adds to a file of events that the power took: one line, the first or after a gap. */
+static void what_repair_adds_to_lost_events_is_taken(void **state)
+{
+	struct fixture *f = *state;
+	json_t *end = event_of(0, "succeeded", "succeeded"), *events;
+
+	json_object_set_new(end, "actor", json_string("repair"));
+	for (int i = 0; i < 2; i++) /* told twice it is the same */
+		told(f->st, record_of("a", "succeeded"), json_pack("[O]", end), NULL);
+	assert_status(f->st, "a", "succeeded");
+	assert_int_equal(forge_store_events(f->st, "a", &events, NULL), 0);
+	assert_int_equal(json_array_size(events), 4);
+	assert_string_equal(json_string_value(json_object_get(json_array_get(events, 3),
+							      "event")),
+			    "succeeded");
+	json_decref(events);
+	WENT(f->st, "b", "queued", "preparing");
+	json_object_set_new(end, "seq", json_integer(2));
+	told(f->st, record_of("b", "succeeded"), json_pack("[O]", end), NULL);
+	assert_status(f->st, "b", "succeeded");
+	assert_int_equal(events_of(f->st, "b"), 5);
+	json_decref(end);
+}
+
 static void events_that_are_known_are_skipped(void **state)
 {
 	struct fixture *f = *state;
@@ -1678,6 +1702,7 @@ int main(int argc, char **argv)
 		ON(every_transition_is_judged),
 		ON(a_run_must_begin_at_a_beginning),
 		ON(lost_events_are_assumed),
+		ON(what_repair_adds_to_lost_events_is_taken),
 		ON(events_that_are_known_are_skipped),
 		ON(files_come_with_the_verdict),
 		ON(a_failure_in_the_middle_leaves_nothing),
