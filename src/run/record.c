@@ -328,6 +328,24 @@ int forge_record_sync(struct forge_record *r, struct forge_error *err)
 	return 0;
 }
 
+int forge_record_sync_logs(struct forge_record *r, const struct forge_home *home,
+			   struct forge_error *err)
+{
+	bool has_any = false;
+	int rc = 0;
+
+	for (int i = 0; i < 2 && rc == 0; i++) {
+		/* An empty one is soon made again, and costs a wait for the disk. */
+		if (r->log_fd[i] < 0 || lseek(r->log_fd[i], 0, SEEK_CUR) <= 0)
+			continue;
+		has_any = true;
+		rc = fdatasync(r->log_fd[i]) < 0 ? -errno : 0;
+	}
+	if (has_any && rc == 0 && (fsync(r->dir_fd) < 0 || fsync(home->runs_fd) < 0))
+		rc = -errno;
+	return rc < 0 ? forge_fail_errno(err, -rc, "write the run's log") : 0;
+}
+
 void forge_record_close(struct forge_record *r)
 {
 	int fds[] = { r->dir_fd, r->events_fd, r->log_fd[0], r->log_fd[1] };

@@ -43,6 +43,9 @@ json_t *forge_record_take_batch(struct forge_record *r);
  */
 FORGE_MUST_CHECK int forge_record_write(struct forge_record *r, struct forge_error *err);
 FORGE_MUST_CHECK int forge_record_sync(struct forge_record *r, struct forge_error *err);
+/* What the run said, safe on disk; to be called before its verdict is told. */
+FORGE_MUST_CHECK int forge_record_sync_logs(struct forge_record *r, const struct forge_home *home,
+					    struct forge_error *err);
 /* Closes the files; json stays if it was taken. */
 void forge_record_close(struct forge_record *r);
 

@@ -643,6 +643,15 @@ static void clean_or_leave(struct run *r)
 	json_object_set_new(r->record.json, "cleanup_error", json_string(late.msg));
 }
 
+/* A log that cannot be kept is no reason to lose the verdict. */
+static void sync_logs(struct run *r)
+{
+	struct forge_error late = FORGE_ERROR_INIT;
+
+	if (forge_record_sync_logs(&r->record, &r->home, &late) < 0)
+		on_event(r, "log_failed", late.msg);
+}
+
 /*
  * Waits for the store. The verdict must be safe in one of the two places, and one wait for the disk
  * is enough for that; in neither, the slot stays and the caller hears that nothing is certain.
@@ -693,6 +702,7 @@ static int finish(struct run *r, const struct forge_outcome *o,
 		return rc;
 	if (is_small)
 		clean_or_leave(r);
+	sync_logs(r);
 	int local = forge_record_write(&r->record, &full);
 	if (!r->courier.error.code)
 		tell_store(r, true, is_small);
