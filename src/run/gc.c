@@ -23,6 +23,7 @@
 #include "run/admit.h"
 #include "run/deliver.h"
 #include "run/home.h"
+#include "run/live.h"
 #include "run/objects.h"
 #include "run/reconcile.h"
 #include "run/record.h"
@@ -35,6 +36,7 @@ struct gc {
 	const struct forge_config *cfg;
 	struct forge_home home;
 	struct forge_store *store; /* NULL: unreachable */
+	const char *url;
 	FILE *say;
 	int log_fd;
 	bool dry_run;
@@ -222,6 +224,41 @@ static json_t *restore_record(struct gc *g, const char *run_id)
 	return record;
 }
 
+/*
+ * A run is told apart from what the power left of one by its slot, which is not synced. Begun while the
+ * store was away, it has a record: that gets its end. Never confirmed to anybody, it has a
+ * directory with nothing in it. The caller has looked at the directory before we do at the slots.
+ */
+static json_t *close_forgotten(struct gc *g, const char *run_id, int dir)
+{
+	json_t *record = NULL, *stored = NULL;
+	struct stat st;
+
+	if (forge_live_has_slot(&g->home, run_id) ||
+	    (g->store && forge_store_get(g->store, run_id, &stored, NULL) != -ENOENT)) {
+		json_decref(stored);
+		return NULL;
+	}
+	/* Only now: whoever has just ended has written its verdict and then left its slot. */
+	if (forge_load_record(&g->home, run_id, &record, NULL) < 0) {
+		forge_auto_free char *path = forge_asprintf("%s/runs/%s", g->home.path, run_id);
+		if (g->store && path && fstat(dir, &st) == 0 &&
+		    size_at(dir, "stdout") + size_at(dir, "stderr") == 0 &&
+		    doing(g, "remove what never began:", run_id, 0))
+			(void)!forge_rmtree(path, st.st_dev, st.st_ino, NULL, NULL);
+		return NULL;
+	}
+	if (is_over(record) || !doing(g, "close as lost", run_id, 0))
+		return record;
+	if (forge_close_lost(&g->home, run_id, record, NULL) == 0) {
+		if (g->store)
+			(void)!forge_deliver_run(&g->home, g->store, run_id, NULL); /* or next time */
+		else
+			(void)!forge_deliver_later(&g->home, run_id, g->url, NULL);
+	}
+	return record;
+}
+
 /* One run: its references, its kept workdir; what its logs weigh goes into *ret. */
 static int look_at_run(struct gc *g, const char *run_id, struct run_logs *ret)
 {
@@ -235,10 +272,12 @@ static int look_at_run(struct gc *g, const char *run_id, struct run_logs *ret)
 		return 0;
 	(void)!forge_load_record(&g->home, run_id, &record, NULL); /* NULL: none, or torn */
 	if (!is_over(record)) {
-		json_t *stored = restore_record(g, run_id);
-		if (stored) {
+		json_t *better = restore_record(g, run_id);
+		if (!better)
+			better = close_forgotten(g, run_id, dir);
+		if (better) {
 			json_decref(record);
-			record = stored;
+			record = better;
 		}
 	}
 	(void)fstatat(dir, "record.json", &st, AT_SYMLINK_NOFOLLOW); /* else it is of now */
@@ -444,8 +483,8 @@ static int sweep(struct gc *g, const char *url, struct forge_error *err)
 int forge_gc(const struct forge_config *cfg, const char *store_url, FILE *say, bool dry_run,
 	     struct forge_error *err)
 {
-	struct gc g = { .cfg = cfg, .home = FORGE_HOME_INIT, .say = say, .log_fd = -1,
-			.dry_run = dry_run, .now = time(NULL) };
+	struct gc g = { .cfg = cfg, .home = FORGE_HOME_INIT, .url = store_url, .say = say,
+			.log_fd = -1, .dry_run = dry_run, .now = time(NULL) };
 	int repaired = forge_reconcile(say, dry_run, err);
 
 	if (repaired < 0)

@@ -409,3 +409,50 @@ age() { touch -h -d '2 years ago' "$@"; }
     [ "$(jq -r .status "$FORGE_HOME/runs/$id/record.json")" = succeeded ]
     [ "$("$FORGE" gc)" = "nothing to repair" ]
 }
+
+# forget RUN: takes what is not synced, as a power cut does: the slot, and what only that knows of.
+forget() {
+    local dir
+    find "$FORGE_HOME/active" -type f -exec truncate -s 0 {} +
+    rm -rf "$work/scidex-analysis-$1"
+    for dir in "${cgroup_dirs[@]}"; do
+        [ ! -d "$dir/forge-$1" ] || find "$dir/forge-$1" -depth -type d -exec rmdir {} +
+    done
+}
+
+@test "a run that a power cut ended while the store was away is lost, and delivered later" {
+    export FORGE_STORE=sqlite:$T/nowhere/forge.db
+    submit -i gate -- sh -c "echo ready; $(gated)"
+    patiently grep -q ready "$FORGE_HOME/runs/$id/stdout"
+    murder "$id"
+    forget "$id"
+    : >"$FORGE_HOME/runs/$id/events.jsonl"
+    run "$FORGE" gc
+    [[ "$output" == *"close as lost $id"* ]]
+    [ "$(jq -r .status "$FORGE_HOME/runs/$id/record.json")" = lost ]
+    run "$FORGE" wait "$id"
+    [ "$status" -eq 137 ]
+    mkdir nowhere
+    run "$FORGE" gc
+    [[ "$output" == *"$id: delivered to the store"* ]]
+    [ "$("$FORGE" gc)" = "nothing to repair" ]
+    [ "$(ps_ids --status lost)" = "$id" ]
+}
+
+@test "a directory that is all a power cut left of a run is removed, if nobody knows of it" {
+    forge_run -- true
+    known=$(field .run_id)
+    start
+    for id in 00000000000000000000000001 00000000000000000000000002; do
+        mkdir -m 700 "$FORGE_HOME/runs/$id"
+        touch "$FORGE_HOME/runs/$id"/{events.jsonl,stdout,stderr}
+    done
+    echo something >"$FORGE_HOME/runs/$id/stdout"
+    FORGE_STORE=sqlite:$T/nowhere/forge.db "$FORGE" gc
+    [ -d "$FORGE_HOME/runs/00000000000000000000000001" ]
+    run "$FORGE" gc
+    [ "$output" = "remove what never began: 00000000000000000000000001 (0 B)" ]
+    [ "$("$FORGE" gc)" = "nothing to repair" ]
+    [ "$(find "$FORGE_HOME/runs" -mindepth 1 -maxdepth 1 | wc -l)" -eq 3 ]
+    [ -d "$FORGE_HOME/runs/$known" ]
+}
