@@ -48,13 +48,16 @@ static void sleep_msec(int msec)
 	(void)nanosleep(&ts, NULL); /* woken early is as good */
 }
 
-/* 0: over. 1: not before the deadline. */
+/*
+ * 0: over. 1: not before the deadline. A verdict that only the run's directory has may be lost with
+ * the power until its supervisor has seen to that, and is gone.
+ */
 static int wait_for(struct forge_session *s, json_t **record, uint64_t deadline,
 		    struct forge_error *err)
 {
 	int pause = 5;
 
-	while (!forge_record_is_over(*record)) {
+	while (!forge_record_is_over(*record) || s->is_unconfirmed) {
 		struct forge_live live = FORGE_LIVE_INIT;
 		if (deadline != FORGE_UNLIMITED && forge_now_usec() >= deadline)
 			return 1;
@@ -62,6 +65,8 @@ static int wait_for(struct forge_session *s, json_t **record, uint64_t deadline,
 				    NULL) == 0) {
 			(void)forge_live_wait(&live, left_msec(deadline, -1));
 			forge_live_close(&live);
+		} else if (forge_record_is_over(*record)) {
+			return 0;
 		} else {
 			/*
 			 * Another host's: only the store tells, and it has to be asked. Or
@@ -92,7 +97,8 @@ static int wait_one(struct forge_session *s, const char *word, uint64_t deadline
 		if (!is_quiet)
 			fprintf(stderr, "forge: run %s is still %s\n",
 				forge_record_text(record, "run_id"),
-				forge_record_text(record, "status"));
+				forge_record_is_over(record) ? "being recorded" :
+							       forge_record_text(record, "status"));
 		return 124;
 	}
 	if (is_json)

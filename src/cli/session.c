@@ -77,8 +77,10 @@ static int load(struct forge_session *s, const char *run_id, json_t **ret,
 	    (!stored || (forge_record_is_over(local) && !forge_record_is_over(stored)))) {
 		json_decref(stored);
 		*ret = local;
+		s->is_unconfirmed = true;
 		return 0;
 	}
+	s->is_unconfirmed = false;
 	json_decref(local);
 	if (!stored)
 		stored = forge_live_record(&s->home, run_id);

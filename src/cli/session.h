@@ -12,6 +12,7 @@ struct forge_session {
 	struct forge_home home;
 	char *url;
 	struct forge_store *store; /* NULL: it cannot be reached, and has_warned */
+	bool is_unconfirmed;	   /* the verdict that was found is not the store's */
 };
 #define FORGE_SESSION_INIT ((struct forge_session){ .home = FORGE_HOME_INIT })
 

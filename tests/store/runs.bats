@@ -334,6 +334,28 @@ five() {
     [ "$status" -eq 0 ]
 }
 
+@test "wait does not return before the verdict is safe" {
+    skip_unless "SQLite only" test "${FORGE_TEST_STORE:-sqlite}" = sqlite
+    start
+    mkfifo go
+    # Somebody else writes: the store can be read, and takes no verdict.
+    python3 -c 'import sqlite3, sys
+db = sqlite3.connect(sys.argv[1], isolation_level=None)
+db.execute("BEGIN IMMEDIATE")
+print("held", flush=True)
+open("go").read()' "$FORGE_HOME/forge.db" >holder 3>&- &
+    started+=($!)
+    patiently grep -q held holder
+    open_gate
+    patiently grep -q '"status": "succeeded"' "$FORGE_HOME/runs/$id/record.json"
+    run "$FORGE" wait --timeout 100ms "$id"
+    [ "$status" -eq 124 ]
+    [ "$output" = "forge: run $id is still being recorded" ]
+    : >go
+    finished "$id"
+    [ "$status" -eq 0 ]
+}
+
 @test "wait takes several runs and exits with what is not 0" {
     submit -- sh -c 'exit 5' && a=$id
     submit -- true && b=$id
