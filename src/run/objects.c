@@ -92,11 +92,11 @@ static int sync_object(const struct forge_objects *o, const char *name)
 {
 	forge_auto_close int fd = openat(o->fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 
-	return fd < 0 || fdatasync(fd) < 0 ? -errno : 0;
+	return fd < 0 || fsync(fd) < 0 ? -errno : 0;
 }
 
-/* Gives the inode of fd its name; one that is there already is the same content. */
-static int publish(struct forge_objects *o, int fd, bool sync, const struct forge_object *obj)
+/* Gives the inode of fd its name. 1: it is there already, with the same content. */
+static int give_name(struct forge_objects *o, int fd, const struct forge_object *obj)
 {
 	char path[FORGE_STORED_MAX], self[32];
 	const char *name = forge_objects_path(path, obj->digest) + strlen("objects/");
@@ -125,7 +125,26 @@ static int publish(struct forge_objects *o, int fd, bool sync, const struct forg
 		if (errno != EEXIST) /* else another collector has just replaced it */
 			return -errno;
 	}
-	return sync ? sync_object(o, name) : 0;
+	return 1;
+}
+
+/*
+ * Waits for the disk when the name is there, not before: what has no name is not written to Btrfs's log
+ * by fsync(), and owner and mode of what gets another one may be taken from before.
+ */
+static int publish(struct forge_objects *o, int fd, bool sync, const struct forge_object *obj)
+{
+	char path[FORGE_STORED_MAX];
+	const char *name = forge_objects_path(path, obj->digest) + strlen("objects/");
+	int named = give_name(o, fd, obj);
+
+	if (named < 0 || !sync)
+		return named < 0 ? named : 0;
+	int rc = sync_object(o, name);
+	/* Who comes next would be told that all is well: an error is reported once. */
+	if (rc < 0 && named == 0)
+		(void)unlinkat(o->fd, name, 0);
+	return rc;
 }
 
 /*
@@ -155,8 +174,6 @@ static int put_itself(struct forge_objects *o, int fd, bool sync, struct forge_o
 		rc = leave_project(o, fd);
 	if (rc == 0)
 		rc = forge_sha256_until(fd, -1, o->stop_fd, ret->digest, &ret->size);
-	if (rc == 0 && sync && fdatasync(fd) < 0)
-		rc = -errno;
 	return rc < 0 ? rc : publish(o, fd, sync, ret);
 }
 
@@ -170,8 +187,6 @@ static int put_copy(struct forge_objects *o, int fd, bool sync, struct forge_obj
 	bool is_cloned = ioctl(copy, FICLONE, fd) == 0;
 	int rc = forge_sha256_until(fd, is_cloned ? -1 : copy, o->stop_fd, ret->digest,
 				    &ret->size);
-	if (rc == 0 && sync && fdatasync(copy) < 0)
-		rc = -errno;
 	return rc < 0 ? rc : publish(o, copy, sync, ret);
 }
 
