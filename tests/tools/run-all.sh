@@ -29,6 +29,7 @@ hosts           300 hosts that refuse something, or whose file servers are dead
 crash           300 200 SIGKILLs
 crash-store     300 700 more, of all that keep the records, and of the PostgreSQL server
 full-disk       300 full and read-only disks, stores that are away, clocks that jump
+power-cut       300 12 power cuts, in a guest with a disk of its own
 uml             300 unified cgroup v2, in a guest
 quota           300 project quotas on XFS, in a guest
 systemd         600 cgroups by systemd, in a guest
@@ -166,6 +167,13 @@ stage_crash_store() { with_forge build tests/tools/crash-store.sh build/src/cli/
 stage_full_disk() {
     needs_root "full disks" || return 0
     with_forge build tests/tools/delegate.sh bats --tap tests/tools/full-disk.bats
+}
+# ext4 forgets what nobody waited for; Btrfs also what came before that.
+stage_power_cut() {
+    local rc=0
+    tests/guest/power-cut.sh build/src/cli/forge 8 ext4 || rc=1
+    tests/guest/power-cut.sh build/src/cli/forge 4 btrfs || rc=1
+    return $rc
 }
 stage_uml() { tests/guest/uml.sh build/src/cli/forge build/src/probe/forge-probe; }
 stage_quota() { tests/guest/quota.sh build/src/cli/forge build/src/probe/forge-probe; }
