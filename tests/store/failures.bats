@@ -31,7 +31,7 @@ nothing_left() {
 }
 
 @test "who cannot be watched any longer is dead before its outputs are looked at" {
-    failing ppoll:ENOMEM:when=6 -- -o a -- sh -c 'exec 3>a; while :; do echo more; echo more >&3; done'
+    failing ppoll:ENOMEM:when=100 -- -o a -- sh -c 'exec 3>a; while :; do echo more; echo more >&3; done'
     [ "$(field .status)" = lost ]
     [ -n "$(objects)" ]
     for object in $(objects); do
