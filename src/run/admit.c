@@ -120,8 +120,8 @@ static void put_back(int dir, const char *name, unsigned slot, bool is_ticket)
 
 /*
  * Made and locked while the queue is locked: nobody ever sees it without its lock. A ticket is a
- * fifo that its owner has open for writing: who reads it is told when the owner is gone. (inotify
- * would do, but a user has 128 of them.)
+ * fifo that its owner has open for writing: who reads it is told when the owner leaves or is gone.
+ * (inotify would do, but a user has 128 of them.)
  *
  * Files are used again: each new one has ext4 look at every inode that was freed in the last five
  * seconds, and hundreds of runs free hundreds.
@@ -337,10 +337,13 @@ static int sleep_until(struct forge_ticket *t, int signal_fd, struct forge_error
 		return forge_fail(err, ECANCELED, "cancelled while queued");
 	if (n == 0 && forge_now_usec() >= t->deadline)
 		return forge_fail(err, ETIMEDOUT, "no room within queue.max_wait");
-	while (t->watch >= 0 && read(t->watch, events, sizeof(events)) > 0)
+	if (strcmp(t->watched, ".") != 0) {
+		if (n > 0)
+			t->watched[0] = '\0'; /* what it said is for all who read it: it stays ready */
+		return 0;
+	}
+	while (read(t->watch, events, sizeof(events)) > 0)
 		; /* only that something happened matters */
-	if (n > 0 && strcmp(t->watched, ".") != 0)
-		t->watched[0] = '\0'; /* a fifo without its writer stays ready */
 	return 0;
 }
 
@@ -423,6 +426,8 @@ void forge_admit_leave(struct forge_ticket *t, const struct forge_share *share)
 
 	if (t->fd >= 0) {
 		put_back(dir, t->name, t->need.slot, true);
+		/* Our init has it open too, and may take long to execute the command. */
+		(void)!write(t->fd, "", 1); /* else who reads is told later */
 		close(t->fd);
 	}
 	if (t->watch >= 0)
