@@ -179,7 +179,7 @@ static int scan_queue(int dir, const char *ours, struct scan *ret, struct forge_
 		if (!d)
 			return forge_fail_errno(err, errno, "read the queue");
 		*ret = (struct scan){ .before = "" };
-		for (struct dirent *e; (e = readdir(d));) {
+		for (struct dirent *e; (errno = 0, e = readdir(d));) {
 			if (strncmp(e->d_name, "s-", 2) == 0)
 				add_share(dir, e->d_name, &ret->used);
 			else if (strncmp(e->d_name, "w-", 2) == 0 &&
@@ -187,6 +187,9 @@ static int scan_queue(int dir, const char *ours, struct scan *ret, struct forge_
 				 strcmp(e->d_name, ret->before) > 0)
 				(void)snprintf(ret->before, sizeof(ret->before), "%s", e->d_name);
 		}
+		/* Who was not seen would be taken for nobody. */
+		if (errno)
+			return forge_fail_errno(err, errno, "read the queue");
 	} while (ret->before[0] && !is_alive(dir, ret->before) && --left > 0);
 	return 0;
 }
@@ -323,7 +326,8 @@ static int sleep_until(struct forge_ticket *t, int signal_fd, struct forge_error
 {
 	struct pollfd p[] = { { .fd = t->watch, .events = POLLIN },
 			      { .fd = signal_fd, .events = POLLIN } };
-	uint64_t now = forge_now_usec(), most = t->watch < 0 ? BLIND_USEC : MOST_USEC;
+	uint64_t now = forge_now_usec();
+	uint64_t most = t->watch < 0 || t->was_told ? BLIND_USEC : MOST_USEC;
 	uint64_t left = t->deadline > now ? t->deadline - now : 0;
 	char events[4096];
 
@@ -342,6 +346,8 @@ static int sleep_until(struct forge_ticket *t, int signal_fd, struct forge_error
 			t->watched[0] = '\0'; /* what it said is for all who read it: it stays ready */
 		return 0;
 	}
+	/* A dead holder's file is told to be closed before it is unlocked: look once more. */
+	t->was_told = n > 0;
 	while (read(t->watch, events, sizeof(events)) > 0)
 		; /* only that something happened matters */
 	return 0;

@@ -54,3 +54,24 @@ nothing_left() {
     [[ "$(field .completion_notes)" == *"Input/output error"* ]]
     nothing_left "torn-$$"
 }
+
+@test "a directory that cannot be read to its end is no success with fewer outputs" {
+    for dir in "" /outputs; do
+        failing getdents64:EIO:when=1+ -P "$work/scidex-analysis-torn-$$$dir" -- --id "torn-$$" -- \
+            sh -c 'mkdir outputs; touch outputs/a'
+        [ "$(field .status)" = failed ]
+        [ "$(field .reason)" = missing_output ]
+        [[ "$(field .completion_notes)" == *"could not be looked at: Input/output error"* ]]
+        # By the next command, which has a disk that works.
+        "$FORGE" gc
+        nothing_left "torn-$$"
+    done
+}
+
+@test "a queue that cannot be read is not an empty one" {
+    budget '    runs: 1'
+    start
+    failing getdents64:EIO:when=1 -P "$FORGE_HOME/queue" -- -- true
+    [ "$status" -eq 125 ]
+    grep -q 'read the queue: Input/output error' "$err"
+}
