@@ -99,6 +99,9 @@ struct forge_execution {
 	bool is_stuck;
 };
 
+/* How long init may take to end when it is alone; more would be the file systems it had. */
+#define END_MSEC 5000
+
 static int run_in(const struct forge_job *job, struct forge_execution *e,
 		  struct forge_outcome *ret, struct forge_error *err)
 {
@@ -118,6 +121,9 @@ static int run_in(const struct forge_job *job, struct forge_execution *e,
 	if (rc == 0)
 		rc = forge_supervise(job, e->plan, e->cg, &quota, e->sb, ret, err);
 	forge_quota_stop(&quota);
+	/* Nobody watches it: it must not go on while its outputs are looked at. */
+	if (rc < 0 && e->sb && forge_sandbox_end(e->sb, END_MSEC) < 0)
+		ret->is_stuck = true;
 	e->is_stuck = ret->is_stuck;
 	return rc;
 }
@@ -158,9 +164,6 @@ static int local_run(const struct forge_job *job, struct forge_outcome *ret,
 			   e->plan->io_error.code ? &e->plan->io_error : &e->cg->io_error, err);
 	return rc < 0 ? rc : run_in(job, e, ret, err);
 }
-
-/* How long init may take to end when it is alone; more would be the file systems it had. */
-#define END_MSEC 5000
 
 static int local_end(struct forge_execution *e, struct forge_error *err)
 {

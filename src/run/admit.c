@@ -120,8 +120,8 @@ static void put_back(int dir, const char *name, unsigned slot, bool is_ticket)
 
 /*
  * Made and locked while the queue is locked: nobody ever sees it without its lock. A ticket is a
- * fifo that its owner has open for writing: who reads it is told when the owner is gone. (inotify
- * would do, but a user has 128 of them.)
+ * fifo that its owner has open for writing: who reads it is told when the owner leaves or is gone.
+ * (inotify would do, but a user has 128 of them.)
  *
  * Files are used again: each new one has ext4 look at every inode that was freed in the last five
  * seconds, and hundreds of runs free hundreds.
@@ -179,7 +179,7 @@ static int scan_queue(int dir, const char *ours, struct scan *ret, struct forge_
 		if (!d)
 			return forge_fail_errno(err, errno, "read the queue");
 		*ret = (struct scan){ .before = "" };
-		for (struct dirent *e; (e = readdir(d));) {
+		for (struct dirent *e; (errno = 0, e = readdir(d));) {
 			if (strncmp(e->d_name, "s-", 2) == 0)
 				add_share(dir, e->d_name, &ret->used);
 			else if (strncmp(e->d_name, "w-", 2) == 0 &&
@@ -187,6 +187,9 @@ static int scan_queue(int dir, const char *ours, struct scan *ret, struct forge_
 				 strcmp(e->d_name, ret->before) > 0)
 				(void)snprintf(ret->before, sizeof(ret->before), "%s", e->d_name);
 		}
+		/* Who was not seen would be taken for nobody. */
+		if (errno)
+			return forge_fail_errno(err, errno, "read the queue");
 	} while (ret->before[0] && !is_alive(dir, ret->before) && --left > 0);
 	return 0;
 }
@@ -323,7 +326,8 @@ static int sleep_until(struct forge_ticket *t, int signal_fd, struct forge_error
 {
 	struct pollfd p[] = { { .fd = t->watch, .events = POLLIN },
 			      { .fd = signal_fd, .events = POLLIN } };
-	uint64_t now = forge_now_usec(), most = t->watch < 0 ? BLIND_USEC : MOST_USEC;
+	uint64_t now = forge_now_usec();
+	uint64_t most = t->watch < 0 || t->was_told ? BLIND_USEC : MOST_USEC;
 	uint64_t left = t->deadline > now ? t->deadline - now : 0;
 	char events[4096];
 
@@ -337,10 +341,15 @@ static int sleep_until(struct forge_ticket *t, int signal_fd, struct forge_error
 		return forge_fail(err, ECANCELED, "cancelled while queued");
 	if (n == 0 && forge_now_usec() >= t->deadline)
 		return forge_fail(err, ETIMEDOUT, "no room within queue.max_wait");
-	while (t->watch >= 0 && read(t->watch, events, sizeof(events)) > 0)
+	if (strcmp(t->watched, ".") != 0) {
+		if (n > 0)
+			t->watched[0] = '\0'; /* what it said is for all who read it: it stays ready */
+		return 0;
+	}
+	/* A dead holder's file is told to be closed before it is unlocked: look once more. */
+	t->was_told = n > 0;
+	while (read(t->watch, events, sizeof(events)) > 0)
 		; /* only that something happened matters */
-	if (n > 0 && strcmp(t->watched, ".") != 0)
-		t->watched[0] = '\0'; /* a fifo without its writer stays ready */
 	return 0;
 }
 
@@ -423,6 +432,8 @@ void forge_admit_leave(struct forge_ticket *t, const struct forge_share *share)
 
 	if (t->fd >= 0) {
 		put_back(dir, t->name, t->need.slot, true);
+		/* Our init has it open too, and may take long to execute the command. */
+		(void)!write(t->fd, "", 1); /* else who reads is told later */
 		close(t->fd);
 	}
 	if (t->watch >= 0)

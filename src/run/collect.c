@@ -184,7 +184,8 @@ static int open_dir(int parent, const char *name)
 static void not_seen(struct walk *w, int code)
 {
 	skip(w, strerror(code));
-	problem(w->ret, "%s could not be looked at: %s", w->path, strerror(code));
+	problem(w->ret, "%s could not be looked at: %s", *w->path ? w->path : "the workdir",
+		strerror(code));
 }
 
 static void walk_dir(struct walk *w, int fd, size_t len, unsigned depth)
@@ -196,7 +197,8 @@ static void walk_dir(struct walk *w, int fd, size_t len, unsigned depth)
 		w->is_out_of_memory = true;
 		return;
 	}
-	for (struct dirent *e; !w->is_out_of_memory && !w->ret->is_stopped && (e = readdir(d));) {
+	for (struct dirent *e; !w->is_out_of_memory && !w->ret->is_stopped &&
+			       (errno = 0, e = readdir(d));) {
 		struct stat st;
 		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
 			continue;
@@ -230,6 +232,8 @@ static void walk_dir(struct walk *w, int fd, size_t len, unsigned depth)
 			not_seen(w, errno); /* who knows what would have been in it */
 	}
 	w->path[len] = '\0';
+	if (errno && !w->ret->is_stopped && !w->is_out_of_memory)
+		not_seen(w, errno);
 }
 
 /* ---- publishing, by several threads ---- */

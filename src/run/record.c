@@ -176,6 +176,8 @@ int forge_record_make_files(struct forge_record *r, const struct forge_home *hom
 	r->dir_fd = openat(home->runs_fd, run_id, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	int rc =
 		r->dir_fd < 0 ? -errno : open_file(r->dir_fd, "events.jsonl", &r->events_fd);
+	if (r->dir_fd < 0)
+		(void)unlinkat(home->runs_fd, run_id, AT_REMOVEDIR); /* it is made again to tell that */
 	if (rc == 0)
 		rc = open_file(r->dir_fd, "stdout", &r->log_fd[0]);
 	if (rc == 0)

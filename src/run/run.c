@@ -698,8 +698,10 @@ static int finish(struct run *r, const struct forge_outcome *o,
 		set_status(r, "preparing", NULL);
 	set_status(r, v->status, v->reason);
 	int rc = make_record_files(r, err);
-	if (rc < 0)
+	if (rc < 0) {
+		r->needs_repair |= clean(r, NULL) < 0;
 		return rc;
+	}
 	if (is_small)
 		clean_or_leave(r);
 	sync_logs(r);

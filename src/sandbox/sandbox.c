@@ -183,22 +183,23 @@ static int clone_as(uid_t uid, struct forge_clone_args *args, struct forge_cgrou
 	return pid;
 }
 
-/* The same from within a network namespace, which is then the child's too. */
-static int clone_in(int net, uid_t uid, struct forge_clone_args *args, struct forge_cgroup *cg)
+/* Goes into a network namespace, for the child to be made in. The way back; -1: refused, we stay. */
+static int enter_network(int net)
 {
 	forge_auto_close int own = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
 
-	if (own < 0 || setns(net, CLONE_NEWNET) < 0)
-		return -1;
-	pid_t pid = clone_as(uid, args, cg);
-	if (pid == 0)
-		return 0;
+	return own < 0 || setns(net, CLONE_NEWNET) < 0 ? -1 : forge_take_fd(own);
+}
+
+static void leave_network(int own)
+{
 	int error = errno;
+
 	/* We came from there; were we not back, we would tell nobody anything. */
 	if (setns(own, CLONE_NEWNET) < 0)
 		abort();
+	close(own);
 	errno = error;
-	return pid;
 }
 
 static int start_init(const struct forge_plan *plan, struct forge_cgroup *cg,
@@ -206,6 +207,8 @@ static int start_init(const struct forge_plan *plan, struct forge_cgroup *cg,
 		      struct forge_error *err)
 {
 	int net = plan->own_network && netns ? forge_netns_fd(netns) : -1;
+	int own = net >= 0 ? enter_network(net) : -1;
+	bool needs_network = plan->own_network && own < 0;
 	struct forge_clone_args args = {
 		.flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC |
 			 CLONE_NEWUTS | CLONE_PIDFD,
@@ -213,21 +216,20 @@ static int start_init(const struct forge_plan *plan, struct forge_cgroup *cg,
 		.exit_signal = SIGCHLD,
 	};
 
-	if (plan->own_network && net < 0)
+	if (needs_network)
 		args.flags |= CLONE_NEWNET;
 	if (cg->v2_fd >= 0) {
 		args.flags |= CLONE_INTO_CGROUP;
 		args.cgroup = (uint64_t)cg->v2_fd;
 	}
-	pid_t pid = net >= 0	     ? clone_in(net, plan->host_uid, &args, cg) :
-		    plan->privileged ? clone_as(plan->host_uid, &args, cg) :
-				       clone_init(&args, cg);
+	pid_t pid = plan->privileged ? clone_as(plan->host_uid, &args, cg)
+				     : clone_init(&args, cg);
 	if (pid == 0) {
 		struct forge_child c = {
 			.plan = plan,
 			.sources = w->sources,
 			.cgroups = cg->enter_fds,
-			.needs_loopback = plan->own_network && net < 0,
+			.needs_loopback = needs_network,
 			.control = w->control[1],
 			.report = w->report[1],
 			.stdio = { w->in[0], w->out[1], w->err[1] },
@@ -236,6 +238,8 @@ static int start_init(const struct forge_plan *plan, struct forge_cgroup *cg,
 		close(w->control[0]);
 		forge_child_main(&c);
 	}
+	if (own >= 0)
+		leave_network(own);
 	if (pid < 0)
 		return forge_diagnose_clone(
 			forge_fail_errno(err, errno, "make the sandbox's namespaces"),

@@ -223,6 +223,23 @@ cgroups_of() { find /sys/fs/cgroup -maxdepth 4 -type d -name "forge-$1" 2>/dev/n
     [ "$(of "$first" .status)" = running ]
 }
 
+@test "who is behind hears at once that the one in front has its share, however slowly that starts" {
+    budget '    runs: 2'
+    start && start
+    # Its init has the ticket open too, until the command is executed.
+    ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 strace -fqq -o /dev/null -e inject=execve:delay_enter=4s "$FORGE" run -q -- true 3>&- &
+    started+=($!)
+    patiently sh -c '[ "$(ls "$FORGE_HOME/queue" | grep -c ^w-)" -eq 1 ]'
+    submit -- true && a=$id
+    first=$(ls "$FORGE_HOME/queue" | grep -m 1 ^w-)
+    patiently is_ready "${first##*-}"
+    open_gate
+    SECONDS=0
+    finished "$a" >/dev/null
+    [ "$(field .status)" = succeeded ]
+    [ "$SECONDS" -lt 3 ]
+}
+
 @test "its time counts from when it starts, not from when it is ready" {
     budget '    runs: 1'
     start

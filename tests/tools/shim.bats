@@ -64,6 +64,16 @@ print(c.syscall(437, -100, b"/", how, 24) >= 0, ctypes.get_errno())'
     [ "$(field .isolation.level)" = full ]
 }
 
+@test "where a filter refuses to change namespaces, a run gets its network by the call that makes it" {
+    for call in setns=EPERM setns unshare=EPERM:40000000; do
+        record_without "$call" -- sh -c 'cat /proc/net/dev; readlink /proc/self/ns/net'
+        [ "$status" -eq 0 ]
+        [ "$(field .isolation.level)" = full ]
+        [ "$(grep -c : "$(field .logs.stdout)")" -eq 2 ]
+        ! grep -qF "$(readlink /proc/self/ns/net)" "$(field .logs.stdout)"
+    done
+}
+
 @test "without clone3 the memory limit holds" {
     record_without clone3 -- --memory 48M -- tail /dev/zero
     [ "$status" -eq 137 ]
