@@ -3,84 +3,20 @@
 #include "run/run.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/fd.h"
-#include "base/json.h"
-#include "base/rmtree.h"
-#include "executor/executor.h"
-#include "run/active.h"
-#include "run/admit.h"
-#include "run/collect.h"
-#include "run/courier.h"
 #include "run/deliver.h"
-#include "run/hash.h"
-#include "run/home.h"
-#include "run/judge.h"
-#include "run/postprocess.h"
-#include "run/record.h"
+#include "run/run_state.h"
 #include "run/signals.h"
-#include "run/spec.h"
-#include "run/workdir.h"
-#include "sandbox/ids.h"
 #include "sandbox/netns.h"
-#include "store/state.h"
-
-/* How long the end of a run waits for the store before the record is kept for later. */
-#define STORE_USEC (10 * 1000000ull)
-/* The same for what is told in passing, while the run's limits are to be watched. */
-#define PASSING_USEC 20000ull
-/* Entries of a workdir that are removed in no time. */
-#define SMALL_TREE 1000
-
-/* Everything a run holds between the door and the record. */
-struct run {
-	const struct forge_config *cfg;
-	const struct forge_run_request *req;
-	struct forge_spec spec;
-	struct forge_home home;
-	struct forge_ids ids;
-	struct forge_active active;
-	struct forge_workdir workdir;
-	struct forge_record record;
-	struct forge_share share;
-	struct forge_ticket ticket; /* held: the share is yet to be had */
-	int turned_away;	    /* why the wait for it ended without one, or 0 */
-	struct forge_courier courier;
-	struct forge_hasher hasher;
-	struct forge_objects objects;
-	struct forge_execution *execution; /* not yet ended */
-	char *store;	   /* URL */
-	json_t *post_rows; /* what the post-process said */
-	bool has_started;  /* the command ran: there is something to keep */
-	bool is_confirmed; /* somebody was told that this run will happen */
-	bool is_behind;	   /* the store missed something of this run, and the user knows */
-	bool needs_repair; /* something could not be removed: the next repair tries again */
-};
-
-/* Everything is dead; what the kernel has yet to tear down is waited for. False: something is left. */
-static bool end_execution(struct run *r)
-{
-	struct forge_error late = FORGE_ERROR_INIT;
-	int rc = forge_executor_local.end(r->execution, &late);
-
-	r->execution = NULL;
-	if (rc == 0)
-		return true;
-	r->needs_repair = true;
-	json_object_set_new(r->record.json, "cleanup_error", json_string(late.msg));
-	forge_record_event(&r->record, "cgroup_left", late.msg);
-	return false;
-}
 
 static void run_done(struct run *r)
 {
-	(void)end_execution(r); /* only if something went wrong before */
+	(void)forge_run_end_execution(r); /* only if something went wrong before */
 	forge_courier_stop(&r->courier);
 	json_decref(forge_hasher_finish(&r->hasher, &r->spec.inputs, -1));
 	forge_objects_close(&r->objects);
@@ -115,119 +51,30 @@ static void run_init(struct run *r, const struct forge_config *cfg,
 	r->objects = FORGE_OBJECTS_INIT;
 }
 
-static void warn(const struct run *r, const struct forge_error *warning)
-{
-	if (r->req->on_warning)
-		r->req->on_warning(r->req->arg, warning);
-}
-
-/* ---- telling the store ---- */
-
-/*
- * What is not waited for must not keep the supervisor from its work either: a batch with a long
- * command does not fit into the socket while the courier still connects. It is told at the end.
- */
-static void tell_store(struct run *r, bool durable, bool is_last)
-{
-	uint64_t most = durable || is_last ? STORE_USEC : PASSING_USEC;
-	json_t *batch = forge_record_take_batch(&r->record);
-
-	if (r->post_rows)
-		json_object_set(batch, "post_process", r->post_rows);
-	forge_courier_send(&r->courier, batch, durable, is_last, most);
-	json_decref(batch);
-}
-
-/* The run goes on without the store; the user should know, once. */
-static void warn_of_store(struct run *r, const struct forge_error *why)
-{
-	struct forge_error e = *why;
-	forge_auto_free char *url = forge_store_display(r->store);
-
-	if (r->is_behind)
-		return;
-	r->is_behind = true;
-	(void)forge_wrap(&e, 0, "store %s", url ? url : "");
-	(void)forge_hint(&e, 0, "The record is kept in %s and delivered by the next forge "
-				"command that reaches the store",
-			 r->home.path);
-	warn(r, &e);
-	forge_record_event(&r->record, "store_unreachable", why->msg);
-}
-
-/* Marked anew each time: another command may have delivered what there was by then. */
-static void keep_for_later(struct run *r, const struct forge_error *why)
-{
-	struct forge_error late = FORGE_ERROR_INIT;
-
-	warn_of_store(r, why);
-	/* The run's directory is all there is now; with a store that was told, it would do without. */
-	if (fsync(r->home.runs_fd) < 0) {
-		(void)forge_fail_errno(&late, errno, "write %s/runs", r->home.path);
-		warn(r, &late);
-	}
-	if (forge_deliver_later(&r->home, r->spec.run_id, r->store, &late) < 0)
-		warn(r, &late);
-}
-
-/* What an earlier batch brought in vain is told again, from the run's directory: all of it. */
-static void tell_all(struct run *r)
-{
-	json_t *batch = json_pack("{s:O, s:o}", "record", r->record.json, "events",
-				  forge_load_events(&r->home, r->spec.run_id));
-
-	if (r->post_rows)
-		json_object_set(batch, "post_process", r->post_rows);
-	r->courier.error = FORGE_ERROR_INIT;
-	forge_courier_send(&r->courier, batch, true, true, STORE_USEC);
-	json_decref(batch);
-}
-
 /* ---- before the command ---- */
-
-static void set_status(struct run *r, const char *status, const char *detail)
-{
-	forge_record_status(&r->record, status, detail);
-}
-
-static enum forge_status status_of(const struct run *r)
-{
-	return forge_status_of(
-		json_string_value(json_object_get(r->record.json, "status")));
-}
 
 static void on_event(void *arg, const char *event, const char *detail)
 {
 	struct run *r = arg;
 
 	if (strcmp(event, "log_failed") == 0) {
-		struct forge_error e = FORGE_ERROR_INIT;
-		(void)forge_fail(&e, EIO, "its log is not complete: %s", detail);
-		warn(r, &e);
+		forge_run_log_failed(r, detail);
+		return;
 	}
 	if (strcmp(event, "started") == 0) {
 		r->has_started = true;
-		set_status(r, "running", detail);
-		tell_store(r, false, false);
+		forge_run_set_status(r, "running", detail);
+		forge_run_tell(r, false, false);
 		return;
 	}
 	forge_record_event(&r->record, event, detail);
-}
-
-static int make_record_files(struct run *r, struct forge_error *err)
-{
-	if (r->record.dir_fd >= 0)
-		return 0;
-	/* First in the slot: a directory that no slot has a record for is none that repair may touch. */
-	int rc = forge_active_note_record(&r->active, r->record.json, err);
-	return rc < 0 ? rc : forge_record_make_files(&r->record, &r->home, err);
 }
 
 /* While the sandbox is being built there is time for files, hashes and the store. */
 static int on_building(void *arg, struct forge_error *err)
 {
 	struct run *r = arg;
-	int rc = make_record_files(r, err);
+	int rc = forge_run_make_files(r, err);
 
 	if (rc < 0)
 		return rc;
@@ -247,7 +94,7 @@ static int before_start(void *arg, struct forge_error *err)
 	forge_auto_close int signals = forge_signals_fd();
 	int rc = forge_admit_take(&r->ticket, signals, &r->share, err);
 	if (rc == 0)
-		set_status(r, "preparing", NULL);
+		forge_run_set_status(r, "preparing", NULL);
 	else if (rc == -ECANCELED || rc == -ETIMEDOUT)
 		r->turned_away = rc;
 	forge_admit_leave(&r->ticket, &r->share);
@@ -348,17 +195,17 @@ static int record_here(struct run *r, struct forge_error *err)
 static int record_durably(struct run *r, struct forge_error *err)
 {
 	struct forge_error why = FORGE_ERROR_INIT;
-	int rc = make_record_files(r, err);
+	int rc = forge_run_make_files(r, err);
 
 	if (rc < 0)
 		return rc;
 	if (!r->is_confirmed) {
-		tell_store(r, true, false);
+		forge_run_tell(r, true, false);
 		if (forge_courier_wait(&r->courier, STORE_USEC, &why) < 0) {
 			rc = record_here(r, err);
 			if (rc < 0)
 				return rc;
-			keep_for_later(r, &why);
+			forge_run_keep_for_later(r, &why);
 		}
 	}
 	r->is_confirmed = true;
@@ -372,7 +219,7 @@ static int claim_key(struct run *r, struct forge_error *err)
 {
 	if (!r->spec.idempotency_key)
 		return 0;
-	tell_store(r, true, false);
+	forge_run_tell(r, true, false);
 	int rc = forge_courier_wait(&r->courier, STORE_USEC, err);
 	if (rc == -EEXIST && r->courier.other_run[0])
 		return 1;
@@ -407,7 +254,7 @@ static int wait_for_room(struct run *r, const struct forge_need *need,
 	if (rc < 0)
 		return rc;
 	(void)forge_fail(&note, EAGAIN, "queued: waiting until there is room for it");
-	warn(r, &note);
+	forge_run_warn(r, &note);
 	forge_auto_close int signals = forge_signals_fd();
 	rc = forge_admit_queue(&r->home, r->cfg, need, signals, &r->ticket, err);
 	if (rc < 0)
@@ -431,7 +278,7 @@ static int admit(struct run *r, struct forge_verdict *ret_verdict, struct forge_
 
 	/* One run for one key: claimed before anything is decided about it. */
 	if (r->spec.idempotency_key) {
-		set_status(r, "queued", NULL);
+		forge_run_set_status(r, "queued", NULL);
 		rc = claim_key(r, err);
 		if (rc != 0)
 			return rc;
@@ -439,16 +286,16 @@ static int admit(struct run *r, struct forge_verdict *ret_verdict, struct forge_
 	rc = take_share(r, &need, &why);
 	if (rc == 1) {
 		if (!r->spec.idempotency_key)
-			set_status(r, "queued", NULL);
+			forge_run_set_status(r, "queued", NULL);
 		rc = wait_for_room(r, &need, &why);
 	} else if (rc == 0 && r->req->wait_durable) {
-		set_status(r, "preparing", NULL);
+		forge_run_set_status(r, "preparing", NULL);
 		return record_durably(r, err);
 	}
 	if (rc == 0) {
 		/* The first in line gets ready while it waits: its share then goes into the run. */
 		if (r->ticket.fd < 0)
-			set_status(r, "preparing", NULL);
+			forge_run_set_status(r, "preparing", NULL);
 		return 0;
 	}
 	if (rc != -E2BIG && rc != -ECANCELED && rc != -ETIMEDOUT) {
@@ -471,251 +318,6 @@ static int prepare(struct run *r, struct forge_error *err)
 		rc = forge_workdir_fill(&r->workdir, &r->spec.links, r->ids.uid,
 					r->ids.gid, err);
 	return rc;
-}
-
-/* ---- after the command ---- */
-
-/* Keeps or removes the workdir, and says what was done. A failure is left for repair. */
-static int clean(struct run *r, struct forge_error *err)
-{
-	struct forge_workdir *w = &r->workdir;
-	struct forge_rmtree_stats stats = { 0 };
-	char detail[160];
-
-	if (w->fd < 0)
-		return 0;
-	if (r->req->keep && r->has_started) {
-		int rc = r->ids.privileged ? forge_chown_tree(w->path, getuid(), getgid(),
-							      w->dev, w->ino, err)
-					   : 0;
-		if (rc == 0 && r->record.json) {
-			forge_record_event(&r->record, "workdir_kept", w->path);
-			json_object_set_new(r->record.json, "workdir_kept", json_true());
-			json_object_set_new(r->record.json, "workdir_identity",
-					    json_pack("[I, I]", (json_int_t)w->dev,
-						      (json_int_t)w->ino));
-		}
-		return rc;
-	}
-	int rc = forge_rmtree(w->path, w->dev, w->ino, &stats, err);
-	if (rc == 0 && r->record.json) {
-		(void)snprintf(detail, sizeof(detail),
-			       "%" PRIu64 " files, %" PRIu64 " directories, %" PRIu64
-			       " bytes",
-			       stats.files, stats.dirs, stats.bytes);
-		forge_record_event(&r->record, "workdir_removed", detail);
-	}
-	return rc;
-}
-
-static void set_inputs(struct run *r)
-{
-	forge_auto_close int signals = forge_signals_fd();
-	json_t *inputs = r->spec.inputs.n ?
-				 forge_hasher_finish(&r->hasher, &r->spec.inputs, signals) :
-				 json_array();
-	size_t i;
-	json_t *o;
-
-	json_array_foreach (inputs, i, o)
-		if (i < r->spec.input_names.n && *r->spec.input_names.v[i])
-			json_object_set_new(o, "as",
-					    forge_json_text(r->spec.input_names.v[i]));
-	json_object_set_new(r->record.json, "inputs", inputs);
-}
-
-/* Success is taken back: there is something that the command made and forge has not. */
-static void miss_output(struct run *r, const char *problem, struct forge_verdict *v)
-{
-	forge_record_event(&r->record, "collect_problem", problem);
-	if (strcmp(v->status, "succeeded") == 0)
-		forge_judge_missing_output(problem, v);
-}
-
-/* Somebody installed something meanwhile: what the run had is then not known. */
-static void note_runtime(struct run *r)
-{
-	char digest[FORGE_DIGEST_MAX];
-	const char *now = forge_spec_runtime_changed(&r->spec, &r->home, digest);
-
-	if (!now)
-		return;
-	json_object_set_new(json_object_get(r->record.json, "runtime"), "changed_to",
-			    json_string(now));
-	forge_record_event(&r->record, "runtime_changed", now);
-}
-
-/* A hole takes as long to hash as what is really there, and costs a run nothing to make. */
-#define HOLES_MAX (64ull << 30)
-
-static void take_outputs(struct run *r, struct forge_collected *c, struct forge_verdict *v)
-{
-	json_t *record = r->record.json;
-
-	json_object_set(record, "outputs", c->outputs);
-	if (json_array_size(c->skipped))
-		json_object_set(record, "outputs_skipped", c->skipped);
-	if (c->n_undeclared) {
-		json_object_set(record, "undeclared", c->undeclared);
-		json_object_set_new(record, "undeclared_count",
-				    json_integer((json_int_t)c->n_undeclared));
-	}
-	if (c->is_stopped) {
-		forge_record_event(&r->record, "collect_cancelled", NULL);
-		if (strcmp(v->status, "succeeded") == 0)
-			forge_judge_uncollected(json_array_size(c->outputs), v);
-	} else if (c->problem[0]) {
-		miss_output(r, c->problem, v);
-	}
-}
-
-/* Outputs are safe on disk before anybody reads that the run succeeded. */
-static void collect(struct run *r, const struct forge_outcome *o, struct forge_verdict *v)
-{
-	uint64_t disk = r->spec.limits.disk_bytes, most = r->cfg->outputs_max_bytes;
-	forge_auto_close int signals = forge_signals_fd();
-	struct forge_collect_spec spec = {
-		.workdir_fd = r->workdir.fd,
-		.patterns = &r->spec.outputs,
-		.must_match = r->spec.has_outputs,
-		.links = &r->spec.links,
-		.max_bytes = most ? most : disk,
-		.max_holes = most ? UINT64_MAX : HOLES_MAX,
-		.stop_fd = signals,
-		.max_files = r->cfg->outputs_max_files,
-		/* Who could not be killed may still finish a write. */
-		.may_link = !r->req->keep && !o->is_stuck,
-		.is_partial = o->stop != FORGE_STOP_NONE,
-	};
-	struct forge_error why = FORGE_ERROR_INIT;
-	struct forge_collected c = { .problem = "" };
-
-	set_status(r, "collecting", NULL);
-	int rc = forge_objects_open(&r->home, signals, &r->objects, &why);
-	if (rc == 0)
-		rc = forge_collect(&spec, &r->objects, &c, &why);
-	r->objects.stop_fd = -1;
-	if (rc == -ECANCELED) {
-		c.is_stopped = true;
-		take_outputs(r, &c, v);
-	} else if (rc < 0) {
-		char text[sizeof(why.msg) + 64];
-		(void)snprintf(text, sizeof(text), "its outputs cannot be stored: %s", why.msg);
-		miss_output(r, text, v);
-	} else {
-		take_outputs(r, &c, v);
-	}
-	forge_collected_done(&c);
-}
-
-static void post_process(struct run *r)
-{
-	struct forge_post_spec spec = { .cfg = r->cfg,
-					.home = &r->home,
-					.store = r->store,
-					.record = r->record.json,
-					.argv = &r->spec.post_process };
-	struct forge_error err = FORGE_ERROR_INIT;
-	json_t *result = NULL;
-
-	forge_record_event(&r->record, "post_process", NULL);
-	if (forge_post_process(&spec, &result, &r->post_rows, &err) < 0) {
-		forge_record_event(&r->record, "post_process_failed", err.msg);
-		return;
-	}
-	json_object_set_new(r->record.json, "post_process", result);
-	/* For a later delivery, should the store not be there now. */
-	char *text = json_dumps(r->post_rows, JSON_COMPACT);
-	if (text && json_array_size(r->post_rows))
-		(void)!forge_replace_file(r->record.dir_fd, "post_process.json", text,
-					  strlen(text), true);
-	free(text);
-}
-
-static void clean_or_leave(struct run *r)
-{
-	struct forge_error late = FORGE_ERROR_INIT;
-
-	if (clean(r, &late) == 0)
-		return;
-	r->needs_repair = true;
-	forge_record_event(&r->record, "cleanup_failed", late.msg);
-	json_object_set_new(r->record.json, "cleanup_error", json_string(late.msg));
-}
-
-/* A log that cannot be kept is no reason to lose the verdict. */
-static void sync_logs(struct run *r)
-{
-	struct forge_error late = FORGE_ERROR_INIT;
-
-	if (forge_record_sync_logs(&r->record, &r->home, &late) < 0)
-		on_event(r, "log_failed", late.msg);
-}
-
-/*
- * Waits for the store. The verdict must be safe in one of the two places, and one wait for the disk
- * is enough for that; in neither, the slot stays and the caller hears that nothing is certain.
- */
-static int confirm(struct run *r, int local, struct forge_error *full,
-		   struct forge_error *err)
-{
-	struct forge_error why = FORGE_ERROR_INIT;
-	uint64_t more = 2000ull * json_array_size(json_object_get(r->record.json, "outputs"));
-
-	if (r->courier.error.code)
-		tell_all(r); /* by now it may be there again */
-	if (forge_courier_wait(&r->courier, STORE_USEC + more, &why) == 0) {
-		if (local < 0)
-			warn(r, full);
-		return 0;
-	}
-	if (local == 0)
-		local = forge_record_sync(&r->record, full);
-	if (local == 0) {
-		keep_for_later(r, &why);
-		return 0;
-	}
-	r->needs_repair = true;
-	*err = *full;
-	return forge_wrap(err, local, "the run is over, but its verdict cannot be kept");
-}
-
-/*
- * The verdict is in record.json before the store hears of it, so that whoever finds this process
- * dead knows it. A tree that takes long to remove does not keep the verdict waiting; a small one
- * is removed first, and the run is told in one transaction. Should a cgroup stay, the slot does
- * too, and repair tells the store.
- */
-static int finish(struct run *r, const struct forge_outcome *o,
-		  const struct forge_verdict *v, struct forge_error *err)
-{
-	struct forge_error full = FORGE_ERROR_INIT;
-	bool is_small = o->inodes_peak <= SMALL_TREE;
-
-	forge_record_set_outcome(&r->record, o, v);
-	/* Refused by the host while it waited for its share, which it then could have had. */
-	if (!forge_status_may_follow(status_of(r), forge_status_of(v->status)))
-		set_status(r, "preparing", NULL);
-	set_status(r, v->status, v->reason);
-	int rc = make_record_files(r, err);
-	if (rc < 0) {
-		r->needs_repair |= clean(r, NULL) < 0;
-		return rc;
-	}
-	if (is_small)
-		clean_or_leave(r);
-	sync_logs(r);
-	int local = forge_record_write(&r->record, &full);
-	if (!r->courier.error.code)
-		tell_store(r, true, is_small);
-	bool is_clean = end_execution(r);
-	if (!is_small)
-		clean_or_leave(r);
-	if (!is_clean || (!is_small && (r->needs_repair || r->req->keep)))
-		(void)!forge_record_write(&r->record, NULL); /* the verdict is there */
-	if (!is_small && !r->courier.error.code)
-		tell_store(r, false, true);
-	return confirm(r, local, &full, err);
 }
 
 static int execute(struct run *r, struct forge_verdict *v, struct forge_outcome *outcome,
@@ -741,7 +343,7 @@ static int execute(struct run *r, struct forge_verdict *v, struct forge_outcome 
 	if (rc < 0)
 		return rc;
 	/* A refusal before there was a record is worth one too. */
-	rc = make_record_files(r, err);
+	rc = forge_run_make_files(r, err);
 	if (rc < 0)
 		return rc;
 	if (r->turned_away)
@@ -752,14 +354,7 @@ static int execute(struct run *r, struct forge_verdict *v, struct forge_outcome 
 		forge_judge_refused(&refused, v);
 	else
 		forge_judge(outcome, &r->spec.limits, v);
-	set_inputs(r);
-	note_runtime(r);
-	if (r->has_started)
-		collect(r, outcome, v);
-	if (r->spec.post_process.n && strcmp(v->status, "succeeded") == 0) {
-		(void)end_execution(r); /* the record says so */
-		post_process(r);
-	}
+	forge_run_take_results(r, outcome, v);
 	forge_admit_release(&r->share);
 	return 0;
 }
@@ -787,12 +382,12 @@ static int carry_out(struct run *r, struct forge_run_result *ret, struct forge_e
 		}
 	}
 	if (rc < 0) {
-		(void)end_execution(r);
+		(void)forge_run_end_execution(r);
 		/* The first error is told. With a record that has no end, repair makes one. */
-		r->needs_repair |= clean(r, NULL) < 0 || r->record.dir_fd >= 0;
+		r->needs_repair |= forge_run_clean(r, NULL) < 0 || r->record.dir_fd >= 0;
 		return rc;
 	}
-	rc = finish(r, &outcome, &verdict, err);
+	rc = forge_run_finish(r, &outcome, &verdict, err);
 	ret->record = json_incref(r->record.json);
 	ret->exit_status = verdict.exit_status;
 	return rc;

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From the end of the command to a verdict that is safe: outputs, post-process, record, store, workdir. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/json.h"
+#include "base/rmtree.h"
+#include "run/collect.h"
+#include "run/judge.h"
+#include "run/postprocess.h"
+#include "run/run_state.h"
+#include "run/signals.h"
+#include "store/state.h"
+
+/* Entries of a workdir that are removed in no time. */
+#define SMALL_TREE 1000
+
+/* Everything is dead; what the kernel has yet to tear down is waited for. False: something is left. */
+bool forge_run_end_execution(struct run *r)
+{
+	struct forge_error late = FORGE_ERROR_INIT;
+	int rc = forge_executor_local.end(r->execution, &late);
+
+	r->execution = NULL;
+	if (rc == 0)
+		return true;
+	r->needs_repair = true;
+	json_object_set_new(r->record.json, "cleanup_error", json_string(late.msg));
+	forge_record_event(&r->record, "cgroup_left", late.msg);
+	return false;
+}
+
+/* Keeps or removes the workdir, and says what was done. A failure is left for repair. */
+int forge_run_clean(struct run *r, struct forge_error *err)
+{
+	struct forge_workdir *w = &r->workdir;
+	struct forge_rmtree_stats stats = { 0 };
+	char detail[160];
+
+	if (w->fd < 0)
+		return 0;
+	if (r->req->keep && r->has_started) {
+		int rc = r->ids.privileged ? forge_chown_tree(w->path, getuid(), getgid(),
+							      w->dev, w->ino, err)
+					   : 0;
+		if (rc == 0 && r->record.json) {
+			forge_record_event(&r->record, "workdir_kept", w->path);
+			json_object_set_new(r->record.json, "workdir_kept", json_true());
+			json_object_set_new(r->record.json, "workdir_identity",
+					    json_pack("[I, I]", (json_int_t)w->dev,
+						      (json_int_t)w->ino));
+		}
+		return rc;
+	}
+	int rc = forge_rmtree(w->path, w->dev, w->ino, &stats, err);
+	if (rc == 0 && r->record.json) {
+		(void)snprintf(detail, sizeof(detail),
+			       "%" PRIu64 " files, %" PRIu64 " directories, %" PRIu64
+			       " bytes",
+			       stats.files, stats.dirs, stats.bytes);
+		forge_record_event(&r->record, "workdir_removed", detail);
+	}
+	return rc;
+}
+
+static void set_inputs(struct run *r)
+{
+	forge_auto_close int signals = forge_signals_fd();
+	json_t *inputs = r->spec.inputs.n ?
+				 forge_hasher_finish(&r->hasher, &r->spec.inputs, signals) :
+				 json_array();
+	size_t i;
+	json_t *o;
+
+	json_array_foreach (inputs, i, o)
+		if (i < r->spec.input_names.n && *r->spec.input_names.v[i])
+			json_object_set_new(o, "as",
+					    forge_json_text(r->spec.input_names.v[i]));
+	json_object_set_new(r->record.json, "inputs", inputs);
+}
+
+/* Success is taken back: there is something that the command made and forge has not. */
+static void miss_output(struct run *r, const char *problem, struct forge_verdict *v)
+{
+	forge_record_event(&r->record, "collect_problem", problem);
+	if (strcmp(v->status, "succeeded") == 0)
+		forge_judge_missing_output(problem, v);
+}
+
+/* Somebody installed something meanwhile: what the run had is then not known. */
+static void note_runtime(struct run *r)
+{
+	char digest[FORGE_DIGEST_MAX];
+	const char *now = forge_spec_runtime_changed(&r->spec, &r->home, digest);
+
+	if (!now)
+		return;
+	json_object_set_new(json_object_get(r->record.json, "runtime"), "changed_to",
+			    json_string(now));
+	forge_record_event(&r->record, "runtime_changed", now);
+}
+
+/* A hole takes as long to hash as what is really there, and costs a run nothing to make. */
+#define HOLES_MAX (64ull << 30)
+
+static void take_outputs(struct run *r, struct forge_collected *c, struct forge_verdict *v)
+{
+	json_t *record = r->record.json;
+
+	json_object_set(record, "outputs", c->outputs);
+	if (json_array_size(c->skipped))
+		json_object_set(record, "outputs_skipped", c->skipped);
+	if (c->n_undeclared) {
+		json_object_set(record, "undeclared", c->undeclared);
+		json_object_set_new(record, "undeclared_count",
+				    json_integer((json_int_t)c->n_undeclared));
+	}
+	if (c->is_stopped) {
+		forge_record_event(&r->record, "collect_cancelled", NULL);
+		if (strcmp(v->status, "succeeded") == 0)
+			forge_judge_uncollected(json_array_size(c->outputs), v);
+	} else if (c->problem[0]) {
+		miss_output(r, c->problem, v);
+	}
+}
+
+/* Outputs are safe on disk before anybody reads that the run succeeded. */
+static void collect(struct run *r, const struct forge_outcome *o, struct forge_verdict *v)
+{
+	uint64_t disk = r->spec.limits.disk_bytes, most = r->cfg->outputs_max_bytes;
+	forge_auto_close int signals = forge_signals_fd();
+	struct forge_collect_spec spec = {
+		.workdir_fd = r->workdir.fd,
+		.patterns = &r->spec.outputs,
+		.must_match = r->spec.has_outputs,
+		.links = &r->spec.links,
+		.max_bytes = most ? most : disk,
+		.max_holes = most ? UINT64_MAX : HOLES_MAX,
+		.stop_fd = signals,
+		.max_files = r->cfg->outputs_max_files,
+		/* Who could not be killed may still finish a write. */
+		.may_link = !r->req->keep && !o->is_stuck,
+		.is_partial = o->stop != FORGE_STOP_NONE,
+	};
+	struct forge_error why = FORGE_ERROR_INIT;
+	struct forge_collected c = { .problem = "" };
+
+	forge_run_set_status(r, "collecting", NULL);
+	int rc = forge_objects_open(&r->home, signals, &r->objects, &why);
+	if (rc == 0)
+		rc = forge_collect(&spec, &r->objects, &c, &why);
+	r->objects.stop_fd = -1;
+	if (rc == -ECANCELED) {
+		c.is_stopped = true;
+		take_outputs(r, &c, v);
+	} else if (rc < 0) {
+		char text[sizeof(why.msg) + 64];
+		(void)snprintf(text, sizeof(text), "its outputs cannot be stored: %s", why.msg);
+		miss_output(r, text, v);
+	} else {
+		take_outputs(r, &c, v);
+	}
+	forge_collected_done(&c);
+}
+
+static void post_process(struct run *r)
+{
+	struct forge_post_spec spec = { .cfg = r->cfg,
+					.home = &r->home,
+					.store = r->store,
+					.record = r->record.json,
+					.argv = &r->spec.post_process };
+	struct forge_error err = FORGE_ERROR_INIT;
+	json_t *result = NULL;
+
+	forge_record_event(&r->record, "post_process", NULL);
+	if (forge_post_process(&spec, &result, &r->post_rows, &err) < 0) {
+		forge_record_event(&r->record, "post_process_failed", err.msg);
+		return;
+	}
+	json_object_set_new(r->record.json, "post_process", result);
+	/* For a later delivery, should the store not be there now. */
+	char *text = json_dumps(r->post_rows, JSON_COMPACT);
+	if (text && json_array_size(r->post_rows))
+		(void)!forge_replace_file(r->record.dir_fd, "post_process.json", text,
+					  strlen(text), true);
+	free(text);
+}
+
+static void clean_or_leave(struct run *r)
+{
+	struct forge_error late = FORGE_ERROR_INIT;
+
+	if (forge_run_clean(r, &late) == 0)
+		return;
+	r->needs_repair = true;
+	forge_record_event(&r->record, "cleanup_failed", late.msg);
+	json_object_set_new(r->record.json, "cleanup_error", json_string(late.msg));
+}
+
+/* A log that cannot be kept is no reason to lose the verdict. */
+static void sync_logs(struct run *r)
+{
+	struct forge_error late = FORGE_ERROR_INIT;
+
+	if (forge_record_sync_logs(&r->record, &r->home, &late) < 0)
+		forge_run_log_failed(r, late.msg);
+}
+
+/*
+ * Waits for the store. The verdict must be safe in one of the two places, and one wait for the disk
+ * is enough for that; in neither, the slot stays and the caller hears that nothing is certain.
+ */
+static int confirm(struct run *r, int local, struct forge_error *full,
+		   struct forge_error *err)
+{
+	struct forge_error why = FORGE_ERROR_INIT;
+	uint64_t more = 2000ull * json_array_size(json_object_get(r->record.json, "outputs"));
+
+	if (r->courier.error.code)
+		forge_run_tell_all(r); /* by now it may be there again */
+	if (forge_courier_wait(&r->courier, STORE_USEC + more, &why) == 0) {
+		if (local < 0)
+			forge_run_warn(r, full);
+		return 0;
+	}
+	if (local == 0)
+		local = forge_record_sync(&r->record, full);
+	if (local == 0) {
+		forge_run_keep_for_later(r, &why);
+		return 0;
+	}
+	r->needs_repair = true;
+	*err = *full;
+	return forge_wrap(err, local, "the run is over, but its verdict cannot be kept");
+}
+
+/*
+ * The verdict is in record.json before the store hears of it, so that whoever finds this process
+ * dead knows it. A tree that takes long to remove does not keep the verdict waiting; a small one
+ * is removed first, and the run is told in one transaction. Should a cgroup stay, the slot does
+ * too, and repair tells the store.
+ */
+int forge_run_finish(struct run *r, const struct forge_outcome *o,
+		  const struct forge_verdict *v, struct forge_error *err)
+{
+	struct forge_error full = FORGE_ERROR_INIT;
+	bool is_small = o->inodes_peak <= SMALL_TREE;
+
+	forge_record_set_outcome(&r->record, o, v);
+	/* Refused by the host while it waited for its share, which it then could have had. */
+	if (!forge_status_may_follow(forge_run_status(r), forge_status_of(v->status)))
+		forge_run_set_status(r, "preparing", NULL);
+	forge_run_set_status(r, v->status, v->reason);
+	int rc = forge_run_make_files(r, err);
+	if (rc < 0) {
+		r->needs_repair |= forge_run_clean(r, NULL) < 0;
+		return rc;
+	}
+	if (is_small)
+		clean_or_leave(r);
+	sync_logs(r);
+	int local = forge_record_write(&r->record, &full);
+	if (!r->courier.error.code)
+		forge_run_tell(r, true, is_small);
+	bool is_clean = forge_run_end_execution(r);
+	if (!is_small)
+		clean_or_leave(r);
+	if (!is_clean || (!is_small && (r->needs_repair || r->req->keep)))
+		(void)!forge_record_write(&r->record, NULL); /* the verdict is there */
+	if (!is_small && !r->courier.error.code)
+		forge_run_tell(r, false, true);
+	return confirm(r, local, &full, err);
+}
+
+void forge_run_take_results(struct run *r, const struct forge_outcome *o, struct forge_verdict *v)
+{
+	set_inputs(r);
+	note_runtime(r);
+	if (r->has_started)
+		collect(r, o, v);
+	if (r->spec.post_process.n && strcmp(v->status, "succeeded") == 0) {
+		(void)forge_run_end_execution(r); /* the record says so */
+		post_process(r);
+	}
+}
