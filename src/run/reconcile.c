@@ -168,6 +168,18 @@ static int close_record(const struct repair *r, struct forge_error *err)
 	return rc;
 }
 
+/* Whoever was killed after it wrote the verdict may not have waited for the disk. */
+static int sync_record(const struct repair *r)
+{
+	forge_auto_close int fd =
+		openat(r->dir, "record.json", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+
+	return fd < 0 || fdatasync(fd) < 0 || fsync(r->dir) < 0 ||
+			       fsync(r->home->runs_fd) < 0 ?
+		       -errno :
+		       0;
+}
+
 /* The slot is about to be emptied; the store hears of the run's end by this. */
 static int mark_undelivered(const struct repair *r, struct forge_error *err)
 {
@@ -177,6 +189,9 @@ static int mark_undelivered(const struct repair *r, struct forge_error *err)
 	if (!verdict)
 		return 0;
 	json_decref(verdict);
+	int rc = sync_record(r);
+	if (rc < 0)
+		return forge_fail_errno(err, -rc, "write record of %s", r->run_id);
 	return forge_deliver_later(r->home, r->run_id, url, err);
 }
 
