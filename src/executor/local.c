@@ -99,8 +99,24 @@ struct forge_execution {
 	bool is_stuck;
 };
 
-/* How long init may take to end when it is alone; more would be the file systems it had. */
+/* How long init may take to end without doing anything: then its file systems do not answer. */
 #define END_MSEC 5000
+
+/* What was in /tmp and /dev/shm is freed by init, and that of many gigabytes takes CPU time. */
+static int end_init(struct forge_execution *e)
+{
+	uint64_t used = forge_cgroup_cpu_usec(e->cg), before;
+	int rc;
+
+	do {
+		before = used;
+		rc = forge_sandbox_end(e->sb, END_MSEC);
+		used = forge_cgroup_cpu_usec(e->cg);
+	} while (rc < 0 && used != UINT64_MAX && used - before > END_MSEC * 10);
+	if (rc < 0)
+		forge_sandbox_abandon(e->sb);
+	return rc;
+}
 
 static int run_in(const struct forge_job *job, struct forge_execution *e,
 		  struct forge_outcome *ret, struct forge_error *err)
@@ -122,7 +138,7 @@ static int run_in(const struct forge_job *job, struct forge_execution *e,
 		rc = forge_supervise(job, e->plan, e->cg, &quota, e->sb, ret, err);
 	forge_quota_stop(&quota);
 	/* Nobody watches it: it must not go on while its outputs are looked at. */
-	if (rc < 0 && e->sb && forge_sandbox_end(e->sb, END_MSEC) < 0)
+	if (rc < 0 && e->sb && end_init(e) < 0)
 		ret->is_stuck = true;
 	e->is_stuck = ret->is_stuck;
 	return rc;
@@ -172,7 +188,7 @@ static int local_end(struct forge_execution *e, struct forge_error *err)
 	if (!e)
 		return 0;
 	if (e->sb && !e->is_stuck)
-		e->is_stuck = forge_sandbox_end(e->sb, END_MSEC) < 0;
+		e->is_stuck = end_init(e) < 0;
 	if (e->is_stuck)
 		rc = forge_fail(err, EBUSY,
 				"processes of the run wait for a file system that does not "

@@ -195,28 +195,33 @@ static int mark_undelivered(const struct repair *r, struct forge_error *err)
 	return forge_deliver_later(r->home, r->run_id, url, err);
 }
 
+/* Everything that the slot names. */
+static int repair_run(struct repair *r, struct forge_error *err)
+{
+	r->dir = openat(r->home->runs_fd, r->run_id,
+			O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	/* Not to be seen now is not the same as never made: then nothing would be kept of it. */
+	if (r->dir < 0 && errno != ENOENT)
+		return forge_fail_errno(err, errno, "open %s/runs/%s", r->home->path, r->run_id);
+	r->has_begun = r->dir >= 0 && has_begun(r->dir);
+	/* What cannot be removed yet (a process that cannot be killed) keeps no verdict back. */
+	int rc = remove_cgroups(r, err);
+	if (rc == 0)
+		rc = remove_workdir(r, err);
+	int closed = close_record(r, rc < 0 ? NULL : err);
+	if (closed == 0 && !r->dry_run)
+		closed = mark_undelivered(r, rc < 0 ? NULL : err);
+	if (r->dir >= 0)
+		close(r->dir);
+	return rc < 0 ? rc : closed;
+}
+
 static int repair_one(struct repair *r, struct forge_error *err)
 {
-	int rc = 0;
-
 	r->facts = forge_active_read(r->fd);
 	r->run_id = json_string_value(json_object_get(r->facts, "run_id"));
 	/* Without facts it died before it made anything. */
-	if (r->run_id) {
-		r->dir = openat(r->home->runs_fd, r->run_id,
-				O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-		r->has_begun = r->dir >= 0 && has_begun(r->dir);
-		/* What cannot be removed yet (a process that cannot be killed) keeps no verdict back. */
-		rc = remove_cgroups(r, err);
-		if (rc == 0)
-			rc = remove_workdir(r, err);
-		int closed = close_record(r, rc < 0 ? NULL : err);
-		if (closed == 0 && !r->dry_run)
-			closed = mark_undelivered(r, rc < 0 ? NULL : err);
-		rc = rc < 0 ? rc : closed;
-		if (r->dir >= 0)
-			close(r->dir);
-	}
+	int rc = r->run_id ? repair_run(r, err) : 0;
 	json_decref(r->facts);
 	return rc;
 }

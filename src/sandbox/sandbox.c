@@ -352,10 +352,8 @@ int forge_sandbox_end(struct forge_sandbox *sb, int msec)
 	forge_sandbox_kill(sb);
 	while (poll(&p, 1, msec) < 0 && errno == EINTR)
 		; /* our signals are blocked */
-	if (!p.revents) {
-		forge_sandbox_abandon(sb);
+	if (!p.revents)
 		return -ETIMEDOUT;
-	}
 	forge_sandbox_reap(sb);
 	return 0;
 }

@@ -68,7 +68,7 @@ FORGE_MUST_CHECK int forge_sandbox_read_report(struct forge_sandbox *sb,
 int forge_sandbox_explain(const struct forge_child_report *r, struct forge_error *err);
 /* Waits for init: pidfd is readable, or it was killed. */
 void forge_sandbox_reap(struct forge_sandbox *sb);
-/* Kills it if it lives, and waits. -ETIMEDOUT: it does not die, and is abandoned. */
+/* Kills it if it lives, and waits. -ETIMEDOUT: it is not dead by then. */
 FORGE_MUST_CHECK int forge_sandbox_end(struct forge_sandbox *sb, int msec);
 /* Init does not die: nobody waits for it any more. */
 void forge_sandbox_abandon(struct forge_sandbox *sb);

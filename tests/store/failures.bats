@@ -17,12 +17,23 @@ failing() {
     done
     shift
     status=0
-    # Leaks cannot be looked for under a tracer.
-    ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 strace -qq -o "$T/trace" "${how[@]}" -e "inject=${inject/:/:error=}" "$FORGE" run --json "$@" \
+    under "${how[@]}" -e "inject=${inject/:/:error=}" -- "$FORGE" run --json "$@" \
         >"$record" 2>"$err" </dev/null || status=$?
     grep -q INJECTED "$T/trace"
     echo "$status $(field .status) $(field .reason): $(field .completion_notes)"
     cat "$err"
+}
+
+# under STRACE OPTION... -- COMMAND...
+under() {
+    local how=()
+    while [ "$1" != -- ]; do
+        how+=("$1")
+        shift
+    done
+    shift
+    # Leaks cannot be looked for under a tracer.
+    ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 strace -qq -o "$T/trace" "${how[@]}" "$@"
 }
 
 nothing_left() {
@@ -74,4 +85,17 @@ nothing_left() {
     failing getdents64:EIO:when=1 -P "$FORGE_HOME/queue" -- -- true
     [ "$status" -eq 125 ]
     grep -q 'read the queue: Input/output error' "$err"
+}
+
+@test "a run's directory that cannot be opened now is not taken for one that never was" {
+    start --keep --id "seen-$$" && a=$id
+    murder "$a"
+    run under -P "$FORGE_HOME/runs" -e inject=openat:error=EIO:when=1 -- "$FORGE" gc
+    [ "$status" -ne 0 ]
+    [[ "$output" == *"open $FORGE_HOME/runs/$a: Input/output error"* ]]
+    [ -d "$work/scidex-analysis-seen-$$" ]
+    "$FORGE" gc
+    [ "$(of "$a" .status)" = lost ]
+    [ -d "$work/scidex-analysis-seen-$$" ]
+    rm -r "$work/scidex-analysis-seen-$$"
 }

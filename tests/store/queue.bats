@@ -240,6 +240,14 @@ cgroups_of() { find /sys/fs/cgroup -maxdepth 4 -type d -name "forge-$1" 2>/dev/n
     [ "$SECONDS" -lt 3 ]
 }
 
+@test "a share is given back when the memory is, /dev/shm included" {
+    local large='head -c 200M /dev/zero >/dev/shm/large'
+    ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 strace -qqo trace -e trace=renameat,wait4 \
+        "$FORGE" run -q --memory 1G -- sh -c "$large"
+    # Its init is the first to be waited for.
+    [ "$(grep -oE '^wait4|^renameat.*"s-.*share' trace | cut -c1-5 | head -n 2 | xargs)" = "wait4 renam" ]
+}
+
 @test "its time counts from when it starts, not from when it is ready" {
     budget '    runs: 1'
     start
