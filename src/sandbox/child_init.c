@@ -194,6 +194,35 @@ _Noreturn static void serve(const struct forge_child *c, pid_t command, int sigf
 	}
 }
 
+static bool has_come(int control)
+{
+	char msg;
+
+	return recv(control, &msg, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+}
+
+/*
+ * Who is first in line waits here for its share, for hours. What the supervisor has locked (its slot, its
+ * ticket) must be free the moment it dies, so we keep only what the command needs.
+ */
+static void close_while_waiting(const struct forge_child *c)
+{
+	const int keep[] = { c->control, c->report, c->stdio[0], c->stdio[1], c->stdio[2] };
+	unsigned from = 3;
+
+	for (;;) {
+		unsigned next = ~0u;
+		for (size_t i = 0; i < FORGE_ARRAY_SIZE(keep); i++)
+			if ((unsigned)keep[i] >= from && (unsigned)keep[i] < next)
+				next = (unsigned)keep[i];
+		if (next > from)
+			(void)sys_close_range(from, next - (next != ~0u), 0); /* since 5.9 */
+		if (next == ~0u)
+			return;
+		from = next + 1;
+	}
+}
+
 /* Keeps control and sigfd and closes all others, so that the pipes end with the command. */
 static void close_others(struct forge_child *c, int *sigfd)
 {
@@ -251,6 +280,8 @@ _Noreturn void forge_child_main(const struct forge_child *given)
 		forge_child_die(c.report, FORGE_STAGE_HOSTNAME, "forge");
 	forge_child_build_root(&c);
 	forge_child_confine(&c);
+	if (!has_come(c.control))
+		close_while_waiting(&c);
 	wait_for(&c, FORGE_CTL_GO);
 	int sigfd = signalfd(-1, &chld, SFD_CLOEXEC);
 	if (sigfd < 0)

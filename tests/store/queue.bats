@@ -202,6 +202,22 @@ cgroups_of() { find /sys/fs/cgroup -maxdepth 4 -type d -name "forge-$1" 2>/dev/n
     rm -r "$work/scidex-analysis-$a"
 }
 
+@test "its init holds nothing of what its supervisor has locked" {
+    budget '    runs: 1'
+    start
+    submit -- true && a=$id
+    patiently is_ready "$a"
+    supervisor=$(of "$a" .supervisor.pid)
+    opened() { find "/proc/$1/fd" -type l -printf '%l\n'; }
+    opened "$supervisor" | grep -qF "$FORGE_HOME/active/"
+    # Until it waits it still has what it was born with.
+    has_let_go() {
+        init=$(pgrep -P "$supervisor" -x forge-init) && [ -n "$(opened "$init")" ] &&
+            ! opened "$init" | grep -F "$FORGE_HOME/"
+    }
+    patiently has_let_go
+}
+
 @test "what is ready and cancelled, or murdered, leaves nothing" {
     budget '    runs: 1'
     start && first=$id
