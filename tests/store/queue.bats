@@ -15,7 +15,7 @@ waits() { [ "$(waiting)" -eq "$1" ]; }
 line() {
     local n=$1
     shift
-    submit --id "line$n" "$@" -- sh -c "echo line$n"
+    submit --id "line$n-$$" "$@" -- sh -c "echo line$n"
     is_in "$id" queued
     patiently waits "$n"
     ids[n]=$id
