@@ -35,10 +35,10 @@ struct forge_job {
 	const struct forge_config *config;
 	const int *log_fd; /* stdout, stderr: plain files, once on_building ran */
 	int live_fd[2];	   /* also shown here, -1: nowhere */
-	/* Called when only the command is left to start; it may wait. Negative: it does not start. */
-	int (*before_start)(void *arg, struct forge_error *err);
 	/* Called while the place of the run is being built: work done here costs no time. */
 	int (*on_building)(void *arg, struct forge_error *err);
+	/* Then, when only the command is left to start; it may wait. Negative: it does not start. */
+	int (*before_start)(void *arg, struct forge_error *err);
 	/* Told of everything worth a line in the run's events; detail may be NULL. */
 	void (*on_event)(void *arg, const char *event, const char *detail);
 	void *arg;

@@ -128,14 +128,19 @@ static int run_in(const struct forge_job *job, struct forge_execution *e,
 						   job->limits->disk_bytes,
 						   job->limits->inodes) == 0;
 	int rc = forge_sandbox_start(e->plan, e->cg, job->netns, job->pass_stdin, &e->sb, err);
+	/* Init needs longer for what it builds than we for this. */
+	if (rc == 0)
+		rc = job->on_building(job->arg, err);
 	if (rc == 0)
 		rc = job->before_start(job->arg, err);
 	if (rc == 0)
 		rc = forge_sandbox_go(e->sb, err);
-	if (rc == 0)
-		rc = job->on_building(job->arg, err);
-	if (rc == 0)
+	if (rc == 0) {
 		rc = forge_supervise(job, e->plan, e->cg, &quota, e->sb, ret, err);
+		/* Nobody has looked whether it did; it was told to. */
+		if (rc < 0 && !ret->has_started)
+			job->on_event(job->arg, "started", NULL);
+	}
 	forge_quota_stop(&quota);
 	/* Nobody watches it: it must not go on while its outputs are looked at. */
 	if (rc < 0 && e->sb && end_init(e) < 0)

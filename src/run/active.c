@@ -95,9 +95,10 @@ int forge_active_intend(struct forge_active *a, const char *run_id, const char *
 			const char *store, bool keep, struct forge_error *err)
 {
 	forge_auto_strv struct forge_strv cgroups = { 0 };
+	int rc = forge_cgroup_predict(run_id, &cgroups);
 
-	if (forge_cgroup_predict(run_id, &cgroups) < 0)
-		return forge_fail(err, ENOMEM, "out of memory");
+	if (rc < 0)
+		return forge_fail_errno(err, -rc, "find our cgroups (/proc/self/cgroup)");
 	json_t *dirs = json_array();
 	forge_strv_foreach (dir, &cgroups)
 		json_array_append_new(dirs, json_string(dir));
@@ -128,6 +129,7 @@ int forge_active_note_workdir(struct forge_active *a, const struct forge_workdir
 json_t *forge_active_read(int fd)
 {
 	struct stat st;
+	errno = 0;
 	if (fstat(fd, &st) < 0 || st.st_size <= 0 || st.st_size > (64 << 20))
 		return NULL;
 	forge_auto_free char *text = malloc((size_t)st.st_size + 1);
@@ -135,6 +137,7 @@ json_t *forge_active_read(int fd)
 	if (n <= 0)
 		return NULL;
 	text[n] = '\0';
+	errno = 0;
 	json_t *facts = NULL;
 	for (char *line = text, *end; (end = strchr(line, '\n')); line = end + 1) {
 		json_t *j = json_loadb(line, (size_t)(end - line), 0, NULL);

@@ -47,6 +47,8 @@ struct tree {
 	struct hashed *files;
 	size_t n, cap, next;
 	bool is_out_of_memory;
+	int unseen_error; /* why something below is not in it, 0: all is */
+	char unseen[PATH_MAX];
 };
 
 /* What makes a file another one, as text. */
@@ -158,34 +160,49 @@ static void add_link(struct tree *t, int dir, const char *name, const char *path
 	forge_sha256_done(&h, f->digest);
 }
 
+/* A digest of the rest would be that of another tree: the first that was not seen is told instead. */
+static void not_seen(struct tree *t, const char *path, int error)
+{
+	if (t->unseen_error)
+		return;
+	t->unseen_error = error;
+	(void)snprintf(t->unseen, sizeof(t->unseen), "%s", *path ? path : ".");
+}
+
 static void list(struct tree *t, int fd, const char *prefix, unsigned depth)
 {
-	forge_auto_dir DIR *d = fdopendir(fd);
+	forge_auto_dir DIR *d = depth < DEPTH_MAX ? fdopendir(fd) : NULL;
 
 	if (!d) {
+		not_seen(t, prefix, depth < DEPTH_MAX ? errno : ENAMETOOLONG);
 		close(fd);
 		return;
 	}
-	for (struct dirent *e; !t->is_out_of_memory && (e = readdir(d));) {
+	for (struct dirent *e; !t->is_out_of_memory && (errno = 0, e = readdir(d));) {
 		char path[PATH_MAX];
 		struct stat st;
-		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 ||
-		    fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
 			continue;
 		if (snprintf(path, sizeof(path), "%s%s%s", prefix, *prefix ? "/" : "",
-			     e->d_name) >= (int)sizeof(path))
-			continue;
-		if (S_ISLNK(st.st_mode)) {
+			     e->d_name) >= (int)sizeof(path)) {
+			not_seen(t, prefix, ENAMETOOLONG);
+		} else if (fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
+			not_seen(t, path, errno);
+		} else if (S_ISLNK(st.st_mode)) {
 			add_link(t, dirfd(d), e->d_name, path);
 		} else if (S_ISREG(st.st_mode)) {
 			(void)add(t, path); /* out of memory is noted in t */
-		} else if (S_ISDIR(st.st_mode) && depth < DEPTH_MAX) {
+		} else if (S_ISDIR(st.st_mode)) {
 			int sub = openat(dirfd(d), e->d_name,
 					 O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 			if (sub >= 0)
 				list(t, sub, path, depth + 1);
+			else
+				not_seen(t, path, errno);
 		}
 	}
+	if (errno && !t->is_out_of_memory)
+		not_seen(t, prefix, errno);
 }
 
 static void *hash_some(void *arg)
@@ -250,9 +267,10 @@ static int hash_dir(const struct forge_home *home, int fd, json_t *o)
 	}
 	json_object_set_new(o, "files", json_integer((json_int_t)t.n));
 	json_object_set_new(o, "size", json_integer((json_int_t)bytes));
-	if (bad) {
+	if (bad || t.unseen_error) {
 		char why[PATH_MAX + 64];
-		(void)snprintf(why, sizeof(why), "%s: %s", bad->path, strerror(-bad->error));
+		(void)snprintf(why, sizeof(why), "%s: %s", bad ? bad->path : t.unseen,
+			       strerror(bad ? -bad->error : t.unseen_error));
 		json_object_set_new(o, "error", forge_json_text(why));
 	} else {
 		json_object_set_new(o, "sha256", json_string(forge_sha256_done(&h, digest)));

@@ -219,6 +219,8 @@ static int repair_run(struct repair *r, struct forge_error *err)
 static int repair_one(struct repair *r, struct forge_error *err)
 {
 	r->facts = forge_active_read(r->fd);
+	if (!r->facts && errno)
+		return forge_fail_errno(err, errno, "read a slot in %s/active", r->home->path);
 	r->run_id = json_string_value(json_object_get(r->facts, "run_id"));
 	/* Without facts it died before it made anything. */
 	int rc = r->run_id ? repair_run(r, err) : 0;

@@ -81,7 +81,6 @@ static int on_building(void *arg, struct forge_error *err)
 
 	if (rc < 0)
 		return rc;
-	forge_hasher_start(&r->hasher, &r->home, &r->spec.inputs);
 	/* He opens the store meanwhile; what there is to tell goes with the next event. */
 	forge_courier_start(&r->courier);
 	return 0;
@@ -91,16 +90,19 @@ static int on_building(void *arg, struct forge_error *err)
 static int before_start(void *arg, struct forge_error *err)
 {
 	struct run *r = arg;
+	int rc = 0;
 
-	if (r->ticket.fd < 0)
-		return 0;
-	forge_auto_close int signals = forge_signals_fd();
-	int rc = forge_admit_take(&r->ticket, signals, &r->share, err);
+	if (r->ticket.fd >= 0) {
+		forge_auto_close int signals = forge_signals_fd();
+		rc = forge_admit_take(&r->ticket, signals, &r->share, err);
+		forge_admit_leave(&r->ticket, &r->share);
+		if (rc == 0)
+			forge_run_set_status(r, "preparing", NULL);
+		else if (rc == -ECANCELED || rc == -ETIMEDOUT)
+			r->turned_away = rc;
+	}
 	if (rc == 0)
-		forge_run_set_status(r, "preparing", NULL);
-	else if (rc == -ECANCELED || rc == -ETIMEDOUT)
-		r->turned_away = rc;
-	forge_admit_leave(&r->ticket, &r->share);
+		forge_hasher_start(&r->hasher, &r->home, &r->spec.inputs);
 	return rc;
 }
 

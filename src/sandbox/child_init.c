@@ -106,7 +106,8 @@ static bool reap(pid_t command, struct forge_ctl_exit *ret)
 	int status;
 	pid_t pid;
 
-	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+	/* __WALL: also those that were cloned to send another signal than SIGCHLD. */
+	while ((pid = waitpid(-1, &status, WNOHANG | __WALL)) > 0) {
 		/* PTRACE_TRACEME made us the tracer of our child: that is not what it wanted. */
 		if (WIFSTOPPED(status)) {
 			int sig = WSTOPSIG(status) == SIGTRAP ? 0 : WSTOPSIG(status);

@@ -69,7 +69,8 @@ static int load_library(struct forge_error *err)
 struct postgres_store {
 	struct forge_store base;
 	PGconn *conn;
-	bool is_mute; /* it has not answered once: nothing is asked any more */
+	bool is_patient; /* the user's URL says how long a statement may take */
+	bool is_mute;	 /* it has not answered once: nothing is asked any more */
 };
 _Static_assert(offsetof(struct postgres_store, base) == 0, "base must come first");
 
@@ -139,7 +140,8 @@ static bool wait_for_server(struct postgres_store *s, bool has_more, uint64_t de
 	struct pollfd p = { .fd = pPQsocket(s->conn),
 			    .events = (short)(POLLIN | (has_more ? POLLOUT : 0)) };
 	uint64_t now = forge_now_usec();
-	int n = poll(&p, 1, now < deadline ? (int)((deadline - now) / 1000) + 1 : 0);
+	int left = now < deadline ? (int)((deadline - now) / 1000) + 1 : 0;
+	int n = poll(&p, 1, s->is_patient ? -1 : left);
 
 	return n > 0 || (n < 0 && errno == EINTR);
 }
@@ -219,6 +221,7 @@ static int postgres_open(struct forge_store *st, const char *url, struct forge_e
 
 	if (rc < 0)
 		return rc;
+	s->is_patient = strstr(url, "statement_timeout") != NULL;
 	s->conn = pPQconnectdbParams(keys, values, 1);
 	if (!s->conn)
 		return forge_fail(err, ENOMEM, "out of memory");

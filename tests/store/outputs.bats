@@ -32,6 +32,14 @@ outputs() { field '[.outputs[].path] | join(" ")'; }
     [ "$("$FORGE" outputs --json "$(field .run_id)" | jq length)" -eq 3 ]
 }
 
+@test "an input that cannot be seen whole has no digest of the rest" {
+    mkdir -p "in/$(printf 'd/%.0s' {1..70})" && echo x >in/x
+    forge_run -i in -- true
+    [ "$status" -eq 0 ]
+    [ "$(field '.inputs[0].sha256')" = null ]
+    [[ "$(field '.inputs[0].error')" == d/d/*"too long" ]]
+}
+
 @test "equal content is there once, whoever made it" {
     for _ in 1 2; do
         forge_run -- sh -c 'mkdir outputs; for i in 1 2 3; do echo same >outputs/$i; done; ln outputs/1 outputs/hard'
