@@ -10,7 +10,8 @@ int forge_glob_check(const char *pattern, struct forge_error *err)
 	size_t len = strlen(pattern);
 
 	if (len == 0 || len > 1024)
-		return forge_fail(err, EINVAL, "an output pattern has 1 to 1024 characters");
+		return forge_fail(err, EINVAL,
+				  "an output pattern has 1 to 1024 characters");
 	if (pattern[0] == '/')
 		return forge_fail(err, EINVAL,
 				  "output '%s' must be relative: it is below the workdir",
@@ -20,7 +21,8 @@ int forge_glob_check(const char *pattern, struct forge_error *err)
 		if ((n == 0 && p[0]) || (n == 1 && p[0] == '.') ||
 		    (n == 2 && strncmp(p, "..", 2) == 0))
 			return forge_fail(err, EINVAL,
-					  "output '%s' has an empty, '.' or '..' part", pattern);
+					  "output '%s' has an empty, '.' or '..' part",
+					  pattern);
 		p += n;
 		p += *p == '/';
 	}

@@ -14,18 +14,22 @@
 #define FORGE_UNLIMITED UINT64_MAX
 
 /* "512M", "2G", "2GiB", "1.5G", "1048576" -> bytes. K M G T P are powers of 1024. */
-FORGE_MUST_CHECK int forge_parse_size(const char *s, uint64_t *ret_bytes, struct forge_error *err);
+FORGE_MUST_CHECK int forge_parse_size(const char *s, uint64_t *ret_bytes,
+				      struct forge_error *err);
 /* "90s", "30m", "2h", "1d", "1.5h", "250ms", "90" (seconds) -> microseconds. */
 FORGE_MUST_CHECK int forge_parse_duration(const char *s, uint64_t *ret_usec,
 					  struct forge_error *err);
 /* "1", "1024" -> itself. */
-FORGE_MUST_CHECK int forge_parse_count(const char *s, uint64_t *ret_n, struct forge_error *err);
+FORGE_MUST_CHECK int forge_parse_count(const char *s, uint64_t *ret_n,
+				       struct forge_error *err);
 /* "1", "0.5", "2.25" -> thousandths of a CPU; at most 3 decimals, at least 0.01. */
-FORGE_MUST_CHECK int forge_parse_cpus(const char *s, uint64_t *ret_milli, struct forge_error *err);
+FORGE_MUST_CHECK int forge_parse_cpus(const char *s, uint64_t *ret_milli,
+				      struct forge_error *err);
 /* An analysis id: [A-Za-z0-9][A-Za-z0-9._-]{0,63}, without "..". */
 FORGE_MUST_CHECK int forge_parse_id(const char *s, struct forge_error *err);
 /* An environment variable's name: [A-Za-z_][A-Za-z0-9_]*. */
-FORGE_MUST_CHECK int forge_parse_env_name(const char *name, size_t len, struct forge_error *err);
+FORGE_MUST_CHECK int forge_parse_env_name(const char *name, size_t len,
+					  struct forge_error *err);
 
 /* Longest result of the formatters below, with its NUL. */
 #define FORGE_FORMAT_MAX 32

@@ -32,7 +32,8 @@ const char *forge_machine_id(char buf[FORGE_BOOT_ID_MAX])
 	forge_sha256_init(&h);
 	forge_sha256_add(&h, "forge", 5);
 	forge_sha256_add(&h, text, strcspn(text, "\n"));
-	(void)snprintf(buf, FORGE_BOOT_ID_MAX, "%.32s", forge_sha256_done(&h, digest) + 7);
+	(void)snprintf(buf, FORGE_BOOT_ID_MAX, "%.32s",
+		       forge_sha256_done(&h, digest) + 7);
 	return buf;
 }
 

@@ -106,8 +106,8 @@ static int hash(const struct job *j, char buf[FORGE_DIGEST_MAX], uint64_t *ret_s
 	struct forge_sha256 h;
 	uint64_t size = 0;
 	/* Its own mapping: given back at once, and threads do not grow the heap. */
-	void *chunk = mmap(NULL, CHUNK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-			   -1, 0);
+	void *chunk = mmap(NULL, CHUNK, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (chunk == MAP_FAILED)
 		return -ENOMEM;

@@ -138,7 +138,8 @@ void forge_strv_unsetenv(struct forge_strv *sv, const char *name)
 		if (strncmp(sv->v[i], name, len) != 0 || sv->v[i][len] != '=')
 			continue;
 		free(sv->v[i]);
-		memmove(&sv->v[i], &sv->v[i + 1], (sv->n - i) * sizeof(*sv->v)); /* NULL too */
+		memmove(&sv->v[i], &sv->v[i + 1],
+			(sv->n - i) * sizeof(*sv->v)); /* NULL too */
 		sv->n--;
 		return;
 	}

@@ -17,7 +17,8 @@ enum forge_exit {
 	FORGE_EXIT_OK = 0,
 	FORGE_EXIT_FAILED = 1,
 	FORGE_EXIT_USAGE = 2,
-	FORGE_EXIT_NOT_TOLD = 123, /* forge run --json: it ran, the record was not printed */
+	FORGE_EXIT_NOT_TOLD =
+		123, /* forge run --json: it ran, the record was not printed */
 	FORGE_EXIT_NOT_RUN = 125, /* forge run: nothing was run */
 };
 
@@ -42,8 +43,8 @@ struct forge_cmd {
 extern const struct forge_cmd *const forge_cmds[]; /* main.c; ends with NULL */
 extern const struct forge_cmd forge_cmd_run, forge_cmd_doctor, forge_cmd_gc,
 	forge_cmd_submit, forge_cmd_ps, forge_cmd_show, forge_cmd_logs, forge_cmd_wait,
-	forge_cmd_kill, forge_cmd_outputs, forge_cmd_post_process, forge_cmd_runtime, forge_cmd_config,
-	forge_cmd_completion, forge_cmd_help, forge_cmd_man_options,
+	forge_cmd_kill, forge_cmd_outputs, forge_cmd_post_process, forge_cmd_runtime,
+	forge_cmd_config, forge_cmd_completion, forge_cmd_help, forge_cmd_man_options,
 	forge_cmd_man_commands, forge_cmd_man_config;
 
 /* Every command's table has this row; main.c answers it. */

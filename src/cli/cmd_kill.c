@@ -15,7 +15,8 @@ static const struct forge_opt *kill_opts(void)
 {
 	static const struct forge_opt opts[] = {
 		FORGE_FLAG(0, "now", &is_now, "Kill at once, without the grace period"),
-		FORGE_FLAG(0, "json", &is_json, "Print the records as JSON, one after the other"),
+		FORGE_FLAG(0, "json", &is_json,
+			   "Print the records as JSON, one after the other"),
 		FORGE_STORE_ROW,
 		FORGE_CONFIG_ROW,
 		FORGE_HELP_ROW,
@@ -60,7 +61,8 @@ static int kill_one(struct forge_session *s, const char *word, struct forge_erro
 		rc = forge_hint(err,
 				forge_fail(err, ESRCH, "run %s is not of this FORGE_HOME",
 					   forge_record_text(record, "run_id")),
-				"Kill it with the FORGE_HOME, and as the user, it was started with");
+				"Kill it with the FORGE_HOME, and as the user, it was "
+				"started with");
 	if (rc < 0)
 		return rc;
 	if (is_json)
@@ -93,8 +95,10 @@ const struct forge_cmd forge_cmd_kill = {
 	.name = "kill",
 	.synopsis = "[OPTIONS] RUN...",
 	.help = "End runs",
-	.about = "Asks the command to end (SIGTERM), kills it after the grace period, and\n"
-		 "returns when everything it started is gone and the verdict is recorded. A run\n"
+	.about = "Asks the command to end (SIGTERM), kills it after the grace period, "
+		 "and\n"
+		 "returns when everything it started is gone and the verdict is "
+		 "recorded. A run\n"
 		 "that is over already is no error, and so is said.",
 	.first = "RUN",
 	.bad_value = FORGE_EXIT_FAILED,

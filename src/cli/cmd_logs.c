@@ -25,7 +25,8 @@ static const struct forge_opt *logs_opts(void)
 		FORGE_UINT('n', "lines", "N", &lines, "Begin with the last N lines"),
 		FORGE_FLAG(0, "stdout", &only_out, "Only its standard output"),
 		FORGE_FLAG(0, "stderr", &only_err, "Only its standard error"),
-		FORGE_FLAG(0, "events", &want_events, "What forge did with it, as JSON lines"),
+		FORGE_FLAG(0, "events", &want_events,
+			   "What forge did with it, as JSON lines"),
 		FORGE_STORE_ROW,
 		FORGE_CONFIG_ROW,
 		FORGE_HELP_ROW,
@@ -53,7 +54,8 @@ static int open_log(const json_t *record, const char *key, struct stream *ret, i
 				  forge_record_text(record, "run_id"),
 				  forge_record_text(record, "host"));
 	if (json_is_true(json_object_get(record, "logs_removed")) || errno == ENOENT)
-		return forge_fail(err, ENOENT, "the logs of run %s were removed by forge gc",
+		return forge_fail(err, ENOENT,
+				  "the logs of run %s were removed by forge gc",
 				  forge_record_text(record, "run_id"));
 	return forge_fail_errno(err, errno, "open %s", path);
 }
@@ -104,8 +106,8 @@ static int copy_both(const struct stream streams[2])
 }
 
 /* The watch is set before the last look, so nothing is missed between. */
-static int follow(struct forge_session *s, const json_t *record, const struct stream streams[2],
-		  struct forge_error *err)
+static int follow(struct forge_session *s, const json_t *record,
+		  const struct stream streams[2], struct forge_error *err)
 {
 	const char *run_id = forge_record_text(record, "run_id");
 	struct forge_live live = FORGE_LIVE_INIT;
@@ -132,7 +134,8 @@ static int follow(struct forge_session *s, const json_t *record, const struct st
 	return rc < 0 && rc != -EPIPE ? forge_fail_errno(err, -rc, "write the log") : 0;
 }
 
-static int show_events(struct forge_session *s, const json_t *record, struct forge_error *err)
+static int show_events(struct forge_session *s, const json_t *record,
+		       struct forge_error *err)
 {
 	forge_auto_json json_t *events = NULL;
 	size_t i;
@@ -140,7 +143,8 @@ static int show_events(struct forge_session *s, const json_t *record, struct for
 
 	if (!s->store)
 		return forge_fail(err, ENOTCONN, "events are in the store");
-	int rc = forge_store_events(s->store, forge_record_text(record, "run_id"), &events, err);
+	int rc = forge_store_events(s->store, forge_record_text(record, "run_id"),
+				    &events, err);
 	json_array_foreach (events, i, e) {
 		(void)json_dumpf(e, stdout, JSON_COMPACT);
 		putchar('\n');
@@ -148,7 +152,8 @@ static int show_events(struct forge_session *s, const json_t *record, struct for
 	return rc;
 }
 
-static int show_logs(struct forge_session *s, const json_t *record, struct forge_error *err)
+static int show_logs(struct forge_session *s, const json_t *record,
+		     struct forge_error *err)
 {
 	struct stream streams[2] = { { -1, -1 }, { -1, -1 } };
 	int rc = 0;
@@ -156,12 +161,12 @@ static int show_logs(struct forge_session *s, const json_t *record, struct forge
 	if (!only_err)
 		rc = open_log(record, "stdout", &streams[0], STDOUT_FILENO, err);
 	if (rc == 0 && !only_out)
-		rc = open_log(record, "stderr", &streams[1], only_err ? STDOUT_FILENO :
-								       STDERR_FILENO,
-			      err);
+		rc = open_log(record, "stderr", &streams[1],
+			      only_err ? STDOUT_FILENO : STDERR_FILENO, err);
 	for (int i = 0; i < 2 && lines; i++)
 		if (streams[i].from >= 0)
-			(void)lseek(streams[i].from, tail_start(streams[i].from, lines), SEEK_SET);
+			(void)lseek(streams[i].from, tail_start(streams[i].from, lines),
+				    SEEK_SET);
 	if (rc == 0 && is_following) {
 		rc = follow(s, record, streams, err);
 	} else if (rc == 0) {
@@ -181,12 +186,14 @@ static int cmd_logs(int argc, char **argv)
 	forge_auto_session struct forge_session s = FORGE_SESSION_INIT;
 	forge_auto_json json_t *record = NULL;
 
-	int rc = forge_session_only_run(&s, &forge_cmd_logs, argc, argv, false, &record, &err);
+	int rc = forge_session_only_run(&s, &forge_cmd_logs, argc, argv, false, &record,
+					&err);
 
 	if (rc > 0)
 		return rc;
 	if (rc == 0)
-		rc = want_events ? show_events(&s, record, &err) : show_logs(&s, record, &err);
+		rc = want_events ? show_events(&s, record, &err)
+				 : show_logs(&s, record, &err);
 	return rc < 0 ? forge_session_fail(&err) : FORGE_EXIT_OK;
 }
 
@@ -194,7 +201,8 @@ const struct forge_cmd forge_cmd_logs = {
 	.name = "logs",
 	.synopsis = "[OPTIONS] RUN",
 	.help = "Show what a run printed",
-	.about = "Its standard output goes to ours, its standard error to ours. With -f, what is\n"
+	.about = "Its standard output goes to ours, its standard error to ours. With -f, "
+		 "what is\n"
 		 "there first, then what comes, until the run is over.",
 	.first = "RUN",
 	.bad_value = FORGE_EXIT_FAILED,

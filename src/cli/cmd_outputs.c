@@ -17,8 +17,9 @@ static const char *copy_to;
 static const struct forge_opt *outputs_opts(void)
 {
 	static const struct forge_opt opts[] = {
-		FORGE_STRING('C', "copy", "PATH", &copy_to,
-			     "Copy them into this directory, checked against their digests"),
+		FORGE_STRING(
+			'C', "copy", "PATH", &copy_to,
+			"Copy them into this directory, checked against their digests"),
 		FORGE_FLAG(0, "json", &is_json, "Print JSON"),
 		FORGE_STORE_ROW,
 		FORGE_CONFIG_ROW,
@@ -29,7 +30,8 @@ static const struct forge_opt *outputs_opts(void)
 	return opts;
 }
 
-static int list(const struct forge_session *s, const json_t *record, struct forge_error *err)
+static int list(const struct forge_session *s, const json_t *record,
+		struct forge_error *err)
 {
 	enum { PATH, SIZE, DIGEST, STORED, COLUMNS };
 	const json_t *files = json_object_get(record, "outputs"), *f;
@@ -50,7 +52,8 @@ static int list(const struct forge_session *s, const json_t *record, struct forg
 		const char *digest = forge_record_text(f, "sha256");
 		row[PATH].text = forge_record_text(f, "path");
 		row[SIZE].text = forge_format_size(
-			text[i][0], (uint64_t)json_integer_value(json_object_get(f, "size")));
+			text[i][0],
+			(uint64_t)json_integer_value(json_object_get(f, "size")));
 		row[DIGEST].text = digest ? digest + strlen("sha256:") : NULL;
 		(void)snprintf(text[i][1], sizeof(text[i][1]), "%s/%s", s->home.path,
 			       forge_record_text(f, "stored_as"));
@@ -68,14 +71,16 @@ static int cmd_outputs(int argc, char **argv)
 	forge_auto_session struct forge_session s = FORGE_SESSION_INIT;
 	forge_auto_json json_t *record = NULL;
 
-	int rc = forge_session_only_run(&s, &forge_cmd_outputs, argc, argv, false, &record, &err);
+	int rc = forge_session_only_run(&s, &forge_cmd_outputs, argc, argv, false,
+					&record, &err);
 
 	if (rc > 0)
 		return rc;
 	if (rc == 0 && copy_to) {
 		rc = forge_export_outputs(&s.home, record, copy_to, &err);
 		if (rc >= 0 && !is_json)
-			printf("%d file%s copied to %s\n", rc, rc == 1 ? "" : "s", copy_to);
+			printf("%d file%s copied to %s\n", rc, rc == 1 ? "" : "s",
+			       copy_to);
 	}
 	if (rc >= 0 && is_json)
 		forge_print_json(json_object_get(record, "outputs"));
@@ -88,7 +93,8 @@ const struct forge_cmd forge_cmd_outputs = {
 	.name = "outputs",
 	.synopsis = "[OPTIONS] RUN",
 	.help = "List or copy what a run left",
-	.about = "Outputs are kept by content; equal files are there once. --copy brings them\n"
+	.about = "Outputs are kept by content; equal files are there once. --copy brings "
+		 "them\n"
 		 "back under their own names and refuses to overwrite anything.",
 	.first = "RUN",
 	.bad_value = FORGE_EXIT_FAILED,

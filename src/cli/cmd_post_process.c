@@ -38,8 +38,8 @@ static int print_records(struct forge_session *s, const json_t *record,
 	forge_auto_json json_t *rows = NULL;
 	size_t i;
 	json_t *row;
-	int rc = forge_store_post_records(s->store, forge_record_text(record, "run_id"), &rows,
-					  err);
+	int rc = forge_store_post_records(s->store, forge_record_text(record, "run_id"),
+					  &rows, err);
 
 	json_array_foreach (rows, i, row) {
 		forge_auto_free char *line = forge_json_line(row);
@@ -82,12 +82,14 @@ static int cmd_post_process(int argc, char **argv)
 	forge_auto_session struct forge_session s = FORGE_SESSION_INIT;
 	forge_auto_json json_t *record = NULL;
 
-	int rc = forge_session_only_run(&s, &forge_cmd_post_process, argc, argv, true, &record, &err);
+	int rc = forge_session_only_run(&s, &forge_cmd_post_process, argc, argv, true,
+					&record, &err);
 
 	if (rc > 0)
 		return rc;
 	if (rc == 0)
-		rc = want_records ? print_records(&s, record, &err) : repeat(&s, record, &err);
+		rc = want_records ? print_records(&s, record, &err)
+				  : repeat(&s, record, &err);
 	return rc < 0 ? forge_session_fail(&err) : rc;
 }
 
@@ -95,8 +97,10 @@ const struct forge_cmd forge_cmd_post_process = {
 	.name = "post-process",
 	.synopsis = "[OPTIONS] RUN",
 	.help = "Repeat the post-processing of a run",
-	.about = "Runs the command in a sandbox of its own, with the run's collected outputs\n"
-		 "and inputs, read-only, under the names they had. Each line it prints must be a\n"
+	.about = "Runs the command in a sandbox of its own, with the run's collected "
+		 "outputs\n"
+		 "and inputs, read-only, under the names they had. Each line it prints "
+		 "must be a\n"
 		 "JSON object. They replace the run's earlier records, all or none.",
 	.first = "RUN",
 	.bad_value = FORGE_EXIT_FAILED,

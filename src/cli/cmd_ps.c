@@ -23,16 +23,20 @@ static struct {
 static const struct forge_opt *ps_opts(void)
 {
 	static const struct forge_opt opts[] = {
-		FORGE_FLAG('r', "running", &o.filter.open_only, "Only those that are not over"),
+		FORGE_FLAG('r', "running", &o.filter.open_only,
+			   "Only those that are not over"),
 		FORGE_WORD(0, "status",
 			   "queued|preparing|running|collecting|succeeded|failed|killed|"
 			   "cancelled|corrupted|lost|rejected",
 			   &o.filter.status, "Only those with this status"),
-		FORGE_STRING(0, "reason", "WORD", &o.filter.reason, "Only those with this reason"),
-		FORGE_STRING(0, "runtime", "NAME", &o.filter.runtime, "Only those in this runtime"),
+		FORGE_STRING(0, "reason", "WORD", &o.filter.reason,
+			     "Only those with this reason"),
+		FORGE_STRING(0, "runtime", "NAME", &o.filter.runtime,
+			     "Only those in this runtime"),
 		FORGE_STRING(0, "analysis", "ANALYSIS_ID", &o.filter.analysis,
 			     "Only those of this analysis"),
-		FORGE_STRING(0, "user", "NAME", &o.filter.user, "Only those of this user"),
+		FORGE_STRING(0, "user", "NAME", &o.filter.user,
+			     "Only those of this user"),
 		FORGE_STRING(0, "since", "TIME", &o.since,
 			     "Not older than 2h, 3d or 2026-01-31"),
 		FORGE_STRING(0, "until", "TIME", &o.until, "Older than that"),
@@ -92,15 +96,17 @@ static int add_row(const struct forge_run_row *row, void *arg)
 	size_t at = l->rows++;
 	set(l, at, RUN, row->run_id, FORGE_PLAIN);
 	set(l, at, ANALYSIS,
-	    strcmp(row->analysis_id, row->run_id) == 0 ? NULL : row->analysis_id, FORGE_PLAIN);
+	    strcmp(row->analysis_id, row->run_id) == 0 ? NULL : row->analysis_id,
+	    FORGE_PLAIN);
 	set(l, at, STATUS, row->status, forge_status_colour(row->status));
 	set(l, at, REASON, row->reason, FORGE_PLAIN);
 	set(l, at, WALL,
-	    row->wall_usec < 0 ? NULL : forge_format_duration(wall, (uint64_t)row->wall_usec),
+	    row->wall_usec < 0 ? NULL
+			       : forge_format_duration(wall, (uint64_t)row->wall_usec),
 	    FORGE_PLAIN);
 	set(l, at, MEMORY,
-	    row->memory_peak < 0 ? NULL :
-				   forge_format_size(memory, (uint64_t)row->memory_peak),
+	    row->memory_peak < 0 ? NULL
+				 : forge_format_size(memory, (uint64_t)row->memory_peak),
 	    FORGE_PLAIN);
 	set(l, at, CREATED, row->created_at, FORGE_DIM);
 	set(l, at, USER, row->user, FORGE_DIM);
@@ -121,16 +127,17 @@ static json_t *number_or_null(int64_t n)
 static int print_json(const struct forge_run_row *row, void *arg)
 {
 	(void)arg;
-	json_t *j = json_pack("{s:s, s:s, s:s, s:s?, s:s?, s:s?, s:s?, s:s?, s:s, s:s?, s:s?, s:s?}",
-			      "run_id", row->run_id, "analysis_id", row->analysis_id, "status",
-			      row->status, "reason", row->reason, "runtime", row->runtime,
-			      "executor", row->executor, "host", row->host, "user", row->user,
-			      "created_at", row->created_at, "started_at", row->started_at,
-			      "ended_at", row->ended_at, "completion_notes", row->notes);
+	json_t *j = json_pack(
+		"{s:s, s:s, s:s, s:s?, s:s?, s:s?, s:s?, s:s?, s:s, s:s?, s:s?, s:s?}",
+		"run_id", row->run_id, "analysis_id", row->analysis_id, "status",
+		row->status, "reason", row->reason, "runtime", row->runtime, "executor",
+		row->executor, "host", row->host, "user", row->user, "created_at",
+		row->created_at, "started_at", row->started_at, "ended_at", row->ended_at,
+		"completion_notes", row->notes);
 
 	json_object_set_new(j, "wall_seconds",
-			    row->wall_usec < 0 ? json_null() :
-						 json_real((double)row->wall_usec / 1e6));
+			    row->wall_usec < 0 ? json_null()
+					       : json_real((double)row->wall_usec / 1e6));
 	json_object_set_new(j, "memory_peak_bytes", number_or_null(row->memory_peak));
 	int rc = json_dumpf(j, stdout, JSON_COMPACT | JSON_REAL_PRECISION(9));
 	putchar('\n');
@@ -140,8 +147,9 @@ static int print_json(const struct forge_run_row *row, void *arg)
 
 static int print_table(struct forge_session *s, struct forge_error *err)
 {
-	static const char *const heading[COLUMNS] = { "RUN",  "ANALYSIS", "STATUS",  "REASON",
-						      "WALL", "MEMORY",	  "CREATED", "USER" };
+	static const char *const heading[COLUMNS] = { "RUN",	 "ANALYSIS", "STATUS",
+						      "REASON",	 "WALL",     "MEMORY",
+						      "CREATED", "USER" };
 	struct listing l = { 0 };
 	int rc = make_room(&l) ? 0 : forge_fail(err, ENOMEM, "out of memory");
 
@@ -184,9 +192,10 @@ static int parse_time(const char *option, const char *text, char buf[FORGE_RUN_I
 	}
 	int rc = forge_parse_duration(text, &usec, err);
 	if (rc < 0 || usec == FORGE_UNLIMITED)
-		return forge_hint(err, forge_fail(err, EINVAL, "--%s: '%.40s' is no time", option,
-						  text),
-				  "Write 2h or 3d for how long ago, or 2026-01-31T12:00:00");
+		return forge_hint(
+			err,
+			forge_fail(err, EINVAL, "--%s: '%.40s' is no time", option, text),
+			"Write 2h or 3d for how long ago, or 2026-01-31T12:00:00");
 	uint64_t now = (uint64_t)time(NULL) * 1000;
 	*ret = forge_run_id_at(buf, now > usec / 1000 ? now - usec / 1000 : 0);
 	return 0;

@@ -20,8 +20,7 @@ static const struct forge_opt own_rows[] = {
 	FORGE_FLAG(0, "dry-run", &is_dry_run, "Print the plan as JSON and run nothing"),
 	FORGE_FLAG(0, "explain-limits", &wants_limits,
 		   "Print each limit and where it comes from, and run nothing"),
-	FORGE_FLAG(0, "json", &is_json,
-		   "Print the record as JSON instead of the output"),
+	FORGE_FLAG(0, "json", &is_json, "Print the record as JSON instead of the output"),
 	FORGE_FLAG('q', "quiet", &is_quiet, "Show neither output nor verdict"),
 	FORGE_HELP_ROW,
 	FORGE_OPTS_END,
@@ -49,7 +48,9 @@ static int explain_limits(const struct forge_config *cfg, struct forge_error *er
 	enum { LIMIT, VALUE, FROM, NAME, COLUMNS };
 	static const char *const keys[COLUMNS] = { "limit", "value", "from", "name" };
 	struct forge_cell cells[(1 + FORGE_LIMIT_COUNT_ROWS) * COLUMNS] = {
-		{ "LIMIT", FORGE_BOLD }, { "VALUE", FORGE_BOLD }, { "FROM", FORGE_BOLD },
+		{ "LIMIT", FORGE_BOLD },
+		{ "VALUE", FORGE_BOLD },
+		{ "FROM", FORGE_BOLD },
 		{ "NAME", FORGE_BOLD }
 	};
 	forge_auto_json json_t *limits = NULL;
@@ -84,7 +85,8 @@ static void on_warning(void *arg, const struct forge_error *warning)
 static int show_existing(const char *run_id)
 {
 	if (!is_quiet)
-		fprintf(stderr, "forge: run %s has this idempotency key; nothing was run\n",
+		fprintf(stderr,
+			"forge: run %s has this idempotency key; nothing was run\n",
 			run_id);
 	if (is_json)
 		printf("{\"run_id\": \"%s\", \"existing\": true}\n", run_id);
@@ -155,9 +157,9 @@ static int cmd_run(int argc, char **argv)
 	forge_request.argv = argv;
 	int status = forge_request_prepare(&cfg, &err);
 	if (status == 0)
-		status = wants_limits ? explain_limits(cfg, &err) :
-			 is_dry_run   ? explain(cfg, &err) :
-					run(cfg, &err);
+		status = wants_limits ? explain_limits(cfg, &err)
+			 : is_dry_run ? explain(cfg, &err)
+				      : run(cfg, &err);
 	if (status < 0) {
 		forge_print_error(&err);
 		status = FORGE_EXIT_NOT_RUN;

@@ -110,8 +110,8 @@ static json_t *describe(struct place *p, const struct forge_runtime_decl *d)
 		prefix ? forge_json_name(prefix) : NULL, "has", forge_json_text(has),
 		"health", health_word(state.health), "problem",
 		forge_json_text(state.problem), "checked_at", state.checked_at, "digest",
-		state.digest, "declared_in", forge_json_name(d->file), "line", (int)d->line,
-		"versions", state.versions);
+		state.digest, "declared_in", forge_json_name(d->file), "line",
+		(int)d->line, "versions", state.versions);
 	forge_runtime_state_done(&state);
 	forge_runtime_close(&rt);
 	return j;
@@ -210,7 +210,8 @@ static int print_drift(const struct forge_runtime *rt, struct forge_error *err)
 	if (rc < 0)
 		return rc;
 	json_array_foreach (drift, i, d) {
-		const char *was = forge_record_text(d, "was"), *is = forge_record_text(d, "is");
+		const char *was = forge_record_text(d, "was"),
+			   *is = forge_record_text(d, "is");
 		printf("  %s ", forge_record_text(d, "change"));
 		print_text(forge_record_text(d, "name"));
 		putchar(' ');
@@ -310,8 +311,7 @@ static int show(struct place *p, const char *name, struct forge_error *err)
 		forge_packages_sort(&packages);
 		json_t *list_of = json_array();
 		for (size_t i = 0; i < packages.n; i++)
-			json_array_append_new(list_of,
-					      describe_package(&packages.v[i]));
+			json_array_append_new(list_of, describe_package(&packages.v[i]));
 		json_object_set_new(j, "packages", list_of);
 		if (is_json)
 			forge_print_json(j);
@@ -345,9 +345,9 @@ static int lock(struct place *p, const char *name, struct forge_error *err)
 /* Collected first: what is asked of each is another question. */
 static int add_use(const struct forge_runtime_use *use, void *arg)
 {
-	json_t *j = json_pack("{s:s, s:s, s:s, s:I, s:[]}", "digest", use->digest, "first",
-			      use->first, "last", use->last, "runs", (json_int_t)use->runs,
-			      "checks");
+	json_t *j = json_pack("{s:s, s:s, s:s, s:I, s:[]}", "digest", use->digest,
+			      "first", use->first, "last", use->last, "runs",
+			      (json_int_t)use->runs, "checks");
 
 	return json_array_append_new(arg, j) < 0 ? -ENOMEM : 0;
 }
@@ -355,9 +355,9 @@ static int add_use(const struct forge_runtime_use *use, void *arg)
 static int add_check(const struct forge_runtime_check *check, void *arg)
 {
 	json_t *versions = check->versions ? json_loads(check->versions, 0, NULL) : NULL;
-	json_t *j = json_pack("{s:s, s:s, s:s, s:s, s:o?}", "time", check->time, "verdict",
-			      check->verdict, "problem", check->problem, "probe_run",
-			      check->run_id, "versions", versions);
+	json_t *j = json_pack("{s:s, s:s, s:s, s:s, s:o?}", "time", check->time,
+			      "verdict", check->verdict, "problem", check->problem,
+			      "probe_run", check->run_id, "versions", versions);
 
 	return json_array_append_new(arg, j) < 0 ? -ENOMEM : 0;
 }
@@ -413,10 +413,9 @@ static int history(struct place *p, const char *name, struct forge_error *err)
 	}
 	json_array_foreach (all, i, use)
 		if (rc >= 0)
-			rc = forge_store_runtime_checks(st, name,
-							forge_record_text(use, "digest"),
-							add_check,
-							json_object_get(use, "checks"), err);
+			rc = forge_store_runtime_checks(
+				st, name, forge_record_text(use, "digest"), add_check,
+				json_object_get(use, "checks"), err);
 	if (rc < 0)
 		return rc;
 	json_array_foreach (all, i, use)

@@ -78,7 +78,8 @@ static void draw_bar(char *buf, size_t size, double share, bool is_utf8)
 	full = full == 0 && share > 0.001 ? 1 : full;
 	for (int i = 0; i < BAR && len + 4 < size; i++)
 		len += (size_t)snprintf(buf + len, size - len, "%s",
-					i < full ? (is_utf8 ? "█" : "#") : (is_utf8 ? "░" : "."));
+					i < full ? (is_utf8 ? "█" : "#")
+						 : (is_utf8 ? "░" : "."));
 	(void)snprintf(buf + len, size - len, " %3.0f %%", share * 100);
 }
 
@@ -88,11 +89,15 @@ static void print_budget(const json_t *record)
 	const json_t *usage = json_object_get(record, "usage"),
 		     *limits = json_object_get(record, "limits");
 	struct forge_cell cells[(1 + FORGE_ARRAY_SIZE(rows)) * COLUMNS] = {
-		{ "BUDGET", FORGE_BOLD }, { "USED", FORGE_BOLD }, { "ALLOWED", FORGE_BOLD },
+		{ "BUDGET", FORGE_BOLD },
+		{ "USED", FORGE_BOLD },
+		{ "ALLOWED", FORGE_BOLD },
 		{ " ", FORGE_PLAIN }
 	};
-	char text[FORGE_ARRAY_SIZE(rows)][2][FORGE_FORMAT_MAX], bars[FORGE_ARRAY_SIZE(rows)][128];
-	bool is_utf8 = setlocale(LC_CTYPE, "") && strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
+	char text[FORGE_ARRAY_SIZE(rows)][2][FORGE_FORMAT_MAX],
+		bars[FORGE_ARRAY_SIZE(rows)][128];
+	bool is_utf8 =
+		setlocale(LC_CTYPE, "") && strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
 	size_t n = 1;
 
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(rows); i++) {
@@ -108,11 +113,13 @@ static void print_budget(const json_t *record)
 			row[ALLOWED].text = "unlimited";
 		row[SHARE].text = " ";
 		if (json_is_number(allowed) && json_number_value(allowed) > 0) {
-			double share = json_number_value(used) / json_number_value(allowed);
+			double share =
+				json_number_value(used) / json_number_value(allowed);
 			draw_bar(bars[i], sizeof(bars[i]), share, is_utf8);
-			row[SHARE] = (struct forge_cell){ bars[i], share > 0.9 ? FORGE_RED :
-								   share > 0.7 ? FORGE_YELLOW :
-										 FORGE_GREEN };
+			row[SHARE] = (struct forge_cell){ bars[i],
+							  share > 0.9	? FORGE_RED
+							  : share > 0.7 ? FORGE_YELLOW
+									: FORGE_GREEN };
 		}
 		n++;
 	}
@@ -130,9 +137,9 @@ static void print_files(const json_t *record, const char *key, const char *headi
 {
 	enum { PATH, SIZE, DIGEST, COLUMNS };
 	const json_t *files = json_object_get(record, key), *f;
-	struct forge_cell cells[(1 + FILES_SHOWN) * COLUMNS] = { { heading, FORGE_BOLD },
-								 { "SIZE", FORGE_BOLD },
-								 { "SHA-256", FORGE_BOLD } };
+	struct forge_cell cells[(1 + FILES_SHOWN) * COLUMNS] = {
+		{ heading, FORGE_BOLD }, { "SIZE", FORGE_BOLD }, { "SHA-256", FORGE_BOLD }
+	};
 	char sizes[FILES_SHOWN][FORGE_FORMAT_MAX];
 	size_t i, n = json_array_size(files);
 
@@ -145,12 +152,13 @@ static void print_files(const json_t *record, const char *key, const char *headi
 		struct forge_cell *row = &cells[(i + 1) * COLUMNS];
 		row[PATH].text = forge_record_text(f, "path");
 		row[SIZE].text = format(sizes[i], json_object_get(f, "size"), BYTES);
-		row[DIGEST].text = digest ? digest + strlen("sha256:") :
-					    forge_record_text(f, "error");
+		row[DIGEST].text = digest ? digest + strlen("sha256:")
+					  : forge_record_text(f, "error");
 		row[DIGEST].colour = FORGE_DIM;
 	}
 	putchar('\n');
-	forge_table_print(stdout, cells, COLUMNS, 1 + (n < FILES_SHOWN ? n : FILES_SHOWN));
+	forge_table_print(stdout, cells, COLUMNS,
+			  1 + (n < FILES_SHOWN ? n : FILES_SHOWN));
 	if (n > FILES_SHOWN)
 		printf("... and %zu more\n", n - FILES_SHOWN);
 }
@@ -197,9 +205,9 @@ static void print_runtime(const json_t *record)
 
 	if (!json_is_object(runtime))
 		return;
-	printf("%-10s%s (%s), %.19s, %s%s\n", "runtime", forge_record_text(runtime, "name"),
-	       forge_record_text(runtime, "kind"), digest ? digest : "",
-	       forge_record_text(runtime, "why"),
+	printf("%-10s%s (%s), %.19s, %s%s\n", "runtime",
+	       forge_record_text(runtime, "name"), forge_record_text(runtime, "kind"),
+	       digest ? digest : "", forge_record_text(runtime, "why"),
 	       json_object_get(runtime, "changed_to") ? "; CHANGED during the run" : "");
 }
 
@@ -244,8 +252,10 @@ static void show(const json_t *record)
 	print_runtime(record);
 	print_isolation(record);
 	print_post_process(record);
-	print_line("stdout", forge_record_text(json_object_get(record, "logs"), "stdout"));
-	print_line("stderr", forge_record_text(json_object_get(record, "logs"), "stderr"));
+	print_line("stdout",
+		   forge_record_text(json_object_get(record, "logs"), "stdout"));
+	print_line("stderr",
+		   forge_record_text(json_object_get(record, "logs"), "stderr"));
 	if (json_is_true(json_object_get(record, "workdir_kept")))
 		print_line("workdir", forge_record_text(record, "workdir"));
 	print_budget(record);
@@ -253,7 +263,8 @@ static void show(const json_t *record)
 	print_files(record, "outputs", "OUTPUT");
 	json_int_t left = json_integer_value(json_object_get(record, "undeclared_count"));
 	if (left)
-		printf("\n%lld file%s in the workdir %s no declared output (--json lists them)\n",
+		printf("\n%lld file%s in the workdir %s no declared output (--json lists "
+		       "them)\n",
 		       (long long)left, left == 1 ? "" : "s", left == 1 ? "was" : "were");
 }
 
@@ -263,7 +274,8 @@ static int cmd_show(int argc, char **argv)
 	forge_auto_session struct forge_session s = FORGE_SESSION_INIT;
 	forge_auto_json json_t *record = NULL;
 
-	int rc = forge_session_only_run(&s, &forge_cmd_show, argc, argv, false, &record, &err);
+	int rc = forge_session_only_run(&s, &forge_cmd_show, argc, argv, false, &record,
+					&err);
 
 	if (rc > 0)
 		return rc;

@@ -63,9 +63,12 @@ const struct forge_cmd forge_cmd_submit = {
 	.name = "submit",
 	.synopsis = "[OPTIONS] [--] COMMAND [ARG...]",
 	.help = "Run one analysis in the background",
-	.about = "Like `forge run`, but prints the run's id and returns as soon as the run is\n"
-		 "recorded. It goes on when the terminal is gone; `forge ps` lists it, `forge\n"
-		 "logs -f` follows it, `forge wait` waits for it and `forge kill` ends it.\n\n"
+	.about = "Like `forge run`, but prints the run's id and returns as soon as the "
+		 "run is\n"
+		 "recorded. It goes on when the terminal is gone; `forge ps` lists it, "
+		 "`forge\n"
+		 "logs -f` follows it, `forge wait` waits for it and `forge kill` ends "
+		 "it.\n\n"
 		 "Exits 0 when the run is recorded, 125 when it was refused.",
 	.first = "COMMAND",
 	.stops = true,

@@ -19,7 +19,8 @@ static const struct forge_opt *wait_opts(void)
 	static const struct forge_opt opts[] = {
 		FORGE_STRING(0, "timeout", "DURATION", &timeout,
 			     "Give up after this long (exit 124); the run goes on"),
-		FORGE_FLAG(0, "json", &is_json, "Print the records as JSON, one after the other"),
+		FORGE_FLAG(0, "json", &is_json,
+			   "Print the records as JSON, one after the other"),
 		FORGE_FLAG('q', "quiet", &is_quiet, "Do not show the verdict"),
 		FORGE_STORE_ROW,
 		FORGE_CONFIG_ROW,
@@ -97,8 +98,9 @@ static int wait_one(struct forge_session *s, const char *word, uint64_t deadline
 		if (!is_quiet)
 			fprintf(stderr, "forge: run %s is still %s\n",
 				forge_record_text(record, "run_id"),
-				forge_record_is_over(record) ? "being recorded" :
-							       forge_record_text(record, "status"));
+				forge_record_is_over(record)
+					? "being recorded"
+					: forge_record_text(record, "status"));
 		return 124;
 	}
 	if (is_json)
@@ -136,7 +138,8 @@ const struct forge_cmd forge_cmd_wait = {
 	.name = "wait",
 	.synopsis = "[OPTIONS] RUN...",
 	.help = "Wait until runs are over",
-	.about = "Exits with the status `forge run` would have had; of several runs, with the\n"
+	.about = "Exits with the status `forge run` would have had; of several runs, "
+		 "with the\n"
 		 "last one that is not 0. RUN is an id or the beginning of one.",
 	.first = "RUN",
 	.bad_value = FORGE_EXIT_FAILED,

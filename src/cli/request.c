@@ -84,8 +84,10 @@ static int check_priority(struct forge_error *err)
 	errno = 0;
 	long n = strtol(priority, &end, 10);
 	if (errno || end == priority || *end || n < -1000 || n > 1000)
-		return forge_fail(err, EINVAL, "--priority: '%.32s' is not a number from -1000 to 1000",
-				  priority);
+		return forge_fail(
+			err, EINVAL,
+			"--priority: '%.32s' is not a number from -1000 to 1000",
+			priority);
 	forge_request.priority = (int)n;
 	return 0;
 }

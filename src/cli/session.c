@@ -70,8 +70,8 @@ static int load(struct forge_session *s, const char *run_id, json_t **ret,
 		struct forge_error *err)
 {
 	json_t *local = NULL, *stored = NULL;
-	int rc = s->store ? forge_store_get(s->store, run_id, &stored, err) :
-			    forge_fail(err, ENOENT, "no run '%s' here", run_id);
+	int rc = s->store ? forge_store_get(s->store, run_id, &stored, err)
+			  : forge_fail(err, ENOENT, "no run '%s' here", run_id);
 
 	if (forge_load_record(&s->home, run_id, &local, NULL) == 0 &&
 	    (!stored || (forge_record_is_over(local) && !forge_record_is_over(stored)))) {
@@ -123,7 +123,8 @@ int forge_session_only_run(struct forge_session *s, const struct forge_cmd *cmd,
 	return rc < 0 ? rc : forge_session_record(s, argv[0], ret, err);
 }
 
-int forge_session_reload(struct forge_session *s, json_t **record, struct forge_error *err)
+int forge_session_reload(struct forge_session *s, json_t **record,
+			 struct forge_error *err)
 {
 	json_t *fresh;
 	forge_auto_free char *id = strdup(forge_record_text(*record, "run_id"));
@@ -153,7 +154,8 @@ const char *forge_record_text(const json_t *record, const char *key)
 
 bool forge_record_is_over(const json_t *record)
 {
-	return forge_status_is_terminal(forge_status_of(forge_record_text(record, "status")));
+	return forge_status_is_terminal(
+		forge_status_of(forge_record_text(record, "status")));
 }
 
 bool forge_record_is_here(const json_t *record)

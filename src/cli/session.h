@@ -19,7 +19,8 @@ struct forge_session {
 /* --config, of all of them. */
 extern const char *forge_session_config;
 #define FORGE_CONFIG_ROW                                                                 \
-	FORGE_STRING(0, "config", "FILE", &forge_session_config, "Read this configuration")
+	FORGE_STRING(0, "config", "FILE", &forge_session_config,                         \
+		     "Read this configuration")
 
 /*
  * Opens everything. Without need_store a store that cannot be reached is a warning: what is in
@@ -37,9 +38,10 @@ FORGE_MUST_CHECK int forge_session_record(struct forge_session *s, const char *w
  * What a command about one run begins with: opens s and finds the run that its only word names. A
  * positive result is the exit status of wrong use.
  */
-FORGE_MUST_CHECK int forge_session_only_run(struct forge_session *s, const struct forge_cmd *cmd,
-					    int argc, char **argv, bool need_store,
-					    json_t **ret, struct forge_error *err);
+FORGE_MUST_CHECK int forge_session_only_run(struct forge_session *s,
+					    const struct forge_cmd *cmd, int argc,
+					    char **argv, bool need_store, json_t **ret,
+					    struct forge_error *err);
 /* Again, after something may have changed. */
 FORGE_MUST_CHECK int forge_session_reload(struct forge_session *s, json_t **record,
 					  struct forge_error *err);

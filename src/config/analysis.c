@@ -29,7 +29,8 @@ static int set_key(const struct forge_loader *ld, const struct forge_yaml *node,
 		return set_word(ld, node, "analysis.profile", &a->profile, err);
 	if (strcmp(node->key, "limits") == 0)
 		return forge_schema_limits(ld, "analysis.limits", node, &a->limits, err);
-	return forge_fail_at(err, ld->name, node->key_line, node->key_column, "analysis: %s",
+	return forge_fail_at(err, ld->name, node->key_line, node->key_column,
+			     "analysis: %s",
 			     forge_describe_unknown(text, "unknown key", node->key, keys,
 						    FORGE_ARRAY_SIZE(keys)));
 }

@@ -17,7 +17,8 @@ static int set_builtin(struct forge_config *c, struct forge_error *err)
 	c->outputs_max_files = FORGE_BUILTIN_MAX_FILES;
 	c->keep.logs_usec = c->keep.logs_bytes = FORGE_UNLIMITED;
 	if (forge_parse_duration(FORGE_BUILTIN_MAX_WAIT, &c->queue_usec, err) < 0 ||
-	    forge_parse_duration(FORGE_BUILTIN_WORKDIRS, &c->keep.workdirs_usec, err) < 0 ||
+	    forge_parse_duration(FORGE_BUILTIN_WORKDIRS, &c->keep.workdirs_usec, err) <
+		    0 ||
 	    forge_parse_duration(FORGE_BUILTIN_OBJECTS, &c->keep.objects_usec, err) < 0)
 		return -EINVAL; /* our own bug; a unit test reads the defaults */
 	c->workdir = strdup(FORGE_BUILTIN_WORKDIR);

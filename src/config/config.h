@@ -88,17 +88,17 @@ struct forge_config {
 		uid_count; /* sandbox.uid_base, .uid_count: payload uids when root */
 	struct forge_strv env_pass; /* env.pass: names, a trailing * is a prefix */
 	struct forge_strv env_set;  /* env.set: "K=V" */
-	char *runtime; /* default runtime, NULL: none, the host's programs */
+	char *runtime;		    /* default runtime, NULL: none, the host's programs */
 	struct forge_runtime_decl *runtimes;
 	size_t n_runtimes;
 	struct forge_analysis analysis;
-	char *store;		    /* store: URL, NULL: SQLite in FORGE_HOME */
-	uint64_t budget_bytes;	    /* host.budget.memory, 0: 80 % of the host's */
-	uint64_t budget_milli;	    /* host.budget.cpus, 0: 80 % of the host's, rounded up */
-	uint64_t budget_runs;	    /* host.budget.runs, 0: as many as fit */
-	uint64_t queue_usec;	    /* queue.max_wait */
-	uint64_t outputs_max_bytes; /* outputs.max_size, 0: the disk limit */
-	uint64_t outputs_max_files; /* outputs.max_files */
+	char *store;	       /* store: URL, NULL: SQLite in FORGE_HOME */
+	uint64_t budget_bytes; /* host.budget.memory, 0: 80 % of the host's */
+	uint64_t budget_milli; /* host.budget.cpus, 0: 80 % of the host's, rounded up */
+	uint64_t budget_runs;  /* host.budget.runs, 0: as many as fit */
+	uint64_t queue_usec;   /* queue.max_wait */
+	uint64_t outputs_max_bytes;	/* outputs.max_size, 0: the disk limit */
+	uint64_t outputs_max_files;	/* outputs.max_files */
 	struct forge_strv post_process; /* argv, empty: none */
 	struct {
 		uint64_t logs_usec, logs_bytes, workdirs_usec, objects_usec;

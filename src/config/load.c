@@ -26,7 +26,8 @@ static int check_trust(const char *path, const struct stat *st, struct forge_err
 		int rc = forge_fail(err, EPERM,
 				    "config %s belongs to user %u, and %s must own "
 				    "what %s by",
-				    path, (unsigned)st->st_uid, is_root ? "root" : "you or root",
+				    path, (unsigned)st->st_uid,
+				    is_root ? "root" : "you or root",
 				    is_root ? "root runs" : "you run");
 		return forge_hint(err, rc, "Read it, then: chown %s %s",
 				  is_root ? "root" : "$USER", path);
@@ -74,8 +75,9 @@ static int read_all(int fd, const char *path, char *buf, size_t size, size_t *re
 typedef int parser(const char *text, size_t len, const char *name, const char *base_dir,
 		   struct forge_config **c, struct forge_error *err);
 
-static int add_runtimes(const char *text, size_t len, const char *name, const char *base_dir,
-			struct forge_config **c, struct forge_error *err)
+static int add_runtimes(const char *text, size_t len, const char *name,
+			const char *base_dir, struct forge_config **c,
+			struct forge_error *err)
 {
 	return forge_config_add_runtimes(*c, text, len, name, base_dir, err);
 }
@@ -130,7 +132,8 @@ static int try_file(const char *shown, parser *parse, struct forge_config **ret,
 	return 1;
 }
 
-int forge_config_read(const char *path, struct forge_config **ret, struct forge_error *err)
+int forge_config_read(const char *path, struct forge_config **ret,
+		      struct forge_error *err)
 {
 	return try_file(path, forge_config_parse, ret, err);
 }
@@ -159,7 +162,8 @@ static int search(struct forge_config **ret, struct forge_error *err)
 	}
 	const char *const places[] = { "./forge.yaml", user, "/etc/forge/forge.yaml" };
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(places); i++) {
-		int rc = places[i] ? try_file(places[i], forge_config_parse, ret, err) : 0;
+		int rc =
+			places[i] ? try_file(places[i], forge_config_parse, ret, err) : 0;
 		if (rc != 0)
 			return rc;
 	}
@@ -173,19 +177,22 @@ static int is_yaml(const struct dirent *e)
 	return e->d_name[0] != '.' && dot && strcmp(dot, ".yaml") == 0;
 }
 
-static int read_runtimes_d(struct forge_config *c, const char *dir, struct forge_error *err)
+static int read_runtimes_d(struct forge_config *c, const char *dir,
+			   struct forge_error *err)
 {
 	struct dirent **list = NULL;
 	int n = scandir(dir, &list, is_yaml, alphasort), rc = 0;
 
 	/* Passing over what cannot be read would make its runtimes unknown, not wrong. */
 	if (n < 0 && errno != ENOENT && errno != ENOTDIR)
-		return errno == ENOMEM ? forge_loader_oom(err) :
-					 forge_fail_errno(err, errno, "read %s", dir);
+		return errno == ENOMEM ? forge_loader_oom(err)
+				       : forge_fail_errno(err, errno, "read %s", dir);
 	for (int i = 0; i < n; i++) {
-		forge_auto_free char *path = forge_asprintf("%s/%s", dir, list[i]->d_name);
+		forge_auto_free char *path =
+			forge_asprintf("%s/%s", dir, list[i]->d_name);
 		if (rc >= 0)
-			rc = path ? try_file(path, add_runtimes, &c, err) : forge_loader_oom(err);
+			rc = path ? try_file(path, add_runtimes, &c, err)
+				  : forge_loader_oom(err);
 		free(list[i]);
 	}
 	free(list);
@@ -217,7 +224,8 @@ static int read_all_runtimes(struct forge_config *c, struct forge_error *err)
 	return rc;
 }
 
-static int load(const char *explicit_path, struct forge_config **ret, struct forge_error *err)
+static int load(const char *explicit_path, struct forge_config **ret,
+		struct forge_error *err)
 {
 	const char *env = getenv("FORGE_CONFIG");
 

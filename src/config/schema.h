@@ -53,11 +53,13 @@ FORGE_MUST_CHECK int forge_profiles_apply(struct forge_loader *ld,
 					  struct forge_error *err);
 
 /* The runtimes that were set aside. */
-FORGE_MUST_CHECK int forge_runtimes_apply(struct forge_loader *ld, struct forge_error *err);
+FORGE_MUST_CHECK int forge_runtimes_apply(struct forge_loader *ld,
+					  struct forge_error *err);
 /* Those of a file of runtimes.d; names that are there already stay as they are. */
 FORGE_MUST_CHECK int forge_config_add_runtimes(struct forge_config *c, const char *text,
 					       size_t len, const char *name,
-					       const char *base_dir, struct forge_error *err);
+					       const char *base_dir,
+					       struct forge_error *err);
 void forge_runtimes_each_key(void (*visit)(const struct forge_config_key *key, void *arg),
 			     void *arg);
 

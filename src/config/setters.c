@@ -136,8 +136,9 @@ static int set_number(const struct forge_loader *ld, const struct forge_schema_r
 	if (parse(node->scalar, &n, &why) < 0)
 		return forge_loader_fail(ld, node, row->path, err, "%s", why.msg);
 	if (n == FORGE_UNLIMITED && !may_be_unlimited)
-		return forge_loader_fail(ld, node, row->path, err,
-					 "'unlimited' is not possible here (leave the key out)");
+		return forge_loader_fail(
+			ld, node, row->path, err,
+			"'unlimited' is not possible here (leave the key out)");
 	*(uint64_t *)field(ld, row) = n;
 	return 0;
 }

@@ -127,7 +127,8 @@ static int run_in(const struct forge_job *job, struct forge_execution *e,
 		ret->has_quota = forge_quota_start(&quota, job->workdir_fd, job->host_uid,
 						   job->limits->disk_bytes,
 						   job->limits->inodes) == 0;
-	int rc = forge_sandbox_start(e->plan, e->cg, job->netns, job->pass_stdin, &e->sb, err);
+	int rc = forge_sandbox_start(e->plan, e->cg, job->netns, job->pass_stdin, &e->sb,
+				     err);
 	/* Init needs longer for what it builds than we for this. */
 	if (rc == 0)
 		rc = job->on_building(job->arg, err);
@@ -182,7 +183,8 @@ static int local_run(const struct forge_job *job, struct forge_outcome *ret,
 	ret->missing |= e->cg->missing;
 	rc = check_missing(ret->missing, job->config->allow_missing,
 			   job->config->cgroup == FORGE_CGROUP_NONE,
-			   e->plan->io_error.code ? &e->plan->io_error : &e->cg->io_error, err);
+			   e->plan->io_error.code ? &e->plan->io_error : &e->cg->io_error,
+			   err);
 	return rc < 0 ? rc : run_in(job, e, ret, err);
 }
 
@@ -195,10 +197,11 @@ static int local_end(struct forge_execution *e, struct forge_error *err)
 	if (e->sb && !e->is_stuck)
 		e->is_stuck = end_init(e) < 0;
 	if (e->is_stuck)
-		rc = forge_fail(err, EBUSY,
-				"processes of the run wait for a file system that does not "
-				"answer (FUSE, NFS) and cannot die; once it does, forge gc "
-				"removes their cgroups");
+		rc = forge_fail(
+			err, EBUSY,
+			"processes of the run wait for a file system that does not "
+			"answer (FUSE, NFS) and cannot die; once it does, forge gc "
+			"removes their cgroups");
 	else if (e->cg)
 		rc = forge_cgroup_remove(e->cg, err);
 	forge_sandbox_free(e->sb);

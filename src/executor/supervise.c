@@ -38,7 +38,7 @@ struct loop {
 	uint64_t start;
 	/* deadlines, monotonic microseconds */
 	uint64_t wall_at, grace_at, cpu_at, disk_at, dead_at;
-	uint64_t look_at; /* not before this: the next look at who has the memory */
+	uint64_t look_at;   /* not before this: the next look at who has the memory */
 	uint64_t cpu_dying; /* CPU time of the run at the last look at its dying */
 	struct forge_ctl_exit end; /* as init told it */
 	bool is_killed;
@@ -364,10 +364,10 @@ static void collect_usage(struct loop *l)
 	o->oom_elsewhere = u.oom_elsewhere;
 	o->pids_refused = u.pids_refused;
 	/* Without an io controller: what the kernel counted for all that init reaped. */
-	o->io_read_bytes = u.io_read_bytes != UINT64_MAX ? u.io_read_bytes :
-							   l->end.blocks_in * 512;
-	o->io_write_bytes = u.io_write_bytes != UINT64_MAX ? u.io_write_bytes :
-							     l->end.blocks_out * 512;
+	o->io_read_bytes =
+		u.io_read_bytes != UINT64_MAX ? u.io_read_bytes : l->end.blocks_in * 512;
+	o->io_write_bytes = u.io_write_bytes != UINT64_MAX ? u.io_write_bytes
+							   : l->end.blocks_out * 512;
 	while (forge_disk_step(l->disk, 100000) == FORGE_DISK_MORE)
 		;
 	o->disk_peak_bytes = forge_disk_usage(l->disk)->peak_bytes;

@@ -43,10 +43,12 @@ static unsigned nth_slot(unsigned attempt, unsigned n_slots)
 
 	if (attempt < NEAR)
 		return attempt;
-	for (unsigned step = (attempt - NEAR) / PER_STEP; step > 0 && base < n_slots; step--)
+	for (unsigned step = (attempt - NEAR) / PER_STEP; step > 0 && base < n_slots;
+	     step--)
 		base *= 2;
 	if (base < n_slots) {
-		(void)!getrandom(&chance, sizeof(chance), GRND_NONBLOCK); /* any will do */
+		(void)!getrandom(&chance, sizeof(chance),
+				 GRND_NONBLOCK); /* any will do */
 		unsigned slot = base + chance % base;
 		return slot < n_slots ? slot : n_slots - 1;
 	}
@@ -102,10 +104,10 @@ int forge_active_intend(struct forge_active *a, const char *run_id, const char *
 	json_t *dirs = json_array();
 	forge_strv_foreach (dir, &cgroups)
 		json_array_append_new(dirs, json_string(dir));
-	a->facts =
-		json_pack("{s:s, s:s, s:s, s:b, s:i, s:I, s:o}", "run_id", run_id, "workdir",
-			  workdir, "store", store, "keep", keep, "pid", (int)getpid(),
-			  "pid_namespace", (json_int_t)forge_pid_namespace(), "cgroups", dirs);
+	a->facts = json_pack("{s:s, s:s, s:s, s:b, s:i, s:I, s:o}", "run_id", run_id,
+			     "workdir", workdir, "store", store, "keep", keep, "pid",
+			     (int)getpid(), "pid_namespace",
+			     (json_int_t)forge_pid_namespace(), "cgroups", dirs);
 	if (!a->facts)
 		return forge_fail(err, EINVAL, "the workdir's path is not valid UTF-8");
 	return append_facts(a, err);

@@ -29,15 +29,18 @@ void forge_budget_of(const struct forge_config *cfg, struct forge_budget *ret)
 	static uint64_t total, cpus; /* asking costs system calls */
 
 	if (!total) {
-		total = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+		total = (uint64_t)sysconf(_SC_PHYS_PAGES) *
+			(uint64_t)sysconf(_SC_PAGESIZE);
 		cpus = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN);
 	}
 	uint64_t most = total > 2 * HOST_RESERVE ? total - HOST_RESERVE : total / 2;
 
 	*ret = (struct forge_budget){
-		.bytes = cfg->budget_bytes ? cfg->budget_bytes :
-			 total / 10 * 8 < most ? total / 10 * 8 : most,
-		.milli = cfg->budget_milli ? cfg->budget_milli : (cpus * 8 + 9) / 10 * 1000,
+		.bytes = cfg->budget_bytes	 ? cfg->budget_bytes
+			 : total / 10 * 8 < most ? total / 10 * 8
+						 : most,
+		.milli = cfg->budget_milli ? cfg->budget_milli
+					   : (cpus * 8 + 9) / 10 * 1000,
 		.runs = cfg->budget_runs ? cfg->budget_runs : UINT64_MAX,
 	};
 }
@@ -45,8 +48,8 @@ void forge_budget_of(const struct forge_config *cfg, struct forge_budget *ret)
 /* Everything that is decided is decided with this lock held. Read-only: closing it wakes nobody. */
 static int lock_queue(const struct forge_home *home, struct forge_error *err)
 {
-	int fd = openat(home->fd, "queue.lock", O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
-			0600);
+	int fd = openat(home->fd, "queue.lock",
+			O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 
 	if (fd < 0)
 		return forge_fail_errno(err, errno, "open %s/queue.lock", home->path);
@@ -54,7 +57,8 @@ static int lock_queue(const struct forge_home *home, struct forge_error *err)
 		if (errno != EINTR) {
 			int code = errno;
 			close(fd);
-			return forge_fail_errno(err, code, "lock %s/queue.lock", home->path);
+			return forge_fail_errno(err, code, "lock %s/queue.lock",
+						home->path);
 		}
 	return fd;
 }
@@ -82,7 +86,8 @@ static bool is_alive(int dir, const char *name)
 
 static const char *spare_name(unsigned slot, bool is_ticket, char buf[NAME_MAX + 1])
 {
-	(void)snprintf(buf, NAME_MAX + 1, SPARE "/%u.%s", slot, is_ticket ? "ticket" : "share");
+	(void)snprintf(buf, NAME_MAX + 1, SPARE "/%u.%s", slot,
+		       is_ticket ? "ticket" : "share");
 	return buf;
 }
 
@@ -96,8 +101,8 @@ static int take_spare(int dir, const char *name, unsigned slot, bool is_ticket)
 
 	spare_name(slot, is_ticket, spare);
 	if (is_ticket) {
-		forge_auto_close int fd =
-			openat(dir, spare, O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
+		forge_auto_close int fd = openat(
+			dir, spare, O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
 		if (fd >= 0)
 			return -EBUSY;
 	}
@@ -168,7 +173,8 @@ static void add_share(int dir, const char *name, struct forge_budget *used)
  * One pass, and nothing kept but the nearest ticket before ours: hundreds may wait, and each of them
  * looks. Should that one be dead, it is gone now, and the next pass finds another.
  */
-static int scan_queue(int dir, const char *ours, struct scan *ret, struct forge_error *err)
+static int scan_queue(int dir, const char *ours, struct scan *ret,
+		      struct forge_error *err)
 {
 	/* Bounded: on a disk that has become read-only the dead stay where they are. */
 	unsigned left = 1000;
@@ -185,7 +191,8 @@ static int scan_queue(int dir, const char *ours, struct scan *ret, struct forge_
 			else if (strncmp(e->d_name, "w-", 2) == 0 &&
 				 strcmp(e->d_name, ours) < 0 &&
 				 strcmp(e->d_name, ret->before) > 0)
-				(void)snprintf(ret->before, sizeof(ret->before), "%s", e->d_name);
+				(void)snprintf(ret->before, sizeof(ret->before), "%s",
+					       e->d_name);
 		}
 		/* Who was not seen would be taken for nobody. */
 		if (errno)
@@ -201,12 +208,13 @@ static void ticket_name(const struct forge_need *need, char buf[NAME_MAX + 1])
 	clock_gettime(CLOCK_REALTIME, &ts);
 	/* Higher priorities sort first. */
 	(void)snprintf(buf, NAME_MAX + 1, "w-%010" PRId64 "-%011lld%09ld-%s",
-		       (int64_t)INT32_MAX - need->priority, (long long)ts.tv_sec, ts.tv_nsec,
-		       need->run_id);
+		       (int64_t)INT32_MAX - need->priority, (long long)ts.tv_sec,
+		       ts.tv_nsec, need->run_id);
 }
 
 /* Unlimited means the whole budget. */
-static struct forge_need clamp(const struct forge_need *need, const struct forge_budget *b)
+static struct forge_need clamp(const struct forge_need *need,
+			       const struct forge_budget *b)
 {
 	struct forge_need n = *need;
 
@@ -230,14 +238,14 @@ static int check_possible(const struct forge_need *n, const struct forge_budget 
 				   forge_format_size(have, b->bytes)),
 			"Ask for less, or raise host.budget.memory");
 	if (n->milli > b->milli)
-		return forge_hint(
-			err,
-			forge_fail(err, E2BIG,
-				   "%s CPUs are more than all analyses on this host may have "
-				   "together, %s",
-				   forge_format_cpus(want, n->milli),
-				   forge_format_cpus(have, b->milli)),
-			"Ask for fewer, or raise host.budget.cpus");
+		return forge_hint(err,
+				  forge_fail(err, E2BIG,
+					     "%s CPUs are more than all analyses on this "
+					     "host may have "
+					     "together, %s",
+					     forge_format_cpus(want, n->milli),
+					     forge_format_cpus(have, b->milli)),
+				  "Ask for fewer, or raise host.budget.cpus");
 	return 0;
 }
 
@@ -276,7 +284,8 @@ int forge_admit_try(const struct forge_home *home, const struct forge_config *cf
 	if (rc < 0)
 		return rc;
 	forge_auto_close int lock = lock_queue(home, err);
-	forge_auto_close int dir = lock < 0 ? lock : forge_home_subdir(home, "queue", err);
+	forge_auto_close int dir =
+		lock < 0 ? lock : forge_home_subdir(home, "queue", err);
 	if (dir < 0)
 		return dir;
 	ticket_name(need, ticket);
@@ -298,8 +307,8 @@ static int watch_shares(const struct forge_ticket *t)
 	int fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
 
 	(void)snprintf(path, sizeof(path), "%s/queue", t->home->path);
-	if (fd >= 0 && inotify_add_watch(fd, path,
-					 IN_MOVED_FROM | IN_DELETE | IN_CLOSE_WRITE) < 0) {
+	if (fd >= 0 &&
+	    inotify_add_watch(fd, path, IN_MOVED_FROM | IN_DELETE | IN_CLOSE_WRITE) < 0) {
 		close(fd);
 		fd = -1;
 	}
@@ -311,9 +320,10 @@ static void set_watch(struct forge_ticket *t, const char *name)
 {
 	if (t->watch >= 0)
 		close(t->watch);
-	t->watch = strcmp(name, ".") == 0 ?
-			   watch_shares(t) :
-			   openat(t->dir_fd, name, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
+	t->watch = strcmp(name, ".") == 0
+			   ? watch_shares(t)
+			   : openat(t->dir_fd, name,
+				    O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
 	(void)snprintf(t->watched, sizeof(t->watched), "%s", t->watch < 0 ? "" : name);
 }
 
@@ -343,7 +353,8 @@ static int sleep_until(struct forge_ticket *t, int signal_fd, struct forge_error
 		return forge_fail(err, ETIMEDOUT, "no room within queue.max_wait");
 	if (strcmp(t->watched, ".") != 0) {
 		if (n > 0)
-			t->watched[0] = '\0'; /* what it said is for all who read it: it stays ready */
+			t->watched[0] =
+				'\0'; /* what it said is for all who read it: it stays ready */
 		return 0;
 	}
 	/* A dead holder's file is told to be closed before it is unlocked: look once more. */
@@ -395,8 +406,8 @@ static int wait_for(struct forge_ticket *t, int signal_fd, struct forge_share *r
 }
 
 int forge_admit_queue(const struct forge_home *home, const struct forge_config *cfg,
-		      const struct forge_need *need, int signal_fd, struct forge_ticket *ret,
-		      struct forge_error *err)
+		      const struct forge_need *need, int signal_fd,
+		      struct forge_ticket *ret, struct forge_error *err)
 {
 	*ret = FORGE_TICKET_INIT;
 	ret->home = home;

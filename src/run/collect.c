@@ -20,13 +20,13 @@
 #include "base/parse.h"
 #include "base/sys.h"
 
-#define DEPTH_MAX      128 /* one descriptor a level */
-#define PATH_LEN_MAX   4000
-#define LISTED_MAX     1000
-#define NAMES_MAX      (16u << 20) /* bytes of all names: they end up in the record */
-#define ENTRIES_MAX    2000000
-#define THREADS_MAX    8
-#define SYNC_EACH_MAX  32 /* with more files one syncfs is cheaper */
+#define DEPTH_MAX     128 /* one descriptor a level */
+#define PATH_LEN_MAX  4000
+#define LISTED_MAX    1000
+#define NAMES_MAX     (16u << 20) /* bytes of all names: they end up in the record */
+#define ENTRIES_MAX   2000000
+#define THREADS_MAX   8
+#define SYNC_EACH_MAX 32 /* with more files one syncfs is cheaper */
 
 struct file {
 	char *path;
@@ -73,20 +73,20 @@ static bool is_stopped(struct walk *w)
 
 static const char *kind_of(mode_t mode)
 {
-	return S_ISLNK(mode)  ? "a symbolic link" :
-	       S_ISFIFO(mode) ? "a fifo" :
-	       S_ISSOCK(mode) ? "a socket" :
-	       S_ISBLK(mode)  ? "a block device" :
-	       S_ISCHR(mode)  ? "a character device" :
-				"no regular file";
+	return S_ISLNK(mode)	? "a symbolic link"
+	       : S_ISFIFO(mode) ? "a fifo"
+	       : S_ISSOCK(mode) ? "a socket"
+	       : S_ISBLK(mode)	? "a block device"
+	       : S_ISCHR(mode)	? "a character device"
+				: "no regular file";
 }
 
 static void skip(struct walk *w, const char *why)
 {
 	if (json_array_size(w->ret->skipped) < LISTED_MAX)
 		json_array_append_new(w->ret->skipped,
-				      json_pack("{s:o, s:s}", "path", forge_json_name(w->path),
-						"why", why));
+				      json_pack("{s:o, s:s}", "path",
+						forge_json_name(w->path), "why", why));
 }
 
 /* Whether any pattern means w->path; notes which have got a file that can be stored. */
@@ -115,13 +115,15 @@ static bool is_our_link(const struct walk *w)
 static void add_file(struct walk *w, const struct stat *st)
 {
 	if (w->n == w->spec->max_files) {
-		problem(w->ret, "there are more than %llu output files (outputs.max_files)",
+		problem(w->ret,
+			"there are more than %llu output files (outputs.max_files)",
 			(unsigned long long)w->spec->max_files);
 		return;
 	}
 	w->names += strlen(w->path);
 	if (w->names > NAMES_MAX) {
-		problem(w->ret, "the names of its outputs are more than %u MiB", NAMES_MAX >> 20);
+		problem(w->ret, "the names of its outputs are more than %u MiB",
+			NAMES_MAX >> 20);
 		return;
 	}
 	if (w->n == w->cap) {
@@ -152,8 +154,9 @@ static void add_undeclared(struct walk *w, const struct stat *st)
 	w->ret->n_undeclared++;
 	if (json_array_size(w->ret->undeclared) < LISTED_MAX)
 		json_array_append_new(w->ret->undeclared,
-				      json_pack("{s:o, s:I}", "path", forge_json_name(w->path),
-						"size", (json_int_t)st->st_size));
+				      json_pack("{s:o, s:I}", "path",
+						forge_json_name(w->path), "size",
+						(json_int_t)st->st_size));
 }
 
 static void look_at(struct walk *w, const struct stat *st)
@@ -184,8 +187,8 @@ static int open_dir(int parent, const char *name)
 static void not_seen(struct walk *w, int code)
 {
 	skip(w, strerror(code));
-	problem(w->ret, "%s could not be looked at: %s", *w->path ? w->path : "the workdir",
-		strerror(code));
+	problem(w->ret, "%s could not be looked at: %s",
+		*w->path ? w->path : "the workdir", strerror(code));
 }
 
 static void walk_dir(struct walk *w, int fd, size_t len, unsigned depth)
@@ -205,11 +208,12 @@ static void walk_dir(struct walk *w, int fd, size_t len, unsigned depth)
 		if (w->seen % 64 == 0 && is_stopped(w))
 			break;
 		if (++w->seen > ENTRIES_MAX) {
-			problem(w->ret, "the workdir has more than %d entries", ENTRIES_MAX);
+			problem(w->ret, "the workdir has more than %d entries",
+				ENTRIES_MAX);
 			return;
 		}
-		(void)snprintf(w->path + len, sizeof(w->path) - len, "%s%s", len ? "/" : "",
-			       e->d_name);
+		(void)snprintf(w->path + len, sizeof(w->path) - len, "%s%s",
+			       len ? "/" : "", e->d_name);
 		if (fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
 			not_seen(w, errno);
 			continue;
@@ -222,7 +226,8 @@ static void walk_dir(struct walk *w, int fd, size_t len, unsigned depth)
 		if (depth == DEPTH_MAX || n > PATH_LEN_MAX - 256) {
 			skip(w, "too deep");
 			if (is_declared(w, false))
-				problem(w->ret, "its directories are nested too deep to collect");
+				problem(w->ret,
+					"its directories are nested too deep to collect");
 			continue;
 		}
 		int sub = open_dir(dirfd(d), e->d_name);
@@ -249,7 +254,8 @@ static int open_file(int dir, const char *path)
 {
 	const int flags = O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
 	int fd = sys_openat2(dir, path, (uint64_t)(unsigned)flags, 0,
-			     RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS);
+			     RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS |
+				     RESOLVE_NO_MAGICLINKS);
 
 	/* Without openat2 the plain call does: nobody is left who could swap a directory. */
 	if (fd < 0 && (errno == ENOSYS || errno == EPERM))
@@ -268,7 +274,8 @@ static int publish_one(const struct publish *p, struct file *f)
 		return -errno;
 	if (!S_ISREG(st.st_mode))
 		return -EINVAL;
-	return forge_objects_put(p->objects, fd, p->w->spec->may_link, p->sync, &f->object);
+	return forge_objects_put(p->objects, fd, p->w->spec->may_link, p->sync,
+				 &f->object);
 }
 
 static void *publish_some(void *arg)
@@ -300,7 +307,8 @@ static void publish_all(struct walk *w, struct forge_objects *objects)
 		(void)pthread_join(threads[--n], NULL);
 	int rc = forge_objects_sync(objects, !p.sync);
 	if (rc < 0)
-		problem(w->ret, "outputs could not be written to disk: %s", strerror(-rc));
+		problem(w->ret, "outputs could not be written to disk: %s",
+			strerror(-rc));
 }
 
 static int by_path(const void *a, const void *b)
@@ -323,10 +331,10 @@ static void list_files(struct walk *w)
 				strerror(-f->error));
 			continue;
 		}
-		json_t *o = json_pack("{s:o, s:I, s:s, s:s}", "path", forge_json_name(f->path),
-				      "size", (json_int_t)f->object.size, "sha256",
-				      f->object.digest, "stored_as",
-				      forge_objects_path(stored, f->object.digest));
+		json_t *o = json_pack(
+			"{s:o, s:I, s:s, s:s}", "path", forge_json_name(f->path), "size",
+			(json_int_t)f->object.size, "sha256", f->object.digest,
+			"stored_as", forge_objects_path(stored, f->object.digest));
 		if (w->spec->is_partial || w->ret->is_stopped)
 			json_object_set_new(o, "partial", json_true());
 		json_array_append_new(w->ret->outputs, o);
@@ -341,15 +349,18 @@ static bool is_within_size(struct walk *w)
 	if (w->bytes <= w->spec->max_bytes && w->holes <= w->spec->max_holes)
 		return true;
 	if (w->bytes <= w->spec->max_bytes) {
-		problem(w->ret, "its outputs have holes of %s, more than %s (to collect them set "
-				"outputs.max_size)",
+		problem(w->ret,
+			"its outputs have holes of %s, more than %s (to collect them set "
+			"outputs.max_size)",
 			forge_format_size(have, w->holes),
 			forge_format_size(most, w->spec->max_holes));
 		return false;
 	}
-	problem(w->ret, "its outputs are %s, more than the %s that may be collected "
-			"(outputs.max_size)",
-		forge_format_size(have, w->bytes), forge_format_size(most, w->spec->max_bytes));
+	problem(w->ret,
+		"its outputs are %s, more than the %s that may be collected "
+		"(outputs.max_size)",
+		forge_format_size(have, w->bytes),
+		forge_format_size(most, w->spec->max_bytes));
 	return false;
 }
 
@@ -357,7 +368,8 @@ static void check_patterns(struct walk *w)
 {
 	for (size_t i = 0; w->spec->must_match && i < w->spec->patterns->n; i++)
 		if (!w->is_matched[i])
-			problem(w->ret, "it left no output '%s'", w->spec->patterns->v[i]);
+			problem(w->ret, "it left no output '%s'",
+				w->spec->patterns->v[i]);
 }
 
 static int collect(struct walk *w, struct forge_objects *objects, struct forge_error *err)
@@ -388,7 +400,9 @@ static int collect(struct walk *w, struct forge_objects *objects, struct forge_e
 int forge_collect(const struct forge_collect_spec *spec, struct forge_objects *objects,
 		  struct forge_collected *ret, struct forge_error *err)
 {
-	*ret = (struct forge_collected){ json_array(), json_array(), json_array(), 0, false, "" };
+	*ret = (struct forge_collected){ json_array(), json_array(),
+					 json_array(), 0,
+					 false,	       "" };
 	struct walk *w = calloc(1, sizeof(*w));
 	uint8_t *matched = calloc(spec->patterns->n ? spec->patterns->n : 1, 1);
 	int rc = forge_fail(NULL, ENOMEM, "out of memory");

@@ -17,20 +17,21 @@ struct forge_collect_spec {
 	int workdir_fd;
 	const struct forge_strv *patterns;
 	bool must_match; /* a pattern that matches nothing is a problem */
-	const struct forge_strv *links; /* forge's own: "path below", "target", ...; left out */
+	const struct forge_strv
+		*links; /* forge's own: "path below", "target", ...; left out */
 	uint64_t max_bytes, max_files;
 	uint64_t max_holes; /* bytes that are on no disk, and take as long to read */
 	int stop_fd;	    /* readable: what is stored by then is all; -1: none */
-	bool may_link;	 /* nobody needs the files in the workdir any more */
-	bool is_partial; /* the run was ended before its time */
+	bool may_link;	    /* nobody needs the files in the workdir any more */
+	bool is_partial;    /* the run was ended before its time */
 };
 
 struct forge_collected {
-	json_t *outputs;    /* [{path, size, sha256, stored_as, partial?}], sorted */
-	json_t *skipped;    /* [{path, why}]: matched, and cannot be collected */
+	json_t *outputs; /* [{path, size, sha256, stored_as, partial?}], sorted */
+	json_t *skipped; /* [{path, why}]: matched, and cannot be collected */
 	json_t *undeclared; /* [{path, size}]: the first thousand files that no pattern matched */
 	uint64_t n_undeclared;
-	bool is_stopped;   /* by stop_fd: outputs are what was stored before, all partial */
+	bool is_stopped; /* by stop_fd: outputs are what was stored before, all partial */
 	char problem[384]; /* "": every declared output is stored and on disk */
 };
 

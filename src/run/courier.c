@@ -22,8 +22,8 @@
 /* How long it stays without work. A server's connections are few; a file can stay open longer. */
 #define IDLE_MSEC      1000
 #define IDLE_FILE_MSEC 5000
-#define HOLD_MSEC 20
-#define BATCH_MAX (1u << 30)
+#define HOLD_MSEC      20
+#define BATCH_MAX      (1u << 30)
 
 struct header {
 	uint32_t len;
@@ -273,8 +273,10 @@ void forge_courier_stop(struct forge_courier *c)
 	if (c->pid > 0) {
 		/* Answered, it may still tidy up; nobody has to wait for that. */
 		if (c->in_flight)
-			(void)kill(c->pid, SIGKILL); /* a transaction is whole or not there */
-		while (waitpid(c->pid, NULL, c->in_flight ? 0 : WNOHANG) < 0 && errno == EINTR)
+			(void)kill(c->pid,
+				   SIGKILL); /* a transaction is whole or not there */
+		while (waitpid(c->pid, NULL, c->in_flight ? 0 : WNOHANG) < 0 &&
+		       errno == EINTR)
 			;
 	}
 	c->fd = -1;
@@ -351,7 +353,8 @@ static int write_batch(const struct forge_courier *c, const struct header *h,
 void forge_courier_send(struct forge_courier *c, const json_t *batch, bool durable,
 			bool is_last, uint64_t timeout_usec)
 {
-	forge_auto_free char *text = json_dumps(batch, JSON_COMPACT); /* post-process: every digit */
+	forge_auto_free char *text =
+		json_dumps(batch, JSON_COMPACT); /* post-process: every digit */
 	uint64_t deadline = forge_now_usec() + timeout_usec;
 
 	if (c->pid && is_gone(c))
@@ -384,8 +387,9 @@ int forge_courier_wait(struct forge_courier *c, uint64_t timeout_usec,
 	while (c->in_flight && rc == 0)
 		rc = take_reply(c, deadline);
 	if (rc < 0)
-		note_failure(c, -rc, rc == -ETIMEDOUT ? "the store does not answer" :
-							"the store's courier");
+		note_failure(c, -rc,
+			     rc == -ETIMEDOUT ? "the store does not answer"
+					      : "the store's courier");
 	if (!c->error.code)
 		return 0;
 	forge_courier_stop(c);

@@ -22,8 +22,8 @@ struct forge_courier {
 	const char *url; /* borrowed */
 	pid_t pid;	 /* 0: none at the moment */
 	int fd;
-	unsigned in_flight;	   /* sent, not answered */
-	struct forge_error error;  /* of the first batch that failed; code 0: none */
+	unsigned in_flight;	  /* sent, not answered */
+	struct forge_error error; /* of the first batch that failed; code 0: none */
 	char other_run[FORGE_RUN_ID_MAX]; /* -EEXIST: who has the idempotency key */
 };
 #define FORGE_COURIER_INIT ((struct forge_courier){ .fd = -1 })

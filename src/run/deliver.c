@@ -24,10 +24,10 @@ int forge_store_choose(const char *explicit_url, const struct forge_config *cfg,
 		       char **ret_url, struct forge_error *err)
 {
 	const char *env = getenv("FORGE_STORE");
-	const char *url = explicit_url		     ? explicit_url :
-			  env && *env		     ? env :
-			  cfg && cfg->store && *cfg->store ? cfg->store :
-							     NULL;
+	const char *url = explicit_url			     ? explicit_url
+			  : env && *env			     ? env
+			  : cfg && cfg->store && *cfg->store ? cfg->store
+							     : NULL;
 	forge_auto_free char *home = url ? NULL : forge_home_path();
 
 	if (url) {
@@ -35,7 +35,8 @@ int forge_store_choose(const char *explicit_url, const struct forge_config *cfg,
 		if (rc < 0)
 			return rc;
 	} else if (!home) {
-		return forge_hint(err, forge_fail(err, EINVAL, "no place for forge's state"),
+		return forge_hint(err,
+				  forge_fail(err, EINVAL, "no place for forge's state"),
 				  "Set FORGE_HOME to an absolute path");
 	}
 	*ret_url = url ? strdup(url) : forge_asprintf("sqlite:%s/forge.db", home);
@@ -63,7 +64,8 @@ static char *read_file(int dir, const char *name, size_t *ret_len)
 
 static int open_run(const struct forge_home *home, const char *run_id)
 {
-	return openat(home->runs_fd, run_id, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	return openat(home->runs_fd, run_id,
+		      O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 }
 
 int forge_load_record(const struct forge_home *home, const char *run_id, json_t **ret,
@@ -99,10 +101,12 @@ json_t *forge_load_events(const struct forge_home *home, const char *run_id)
 {
 	size_t len = 0;
 	forge_auto_close int dir = open_run(home, run_id);
-	forge_auto_free char *text = dir < 0 ? NULL : read_file(dir, "events.jsonl", &len);
+	forge_auto_free char *text =
+		dir < 0 ? NULL : read_file(dir, "events.jsonl", &len);
 	json_t *a = json_array();
 
-	for (char *line = text, *end; line && (end = strchr(line, '\n')); line = end + 1) {
+	for (char *line = text, *end; line && (end = strchr(line, '\n'));
+	     line = end + 1) {
 		json_t *e = json_loadb(line, (size_t)(end - line), 0, NULL);
 		if (json_is_object(e) && json_is_integer(json_object_get(e, "seq")))
 			json_array_append_new(a, e);
@@ -142,23 +146,26 @@ void forge_complete_events(const struct forge_home *home, const char *run_id,
 	if (is_there)
 		return;
 	forge_auto_close int dir = open_run(home, run_id);
-	forge_auto_close int fd = openat(
-		dir, "events.jsonl", O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	forge_auto_close int fd =
+		openat(dir, "events.jsonl",
+		       O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	/* A power cut may have taken the first line too. */
 	if (!has_begun)
-		append_event(fd, forge_event_json(seq++, "repair", "assumed", "preparing", NULL));
-	append_event(fd, forge_event_json(seq, "repair", status, status, "its supervisor is gone"));
+		append_event(fd, forge_event_json(seq++, "repair", "assumed", "preparing",
+						  NULL));
+	append_event(fd, forge_event_json(seq, "repair", status, status,
+					  "its supervisor is gone"));
 }
 
-int forge_write_record(const struct forge_home *home, const char *run_id, const json_t *record,
-		       struct forge_error *err)
+int forge_write_record(const struct forge_home *home, const char *run_id,
+		       const json_t *record, struct forge_error *err)
 {
 	forge_auto_close int dir = open_run(home, run_id);
 	forge_auto_free char *text =
 		json_dumps(record, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
-	int rc = dir < 0 ? -errno :
-		 text	 ? forge_replace_file(dir, "record.json", text, strlen(text), true) :
-			   -ENOMEM;
+	int rc = dir < 0 ? -errno
+		 : text ? forge_replace_file(dir, "record.json", text, strlen(text), true)
+			: -ENOMEM;
 
 	return rc < 0 ? forge_fail_errno(err, -rc, "write record of %s", run_id) : 0;
 }
@@ -177,7 +184,8 @@ static json_t *load_post_rows(const struct forge_home *home, const char *run_id)
 {
 	size_t len = 0;
 	forge_auto_close int dir = open_run(home, run_id);
-	forge_auto_free char *text = dir < 0 ? NULL : read_file(dir, "post_process.json", &len);
+	forge_auto_free char *text =
+		dir < 0 ? NULL : read_file(dir, "post_process.json", &len);
 
 	return text ? json_loadb(text, len, 0, NULL) : NULL;
 }
@@ -216,8 +224,8 @@ int forge_deliver_run(const struct forge_home *home, struct forge_store *st,
 	json_t *batch = json_pack("{s:o, s:o, s:o*}", "record", record, "events",
 				  forge_load_events(home, run_id), "post_process",
 				  load_post_rows(home, run_id));
-	rc = batch ? forge_store_apply(st, batch, true, err) :
-		     forge_fail(err, ENOMEM, "out of memory");
+	rc = batch ? forge_store_apply(st, batch, true, err)
+		   : forge_fail(err, ENOMEM, "out of memory");
 	json_decref(batch);
 	if (rc != -EALREADY)
 		return rc;
@@ -225,8 +233,8 @@ int forge_deliver_run(const struct forge_home *home, struct forge_store *st,
 	return 0;
 }
 
-int forge_deliver_later(const struct forge_home *home, const char *run_id, const char *url,
-			struct forge_error *err)
+int forge_deliver_later(const struct forge_home *home, const char *run_id,
+			const char *url, struct forge_error *err)
 {
 	int rc = forge_home_subdir(home, "undelivered", err);
 
@@ -271,7 +279,8 @@ static int deliver_marked(const struct forge_home *home, struct forge_store *st,
 		struct forge_error err = FORGE_ERROR_INIT;
 		if (forge_deliver_run(home, st, e->d_name, &err) < 0) {
 			if (say)
-				fprintf(say, "%s: not delivered: %s\n", e->d_name, err.msg);
+				fprintf(say, "%s: not delivered: %s\n", e->d_name,
+					err.msg);
 			continue;
 		}
 		(void)unlinkat(dirfd(d), e->d_name, 0); /* else it is told once more */
@@ -332,7 +341,8 @@ static bool has_verdict(const struct forge_home *home, const char *run_id)
  * A run of another FORGE_HOME here may be over, with its verdict kept there for later. By the path
  * of its logs; what is read there is only about that run. True when it was delivered.
  */
-static bool deliver_foreign(struct forge_store *st, const json_t *record, const char *run_id)
+static bool deliver_foreign(struct forge_store *st, const json_t *record,
+			    const char *run_id)
 {
 	const char *path = json_string_value(
 		json_object_get(json_object_get(record, "logs"), "events"));
@@ -347,7 +357,8 @@ static bool deliver_foreign(struct forge_store *st, const json_t *record, const 
 	if (fd < 0)
 		return false;
 	struct forge_home other = { .fd = -1, .runs_fd = fd, .active_fd = -1 };
-	return has_verdict(&other, run_id) && forge_deliver_run(&other, st, run_id, NULL) == 0;
+	return has_verdict(&other, run_id) &&
+	       forge_deliver_run(&other, st, run_id, NULL) == 0;
 }
 
 /*
@@ -392,7 +403,8 @@ static bool close_as_lost(const struct forge_home *home, struct forge_store *st,
 {
 	json_t *record = NULL, *events = NULL;
 
-	if (forge_store_get(st, run_id, &record, NULL) < 0 || !can_judge(record, boot_id)) {
+	if (forge_store_get(st, run_id, &record, NULL) < 0 ||
+	    !can_judge(record, boot_id)) {
 		json_decref(record);
 		return false;
 	}
@@ -404,14 +416,15 @@ static bool close_as_lost(const struct forge_home *home, struct forge_store *st,
 	}
 	forge_record_set_lost(record);
 	json_t *batch = json_pack("{s:o, s:o}", "record", record, "events", events);
-	bool is_done = forge_store_apply(st, batch, true, NULL) == 0; /* else the next one tries */
+	bool is_done = forge_store_apply(st, batch, true, NULL) ==
+		       0; /* else the next one tries */
 	json_decref(batch);
 	return is_done;
 }
 
 /* Its slot, or its own record, when there is one, knows better. */
-static bool close_one(const struct forge_home *home, struct forge_store *st, const char *run_id,
-		      const char *boot_id)
+static bool close_one(const struct forge_home *home, struct forge_store *st,
+		      const char *run_id, const char *boot_id)
 {
 	if (forge_live_has_slot(home, run_id))
 		return false;
@@ -441,7 +454,8 @@ static int close_dead(const struct forge_home *home, struct forge_store *st, FIL
 
 	(void)gethostname(host, sizeof(host) - 1); /* "" matches nothing */
 	struct forge_run_filter f = { .host = host,
-				      .user = geteuid() == 0 ? NULL : forge_user_name(user),
+				      .user = geteuid() == 0 ? NULL
+							     : forge_user_name(user),
 				      .open_only = true };
 	int n = 0;
 	if (forge_store_list(st, &f, note_dead, &dead, NULL) >= 0)
@@ -463,8 +477,8 @@ static bool is_fresh(int lock)
 	struct timespec now;
 
 	clock_gettime(CLOCK_REALTIME, &now);
-	return fstat(lock, &st) == 0 && st.st_size > 0 && now.tv_sec >= st.st_mtim.tv_sec &&
-	       now.tv_sec - st.st_mtim.tv_sec <= 1;
+	return fstat(lock, &st) == 0 && st.st_size > 0 &&
+	       now.tv_sec >= st.st_mtim.tv_sec && now.tv_sec - st.st_mtim.tv_sec <= 1;
 }
 
 enum hurry { IF_DUE, NOW, WAIT };
@@ -476,8 +490,9 @@ static int deliver(struct forge_store *st, const char *url, FILE *say, enum hurr
 	if (forge_home_open(false, &home, NULL) < 0)
 		return 0;
 	/* One at a time: the others find it done. */
-	forge_auto_close int lock = openat(home.fd, "undelivered.lock",
-					   O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	forge_auto_close int lock =
+		openat(home.fd, "undelivered.lock",
+		       O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (lock < 0 || flock(lock, hurry == WAIT ? LOCK_EX : LOCK_EX | LOCK_NB) < 0 ||
 	    (hurry == IF_DUE && is_fresh(lock)))
 		return 0;

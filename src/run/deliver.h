@@ -39,8 +39,9 @@ FORGE_MUST_CHECK int forge_deliver_run(const struct forge_home *home,
 				       struct forge_store *st, const char *run_id,
 				       struct forge_error *err);
 /* Remembers that a store (url) has not heard of a run's end. */
-FORGE_MUST_CHECK int forge_deliver_later(const struct forge_home *home, const char *run_id,
-					 const char *url, struct forge_error *err);
+FORGE_MUST_CHECK int forge_deliver_later(const struct forge_home *home,
+					 const char *run_id, const char *url,
+					 struct forge_error *err);
 /* Whether anything waits to be told. */
 bool forge_deliver_is_due(const struct forge_home *home);
 /*

@@ -150,7 +150,8 @@ static void add_host(struct print *p, const struct forge_runtime_decl *d)
 			(void)add_stat(p, AT_FDCWD, path, 0);
 		}
 	forge_strv_foreach (module, &d->python)
-		(void)!forge_python_module_file(module, &files); /* out of memory: a memory less */
+		(void)!forge_python_module_file(
+			module, &files); /* out of memory: a memory less */
 	forge_strv_foreach (file, &files)
 		(void)add_stat(p, AT_FDCWD, file, 0);
 	forge_strv_foreach (dir, &d->libraries)
@@ -261,10 +262,11 @@ static int identify_whole(const struct forge_runtime *rt, char print[FORGE_DIGES
 			return 0;
 		memcpy(print, after, FORGE_DIGEST_MAX);
 	}
-	return forge_hint(err,
-			  forge_fail(err, EBUSY, "runtime %s changes while it is looked at",
-				     rt->decl->name),
-			  "Somebody installs something there; try again when that is done");
+	return forge_hint(
+		err,
+		forge_fail(err, EBUSY, "runtime %s changes while it is looked at",
+			   rt->decl->name),
+		"Somebody installs something there; try again when that is done");
 }
 
 /* Names in cache/ are "identity-<hex>"; the content is the digest. */
@@ -363,14 +365,13 @@ int forge_runtime_save(const struct forge_home *home, const struct forge_runtime
 	char declared[FORGE_DIGEST_MAX], file[96];
 
 	declaration_digest(rt, declared);
-	json_t *j = json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:s, s:o, s:O?, s:b}", "name",
-			      rt->decl->name, "status",
-			      s->health == FORGE_HEALTHY ? "healthy" : "broken", "digest",
-			      s->digest, "declaration", declared, "checked_at",
-			      s->checked_at, "checked_unix", (json_int_t)s->checked_unix,
-			      "probe_run", s->probe_run, "problem",
-			      forge_json_text(s->problem), "versions", s->versions, "told",
-			      s->is_told);
+	json_t *j = json_pack(
+		"{s:s, s:s, s:s, s:s, s:s, s:I, s:s, s:o, s:O?, s:b}", "name",
+		rt->decl->name, "status",
+		s->health == FORGE_HEALTHY ? "healthy" : "broken", "digest", s->digest,
+		"declaration", declared, "checked_at", s->checked_at, "checked_unix",
+		(json_int_t)s->checked_unix, "probe_run", s->probe_run, "problem",
+		forge_json_text(s->problem), "versions", s->versions, "told", s->is_told);
 	forge_auto_free char *text = j ? json_dumps(j, JSON_INDENT(2)) : NULL;
 	json_decref(j);
 	if (!text)

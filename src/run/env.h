@@ -19,10 +19,10 @@ enum forge_health { FORGE_UNCHECKED, FORGE_HEALTHY, FORGE_BROKEN };
 struct forge_runtime_state {
 	enum forge_health health;
 	char digest[FORGE_DIGEST_MAX]; /* of the packages, now */
-	json_t *versions;    /* {"python3": "3.11.2", "numpy": "1.24.2"}; may be NULL */
-	char checked_at[32]; /* "" never */
-	char probe_run[27];  /* the run that found it out, "" none */
-	char problem[384];   /* broken: why */
+	json_t *versions;     /* {"python3": "3.11.2", "numpy": "1.24.2"}; may be NULL */
+	char checked_at[32];  /* "" never */
+	char probe_run[27];   /* the run that found it out, "" none */
+	char problem[384];    /* broken: why */
 	int64_t checked_unix; /* seconds, 0 never */
 	bool is_told;	      /* the store has it */
 };
@@ -70,7 +70,8 @@ FORGE_MUST_CHECK int forge_runtime_probe(const struct forge_config *cfg,
 bool forge_probe_is_about_runtime(const json_t *record);
 /* For a run: what is known of it, or else a probe; many runs at once start one probe. */
 FORGE_MUST_CHECK int forge_runtime_ensure(const struct forge_config *cfg,
-					  const struct forge_home *home, const char *store,
+					  const struct forge_home *home,
+					  const char *store,
 					  const struct forge_runtime *rt,
 					  struct forge_runtime_state *ret,
 					  struct forge_error *err);

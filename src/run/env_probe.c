@@ -46,11 +46,13 @@ static const char probe_script[] =
 	"case $1 in\n"
 	"c|o) if { [ $1 = c ] && p=$(command -v -- \"$2\"); } || find \"$2\"; then\n"
 	"     v=$(\"$2\" --version </dev/null 2>&1); e=$?\n"
-	"     if [ $e -eq 126 ] || [ $e -eq 127 ]; then say c \"$2\" no 'it cannot be executed'\n"
+	"     if [ $e -eq 126 ] || [ $e -eq 127 ]; then say c \"$2\" no 'it cannot be "
+	"executed'\n"
 	"     elif [ $e -gt 128 ] && [ $e -le 192 ]; then\n"
 	"       say c \"$2\" no \"died of signal $((e - 128))\"\n"
 	"     else\n"
-	"       [ $e -eq 0 ] && v=$(printf %s \"$v\" | command -p grep -m 1 '[0-9]') || v=present\n"
+	"       [ $e -eq 0 ] && v=$(printf %s \"$v\" | command -p grep -m 1 '[0-9]') || "
+	"v=present\n"
 	"       say c \"$2\" ok \"$v\"\n"
 	"     fi\n"
 	"   elif [ $1 = o ]; then say c \"$2\" no 'it has none of its own'\n"
@@ -359,7 +361,8 @@ static int run_probe(const struct forge_config *cfg, const char *store,
 	int rc = forge_run(cfg, &req, &result, &why);
 	if (rc == 0 && !forge_probe_is_about_runtime(result.record)) {
 		rc = forge_fail(err, ECANCELED, "runtime %s could not be checked: %s",
-				rt->decl->name, text_of(result.record, "completion_notes"));
+				rt->decl->name,
+				text_of(result.record, "completion_notes"));
 	} else if (rc == 0) {
 		judge_probe((size_t)asked, result.record, s);
 		(void)snprintf(s->probe_run, sizeof(s->probe_run), "%s",

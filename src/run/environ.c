@@ -27,8 +27,8 @@ static const char *const thread_variables[] = {
 };
 
 /* Set by forge itself, beside FORGE_*; set_own() has the values. */
-static const char *const own_variables[] = { "HOME",	"PWD",	   "TMPDIR",
-					     "USER",	"LOGNAME", "SHELL" };
+static const char *const own_variables[] = { "HOME", "PWD",	"TMPDIR",
+					     "USER", "LOGNAME", "SHELL" };
 
 static bool matches(const char *name, size_t len, const struct forge_strv *patterns)
 {
@@ -67,12 +67,14 @@ static int set_one(struct forge_spec *s, const char *item, const char *where,
 	if (len >= sizeof(name))
 		return forge_fail(err, EINVAL, "%s: the name is too long", where);
 	if (strncmp(item, "FORGE_", 6) == 0)
-		return forge_fail(err, EINVAL, "%s: FORGE_* variables are set by forge", where);
+		return forge_fail(err, EINVAL, "%s: FORGE_* variables are set by forge",
+				  where);
 	memcpy(name, item, len);
 	name[len] = '\0';
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(own_variables); i++)
 		if (strcmp(name, own_variables[i]) == 0)
-			return forge_fail(err, EINVAL, "%s: %s is set by forge", where, name);
+			return forge_fail(err, EINVAL, "%s: %s is set by forge", where,
+					  name);
 	const char *value = item[len] ? item + len + 1 : getenv(name);
 	if (value && forge_strv_setenv(&s->env, name, value) < 0)
 		return forge_fail(err, ENOMEM, "out of memory");
@@ -111,8 +113,11 @@ static uint64_t whole_cpus(const struct forge_limits *l)
 {
 	cpu_set_t have;
 
-	uint64_t n = sched_getaffinity(0, sizeof(have), &have) == 0 ? (uint64_t)CPU_COUNT(&have) : 1;
-	uint64_t want = l->cpus_milli == FORGE_UNLIMITED ? n : (l->cpus_milli + 999) / 1000;
+	uint64_t n = sched_getaffinity(0, sizeof(have), &have) == 0
+			     ? (uint64_t)CPU_COUNT(&have)
+			     : 1;
+	uint64_t want =
+		l->cpus_milli == FORGE_UNLIMITED ? n : (l->cpus_milli + 999) / 1000;
 
 	return want < n ? want : n;
 }
@@ -157,17 +162,18 @@ static int set_own(struct forge_spec *s)
 }
 
 int forge_spec_environment(struct forge_spec *s, const struct forge_config *cfg,
-			   const struct forge_run_request *req, const struct forge_home *home,
-			   const char *store, struct forge_error *err)
+			   const struct forge_run_request *req,
+			   const struct forge_home *home, const char *store,
+			   struct forge_error *err)
 {
 	int rc = forge_strv_setenv(&s->env, "PATH", "/usr/local/bin:/usr/bin:/bin");
 
 	if (req->exact_env) {
 		forge_strv_done(&s->env);
 		s->env = (struct forge_strv){ 0 };
-		return forge_strv_copy(&s->env, req->exact_env) < 0 || set_own(s) < 0 ?
-			       forge_fail(err, ENOMEM, "out of memory") :
-			       0;
+		return forge_strv_copy(&s->env, req->exact_env) < 0 || set_own(s) < 0
+			       ? forge_fail(err, ENOMEM, "out of memory")
+			       : 0;
 	}
 	if (rc == 0)
 		rc = pass_allowed(s, &cfg->env_pass);

@@ -24,7 +24,8 @@ static int open_parent(int top, const char *path, const char **ret_name)
 	while (dir >= 0) {
 		char part[NAME_MAX + 1];
 		size_t len = strcspn(path, "/");
-		if (len == 0 || len > NAME_MAX || (len <= 2 && strncmp(path, "..", len) == 0)) {
+		if (len == 0 || len > NAME_MAX ||
+		    (len <= 2 && strncmp(path, "..", len) == 0)) {
 			close(dir);
 			return -EINVAL;
 		}
@@ -35,10 +36,11 @@ static int open_parent(int top, const char *path, const char **ret_name)
 		memcpy(part, path, len);
 		part[len] = '\0';
 		path += len + 1;
-		int next = mkdirat(dir, part, 0777) < 0 && errno != EEXIST ?
-				   -1 :
-				   openat(dir, part,
-					  O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		int next =
+			mkdirat(dir, part, 0777) < 0 && errno != EEXIST
+				? -1
+				: openat(dir, part,
+					 O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 		int code = errno;
 		close(dir);
 		if (next < 0)
@@ -66,8 +68,8 @@ static int export_one(const struct forge_home *home, int top, const json_t *outp
 	forge_auto_close int dir = open_parent(top, path, &name);
 	if (dir < 0)
 		return dir;
-	forge_auto_close int to =
-		openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+	forge_auto_close int to = openat(
+		dir, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
 	if (to < 0)
 		return -errno;
 	bool is_cloned = ioctl(to, FICLONE, from) == 0;
@@ -79,8 +81,8 @@ static int export_one(const struct forge_home *home, int top, const json_t *outp
 	return rc;
 }
 
-int forge_export_outputs(const struct forge_home *home, const json_t *record, const char *to,
-			 struct forge_error *err)
+int forge_export_outputs(const struct forge_home *home, const json_t *record,
+			 const char *to, struct forge_error *err)
 {
 	size_t i;
 	const json_t *output;
@@ -94,11 +96,14 @@ int forge_export_outputs(const struct forge_home *home, const json_t *record, co
 	json_array_foreach (json_object_get(record, "outputs"), i, output) {
 		int rc = export_one(home, top, output);
 		if (rc == -EUCLEAN)
-			return forge_fail(err, EUCLEAN, "output %s is damaged: its digest is another",
-					  json_string_value(json_object_get(output, "path")));
+			return forge_fail(
+				err, EUCLEAN,
+				"output %s is damaged: its digest is another",
+				json_string_value(json_object_get(output, "path")));
 		if (rc < 0)
-			return forge_fail_errno(err, -rc, "output %s",
-						json_string_value(json_object_get(output, "path")));
+			return forge_fail_errno(
+				err, -rc, "output %s",
+				json_string_value(json_object_get(output, "path")));
 		n++;
 	}
 	return n;

@@ -56,8 +56,9 @@ static bool doing(struct gc *g, const char *what, const char *name, uint64_t byt
 			forge_format_size(size, bytes));
 	if (g->dry_run)
 		return false;
-	json_t *j = json_pack("{s:s, s:s, s:o, s:I}", "time", forge_format_now(now), "what",
-			      what, "name", forge_json_text(name), "bytes", (json_int_t)bytes);
+	json_t *j = json_pack("{s:s, s:s, s:o, s:I}", "time", forge_format_now(now),
+			      "what", what, "name", forge_json_text(name), "bytes",
+			      (json_int_t)bytes);
 	char *line = j ? json_dumps(j, JSON_COMPACT) : NULL;
 	if (line && g->log_fd >= 0)
 		(void)dprintf(g->log_fd, "%s\n", line);
@@ -115,26 +116,31 @@ static uint64_t size_at(int dir, const char *name)
 {
 	struct stat st;
 
-	return fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 ? (uint64_t)st.st_size : 0;
+	return fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 ? (uint64_t)st.st_size
+								 : 0;
 }
 
-static void note_change(struct gc *g, const char *run_id, json_t *record, const char *event)
+static void note_change(struct gc *g, const char *run_id, json_t *record,
+			const char *event)
 {
-	forge_auto_close int dir = openat(g->home.runs_fd, run_id,
-					  O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	forge_auto_close int dir = openat(
+		g->home.runs_fd, run_id, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	json_t *events = forge_load_events(&g->home, run_id);
 	json_t *last = json_array_get(events, json_array_size(events) - 1);
 	json_int_t seq = last ? json_integer_value(json_object_get(last, "seq")) + 1 : 0;
 	json_t *e = forge_event_json(seq, "gc", event, NULL, NULL);
 	char *line = json_dumps(e, JSON_COMPACT);
 	forge_auto_close int fd =
-		dir < 0 ? -1 : openat(dir, "events.jsonl", O_WRONLY | O_APPEND | O_CLOEXEC);
+		dir < 0 ? -1
+			: openat(dir, "events.jsonl", O_WRONLY | O_APPEND | O_CLOEXEC);
 
 	if (fd >= 0 && line)
 		(void)dprintf(fd, "%s\n", line);
-	(void)!forge_write_record(&g->home, run_id, record, NULL); /* seen again next time */
+	(void)!forge_write_record(&g->home, run_id, record,
+				  NULL); /* seen again next time */
 	if (g->store)
-		(void)!forge_deliver_run(&g->home, g->store, run_id, NULL); /* or next time */
+		(void)!forge_deliver_run(&g->home, g->store, run_id,
+					 NULL); /* or next time */
 	free(line);
 	json_decref(e);
 	json_decref(events);
@@ -147,8 +153,9 @@ static void remove_logs(struct gc *g, const char *run_id, uint64_t bytes)
 	if (forge_load_record(&g->home, run_id, &record, NULL) < 0)
 		return;
 	if (doing(g, "remove logs of", run_id, bytes)) {
-		forge_auto_close int dir = openat(g->home.runs_fd, run_id,
-						  O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+		forge_auto_close int dir =
+			openat(g->home.runs_fd, run_id,
+			       O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 		(void)unlinkat(dir, "stdout", 0); /* gone is what is wanted */
 		(void)unlinkat(dir, "stderr", 0);
 		json_object_set_new(record, "logs_removed", json_true());
@@ -220,7 +227,8 @@ static json_t *restore_record(struct gc *g, const char *run_id)
 		return NULL;
 	}
 	if (doing(g, "restore the record of", run_id, 0))
-		(void)!forge_write_record(&g->home, run_id, record, NULL); /* or next time */
+		(void)!forge_write_record(&g->home, run_id, record,
+					  NULL); /* or next time */
 	return record;
 }
 
@@ -241,7 +249,8 @@ static json_t *close_forgotten(struct gc *g, const char *run_id, int dir)
 	}
 	/* Only now: whoever has just ended has written its verdict and then left its slot. */
 	if (forge_load_record(&g->home, run_id, &record, NULL) < 0) {
-		forge_auto_free char *path = forge_asprintf("%s/runs/%s", g->home.path, run_id);
+		forge_auto_free char *path =
+			forge_asprintf("%s/runs/%s", g->home.path, run_id);
 		if (g->store && path && fstat(dir, &st) == 0 &&
 		    size_at(dir, "stdout") + size_at(dir, "stderr") == 0 &&
 		    doing(g, "remove what never began:", run_id, 0))
@@ -252,7 +261,8 @@ static json_t *close_forgotten(struct gc *g, const char *run_id, int dir)
 		return record;
 	if (forge_close_lost(&g->home, run_id, record, NULL) == 0) {
 		if (g->store)
-			(void)!forge_deliver_run(&g->home, g->store, run_id, NULL); /* or next time */
+			(void)!forge_deliver_run(&g->home, g->store, run_id,
+						 NULL); /* or next time */
 		else
 			(void)!forge_deliver_later(&g->home, run_id, g->url, NULL);
 	}
@@ -262,15 +272,16 @@ static json_t *close_forgotten(struct gc *g, const char *run_id, int dir)
 /* One run: its references, its kept workdir; what its logs weigh goes into *ret. */
 static int look_at_run(struct gc *g, const char *run_id, struct run_logs *ret)
 {
-	forge_auto_close int dir = openat(g->home.runs_fd, run_id,
-					  O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	forge_auto_close int dir = openat(
+		g->home.runs_fd, run_id, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	struct stat st = { .st_mtime = g->now };
 	json_t *record = NULL;
 
 	*ret = (struct run_logs){ .bytes = 0 };
 	if (dir < 0)
 		return 0;
-	(void)!forge_load_record(&g->home, run_id, &record, NULL); /* NULL: none, or torn */
+	(void)!forge_load_record(&g->home, run_id, &record,
+				 NULL); /* NULL: none, or torn */
 	if (!is_over(record)) {
 		json_t *better = restore_record(g, run_id);
 		if (!better)
@@ -280,7 +291,8 @@ static int look_at_run(struct gc *g, const char *run_id, struct run_logs *ret)
 			record = better;
 		}
 	}
-	(void)fstatat(dir, "record.json", &st, AT_SYMLINK_NOFOLLOW); /* else it is of now */
+	(void)fstatat(dir, "record.json", &st,
+		      AT_SYMLINK_NOFOLLOW); /* else it is of now */
 	int rc = keep_references(g, record);
 	if (rc == 0 && is_over(record)) {
 		(void)snprintf(ret->id, sizeof(ret->id), "%s", run_id);
@@ -349,8 +361,8 @@ static bool is_referenced(const struct gc *g, const char *dir, const char *name)
 	char digest[NAME_MAX + 16], *key = digest;
 
 	(void)snprintf(digest, sizeof(digest), "sha256:%s%s", dir, name);
-	return g->references.n && bsearch(&key, g->references.v, g->references.n,
-					  sizeof(char *), compare);
+	return g->references.n &&
+	       bsearch(&key, g->references.v, g->references.n, sizeof(char *), compare);
 }
 
 static void sweep_object_dir(struct gc *g, int objects, const char *name)
@@ -381,7 +393,8 @@ static int sweep_objects(struct gc *g, struct forge_error *err)
 {
 	if (!g->store) {
 		if (g->say)
-			fputs("objects are left alone: the store cannot be reached\n", g->say);
+			fputs("objects are left alone: the store cannot be reached\n",
+			      g->say);
 		return 0;
 	}
 	forge_auto_dir DIR *d = open_dir(g->home.fd, "objects");
@@ -412,8 +425,9 @@ static void sweep_staging(struct gc *g)
 		struct stat st;
 		if (e->d_name[0] == '.')
 			continue;
-		forge_auto_close int fd = openat(dirfd(d), e->d_name,
-						 O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+		forge_auto_close int fd =
+			openat(dirfd(d), e->d_name,
+			       O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 		if (fd < 0 || fstat(fd, &st) < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
 			continue;
 		forge_auto_free char *path =
@@ -480,11 +494,16 @@ static int sweep(struct gc *g, const char *url, struct forge_error *err)
 	return rc < 0 ? rc : sweep_objects(g, err);
 }
 
-int forge_gc(const struct forge_config *cfg, const char *store_url, FILE *say, bool dry_run,
-	     struct forge_error *err)
+int forge_gc(const struct forge_config *cfg, const char *store_url, FILE *say,
+	     bool dry_run, struct forge_error *err)
 {
-	struct gc g = { .cfg = cfg, .home = FORGE_HOME_INIT, .url = store_url, .say = say,
-			.log_fd = -1, .dry_run = dry_run, .now = time(NULL) };
+	struct gc g = { .cfg = cfg,
+			.home = FORGE_HOME_INIT,
+			.url = store_url,
+			.say = say,
+			.log_fd = -1,
+			.dry_run = dry_run,
+			.now = time(NULL) };
 	int repaired = forge_reconcile(say, dry_run, err);
 
 	if (repaired < 0)

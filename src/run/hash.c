@@ -54,12 +54,14 @@ struct tree {
 /* What makes a file another one, as text. */
 static void identity(const struct stat *st, char buf[160])
 {
-	(void)snprintf(buf, 160, "%" PRIu64 " %lld.%09ld %lld.%09ld ", (uint64_t)st->st_size,
-		       (long long)st->st_mtim.tv_sec, st->st_mtim.tv_nsec,
-		       (long long)st->st_ctim.tv_sec, st->st_ctim.tv_nsec);
+	(void)snprintf(buf, 160, "%" PRIu64 " %lld.%09ld %lld.%09ld ",
+		       (uint64_t)st->st_size, (long long)st->st_mtim.tv_sec,
+		       st->st_mtim.tv_nsec, (long long)st->st_ctim.tv_sec,
+		       st->st_ctim.tv_nsec);
 }
 
-static bool recall(int cache, const char *name, const char *id, char digest[FORGE_DIGEST_MAX])
+static bool recall(int cache, const char *name, const char *id,
+		   char digest[FORGE_DIGEST_MAX])
 {
 	char text[320];
 	size_t len = strlen(id);
@@ -216,8 +218,8 @@ static void *hash_some(void *arg)
 		struct hashed *f = &t->files[i];
 		if (f->digest[0])
 			continue; /* a link */
-		forge_auto_close int fd = openat(t->root, f->path,
-						 O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+		forge_auto_close int fd = openat(
+			t->root, f->path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
 		f->error = fd < 0 ? -errno : hash_file(t->home, fd, f->digest, &f->size);
 	}
 }
@@ -273,7 +275,8 @@ static int hash_dir(const struct forge_home *home, int fd, json_t *o)
 			       strerror(bad ? -bad->error : t.unseen_error));
 		json_object_set_new(o, "error", forge_json_text(why));
 	} else {
-		json_object_set_new(o, "sha256", json_string(forge_sha256_done(&h, digest)));
+		json_object_set_new(o, "sha256",
+				    json_string(forge_sha256_done(&h, digest)));
 	}
 	for (size_t i = 0; i < t.n; i++)
 		free(t.files[i].path);
@@ -334,7 +337,8 @@ static void be_hasher(int fd, pid_t supervisor, const struct forge_home *home,
 	json_t *a = hash_inputs(&own, inputs);
 	char *text = a ? json_dumps(a, JSON_COMPACT) : NULL;
 	if (text)
-		(void)!forge_write_all(1, text, strlen(text)); /* a torn text is no JSON */
+		(void)!forge_write_all(1, text,
+				       strlen(text)); /* a torn text is no JSON */
 	_exit(0);
 }
 
@@ -362,9 +366,9 @@ static uint64_t bytes_read_by(pid_t pid)
 	char path[32], text[512];
 
 	(void)snprintf(path, sizeof(path), "/proc/%d/io", (int)pid);
-	return forge_read_at(AT_FDCWD, path, text, sizeof(text)) < 0 ?
-		       0 :
-		       forge_key_u64(text, "rchar:", 0);
+	return forge_read_at(AT_FDCWD, path, text, sizeof(text)) < 0
+		       ? 0
+		       : forge_key_u64(text, "rchar:", 0);
 }
 
 /* Reads to the end. NULL, or why not. */
@@ -410,7 +414,8 @@ static void reap(pid_t pid)
 
 	(void)kill(pid, SIGKILL); /* done, or stuck */
 	if (pidfd >= 0)
-		(void)poll(&p, 1, REAP_MSEC); /* what is missed is a zombie, for a moment */
+		(void)poll(&p, 1,
+			   REAP_MSEC); /* what is missed is a zombie, for a moment */
 	(void)waitpid(pid, NULL, WNOHANG);
 }
 
@@ -419,7 +424,8 @@ json_t *forge_hasher_finish(struct forge_hasher *h, const struct forge_strv *inp
 {
 	forge_auto_free char *text = NULL;
 	size_t len = 0;
-	const char *why = h->pid ? read_result(h, signal_fd, &text, &len) : "no process for it";
+	const char *why =
+		h->pid ? read_result(h, signal_fd, &text, &len) : "no process for it";
 	json_t *a = text ? json_loadb(text, len, 0, NULL) : NULL;
 
 	if (h->pid) {
@@ -432,7 +438,8 @@ json_t *forge_hasher_finish(struct forge_hasher *h, const struct forge_strv *inp
 	json_decref(a);
 	a = json_array();
 	forge_strv_foreach (path, inputs)
-		json_array_append_new(a, json_pack("{s:o, s:s}", "path", forge_json_text(path),
-						   "error", why ? why : "hashing failed"));
+		json_array_append_new(a, json_pack("{s:o, s:s}", "path",
+						   forge_json_text(path), "error",
+						   why ? why : "hashing failed"));
 	return a;
 }

@@ -126,7 +126,8 @@ int forge_home_open(bool make, struct forge_home *ret, struct forge_error *err)
 	return 0;
 }
 
-int forge_home_subdir(const struct forge_home *h, const char *name, struct forge_error *err)
+int forge_home_subdir(const struct forge_home *h, const char *name,
+		      struct forge_error *err)
 {
 	return open_own(h->fd, name, name, true, err);
 }

@@ -48,9 +48,9 @@ static int check_readable(const char *path, const struct stat *st,
 	mode_t want = S_ISDIR(st->st_mode) ? 05 : 04;
 
 	if (geteuid() != 0)
-		return access(path, S_ISDIR(st->st_mode) ? R_OK | X_OK : R_OK) == 0 ?
-			       0 :
-			       forge_fail_errno(err, errno, "input %s", path);
+		return access(path, S_ISDIR(st->st_mode) ? R_OK | X_OK : R_OK) == 0
+			       ? 0
+			       : forge_fail_errno(err, errno, "input %s", path);
 	if ((st->st_mode & want) == want)
 		return 0;
 	return forge_hint(err,
@@ -89,7 +89,8 @@ int forge_spec_link_entries(struct forge_spec *s, const char *real)
 	forge_auto_dir DIR *d = opendir(real);
 	int rc = 0;
 
-	for (struct dirent *e; d && rc == 0 && s->links.n < 2 * most && (e = readdir(d));) {
+	for (struct dirent *e;
+	     d && rc == 0 && s->links.n < 2 * most && (e = readdir(d));) {
 		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
 			continue;
 		rc = forge_strv_add(&s->links, e->d_name);
@@ -130,7 +131,8 @@ int forge_spec_add_input(struct forge_spec *s, const char *typed, struct forge_e
 	if (rc < 0)
 		return rc;
 	size_t before = s->links.n;
-	int failed = forge_strv_add(&s->inputs, real) < 0 || add_names(s, typed, real) < 0;
+	int failed =
+		forge_strv_add(&s->inputs, real) < 0 || add_names(s, typed, real) < 0;
 	/* One name for the record; "-i ." has many. */
 	const char *name = s->links.n == before + 2 ? s->links.v[before] : "";
 	if (failed || forge_strv_add(&s->input_names, name) < 0)
@@ -171,7 +173,8 @@ static char *find_notebook_runner(void)
 {
 	char self[PATH_MAX];
 	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-	static const char *const places[] = { "../libexec/forge", "../../../share", "share" };
+	static const char *const places[] = { "../libexec/forge", "../../../share",
+					      "share" };
 
 	for (size_t i = 0; n > 0 && i < FORGE_ARRAY_SIZE(places); i++) {
 		self[n] = '\0';
@@ -197,8 +200,9 @@ static int add_notebook(struct forge_spec *s, const char *real,
 	const char *name = strrchr(real, '/') + 1;
 
 	if (!runner)
-		return forge_hint(err, forge_fail(err, ENOENT, "run_notebook.py is not installed"),
-				  "It belongs in %s", FORGE_LIBEXECDIR);
+		return forge_hint(
+			err, forge_fail(err, ENOENT, "run_notebook.py is not installed"),
+			"It belongs in %s", FORGE_LIBEXECDIR);
 	int rc = forge_strv_add(&s->argv, "python3");
 	if (rc == 0)
 		rc = forge_strv_add(&s->argv, runner);
@@ -219,7 +223,8 @@ bool forge_spec_is_notebook(const char *word)
 	struct stat st;
 	const char *dot = word ? strrchr(word, '.') : NULL;
 
-	return dot && strcmp(dot, ".ipynb") == 0 && stat(word, &st) == 0 && S_ISREG(st.st_mode);
+	return dot && strcmp(dot, ".ipynb") == 0 && stat(word, &st) == 0 &&
+	       S_ISREG(st.st_mode);
 }
 
 /* A file named as the thing to run is an input by itself, and runs by where it is. */
@@ -254,7 +259,8 @@ static int check_parameters(const struct forge_strv *parameters, bool is_noteboo
 	forge_strv_foreach (p, parameters) {
 		size_t len = strcspn(p, "=");
 		if (!p[len] || forge_parse_env_name(p, len, NULL) < 0)
-			return forge_fail(err, EINVAL, "--param: '%.64s' is not NAME=VALUE", p);
+			return forge_fail(err, EINVAL,
+					  "--param: '%.64s' is not NAME=VALUE", p);
 	}
 	return 0;
 }
@@ -267,7 +273,9 @@ static int notebook_command(struct forge_spec *s, char *const *argv,
 	if (!real)
 		return forge_fail_errno(err, errno, "notebook %s", argv[0]);
 	if (argv[1])
-		return forge_fail(err, EINVAL, "a notebook takes no arguments; use --param NAME=VALUE");
+		return forge_fail(
+			err, EINVAL,
+			"a notebook takes no arguments; use --param NAME=VALUE");
 	int rc = forge_spec_add_input(s, argv[0], err);
 	return rc < 0 ? rc : add_notebook(s, real, parameters, err);
 }
@@ -289,7 +297,8 @@ int forge_spec_command(struct forge_spec *s, char *const *argv,
 		return notebook_command(s, argv, parameters, err);
 	if (*argv[0] != '/' && !is_in_path(argv[0]) && stat(argv[0], &st) == 0 &&
 	    S_ISDIR(st.st_mode))
-		return forge_hint(err, forge_fail(err, EISDIR, "'%s' is a directory", argv[0]),
+		return forge_hint(err,
+				  forge_fail(err, EISDIR, "'%s' is a directory", argv[0]),
 				  "Name the program to run; give the directory with -i");
 	int rc = add_script(s, argv[0], &is_script, err);
 	if (rc < 0)

@@ -291,30 +291,34 @@ void forge_judge_missing_output(const char *text, struct forge_verdict *v)
 	v->status = "failed";
 	v->reason = "missing_output";
 	v->exit_status = 1;
-	(void)snprintf(v->notes, sizeof(v->notes), "Failed: the command succeeded, but %s.",
-		       text);
+	(void)snprintf(v->notes, sizeof(v->notes),
+		       "Failed: the command succeeded, but %s.", text);
 }
 
 void forge_judge_uncollected(size_t n_stored, struct forge_verdict *v)
 {
 	v->status = v->reason = "cancelled";
 	v->exit_status = 130;
-	(void)snprintf(v->notes, sizeof(v->notes),
-		       "Cancelled: the command succeeded, but collecting its outputs was ended "
-		       "after %zu file%s.",
-		       n_stored, n_stored == 1 ? "" : "s");
+	(void)snprintf(
+		v->notes, sizeof(v->notes),
+		"Cancelled: the command succeeded, but collecting its outputs was ended "
+		"after %zu file%s.",
+		n_stored, n_stored == 1 ? "" : "s");
 }
 
-void forge_judge_not_admitted(int rc, const struct forge_error *err, struct forge_verdict *v)
+void forge_judge_not_admitted(int rc, const struct forge_error *err,
+			      struct forge_verdict *v)
 {
 	*v = (struct forge_verdict){ .exit_code = -1 };
 	if (rc == -ECANCELED) {
 		set(v, "cancelled", "cancelled", 130);
-		(void)snprintf(v->notes, sizeof(v->notes), "Cancelled while it was queued.");
+		(void)snprintf(v->notes, sizeof(v->notes),
+			       "Cancelled while it was queued.");
 	} else if (rc == -ETIMEDOUT) {
 		set(v, "cancelled", "admission", 125);
-		(void)snprintf(v->notes, sizeof(v->notes),
-			       "Cancelled: there was no room for it within queue.max_wait.");
+		(void)snprintf(
+			v->notes, sizeof(v->notes),
+			"Cancelled: there was no room for it within queue.max_wait.");
 	} else {
 		set(v, "rejected", "admission", 125);
 		(void)snprintf(v->notes, sizeof(v->notes), "Rejected: %s.%s%s", err->msg,
@@ -327,5 +331,6 @@ void forge_judge_unwatched(const struct forge_error *err, struct forge_verdict *
 	*v = (struct forge_verdict){ .exit_code = -1 };
 	set(v, "lost", "host_lost", 137);
 	(void)snprintf(v->notes, sizeof(v->notes),
-		       "Lost: forge could not watch it any longer and ended it: %s.", err->msg);
+		       "Lost: forge could not watch it any longer and ended it: %s.",
+		       err->msg);
 }

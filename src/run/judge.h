@@ -22,7 +22,8 @@ void forge_judge(const struct forge_outcome *o, const struct forge_limits *limit
 void forge_judge_uncollected(size_t n_stored, struct forge_verdict *v);
 void forge_judge_missing_output(const char *problem, struct forge_verdict *v);
 /* A run that was never admitted: rc is forge_admit_try()'s, _queue()'s or _take()'s. */
-void forge_judge_not_admitted(int rc, const struct forge_error *err, struct forge_verdict *ret);
+void forge_judge_not_admitted(int rc, const struct forge_error *err,
+			      struct forge_verdict *ret);
 /* For one that had started when the supervisor could not go on. */
 void forge_judge_unwatched(const struct forge_error *err, struct forge_verdict *ret);
 /* For a run that the executor refused to start. */

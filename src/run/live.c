@@ -33,14 +33,15 @@ static pid_t holder(int dir, const char *name, const char *run_id)
 	pid_t pid = 0;
 	json_int_t ns = json_integer_value(json_object_get(facts, "pid_namespace"));
 	if (id && strcmp(id, run_id) == 0)
-		pid = ns && (uint64_t)ns != forge_pid_namespace() ?
-			      -1 :
-			      (pid_t)json_integer_value(json_object_get(facts, "pid"));
+		pid = ns && (uint64_t)ns != forge_pid_namespace()
+			      ? -1
+			      : (pid_t)json_integer_value(json_object_get(facts, "pid"));
 	json_decref(facts);
 	return pid;
 }
 
-static int open_holder(int dir, const char *name, const char *run_id, struct forge_live *ret)
+static int open_holder(int dir, const char *name, const char *run_id,
+		       struct forge_live *ret)
 {
 	pid_t pid = holder(dir, name, run_id);
 
@@ -66,7 +67,8 @@ int forge_live_find(const struct forge_home *home, const char *run_id,
 	if (!d)
 		return forge_fail_errno(err, errno, "read %s/active", home->path);
 	for (struct dirent *e; (e = readdir(d));)
-		if (e->d_name[0] != '.' && open_holder(dirfd(d), e->d_name, run_id, ret) == 0)
+		if (e->d_name[0] != '.' &&
+		    open_holder(dirfd(d), e->d_name, run_id, ret) == 0)
 			return 0;
 	return forge_fail(err, ESRCH, "run %s is not running here", run_id);
 }

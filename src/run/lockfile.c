@@ -133,13 +133,11 @@ static void add_change(json_t *list, const char *change, const struct forge_pack
 		version_text(was, before);
 	if (is)
 		version_text(is, after);
-	json_array_append_new(list, json_pack("{s:s, s:o, s:o, s:o, s:o}", "change",
-					      change, "source",
-					      forge_json_text((was ? was : is)->source),
-					      "name",
-					      forge_json_name((was ? was : is)->name),
-					      "was", forge_json_text(before), "is",
-					      forge_json_text(after)));
+	json_array_append_new(
+		list, json_pack("{s:s, s:o, s:o, s:o, s:o}", "change", change, "source",
+				forge_json_text((was ? was : is)->source), "name",
+				forge_json_name((was ? was : is)->name), "was",
+				forge_json_text(before), "is", forge_json_text(after)));
 }
 
 static json_t *compare(const struct forge_packages *was, const struct forge_packages *is)
@@ -177,10 +175,10 @@ int forge_lock_compare(const struct forge_runtime *rt, const char *path, json_t 
 		*ret = compare(&was, &is);
 		/* Versions and builds are the same: conda's lock has no hash that forge keeps. */
 		if (json_array_size(*ret) == 0 && *locked && strcmp(locked, now) != 0)
-			json_array_append_new(*ret, json_pack("{s:s, s:s, s:s, s:s, s:s}",
-							      "change", "changed", "source",
-							      "digest", "name", "digest",
-							      "was", locked, "is", now));
+			json_array_append_new(
+				*ret, json_pack("{s:s, s:s, s:s, s:s, s:s}", "change",
+						"changed", "source", "digest", "name",
+						"digest", "was", locked, "is", now));
 	}
 	forge_packages_done(&was);
 	forge_packages_done(&is);

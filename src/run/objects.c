@@ -32,8 +32,8 @@ static int lock_shared(int fd, int stop_fd)
 	return 0;
 }
 
-int forge_objects_open(const struct forge_home *home, int stop_fd, struct forge_objects *ret,
-		       struct forge_error *err)
+int forge_objects_open(const struct forge_home *home, int stop_fd,
+		       struct forge_objects *ret, struct forge_error *err)
 {
 	struct forge_objects o = FORGE_OBJECTS_INIT;
 	struct stat st;
@@ -41,8 +41,8 @@ int forge_objects_open(const struct forge_home *home, int stop_fd, struct forge_
 	o.fd = forge_home_subdir(home, "objects", err);
 	if (o.fd < 0)
 		return o.fd;
-	o.lock_fd = openat(home->fd, "objects.lock", O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
-			   0600);
+	o.lock_fd = openat(home->fd, "objects.lock",
+			   O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	int rc = o.lock_fd < 0 || fstat(o.fd, &st) < 0 ? -errno : 0;
 	if (rc == 0)
 		rc = lock_shared(o.lock_fd, stop_fd);
@@ -132,7 +132,8 @@ static int give_name(struct forge_objects *o, int fd, const struct forge_object 
  * Waits for the disk when the name is there, not before: what has no name is not written to Btrfs's log
  * by fsync(), and owner and mode of what gets another one may be taken from before.
  */
-static int publish(struct forge_objects *o, int fd, bool sync, const struct forge_object *obj)
+static int publish(struct forge_objects *o, int fd, bool sync,
+		   const struct forge_object *obj)
 {
 	char path[FORGE_STORED_MAX];
 	const char *name = forge_objects_path(path, obj->digest) + strlen("objects/");
@@ -166,9 +167,11 @@ static int leave_project(const struct forge_objects *o, int fd)
 }
 
 /* Its owner becomes us, so that no later run with the same uid could write it. */
-static int put_itself(struct forge_objects *o, int fd, bool sync, struct forge_object *ret)
+static int put_itself(struct forge_objects *o, int fd, bool sync,
+		      struct forge_object *ret)
 {
-	int rc = fchown(fd, geteuid(), getegid()) < 0 || fchmod(fd, 0444) < 0 ? -errno : 0;
+	int rc =
+		fchown(fd, geteuid(), getegid()) < 0 || fchmod(fd, 0444) < 0 ? -errno : 0;
 
 	if (rc == 0)
 		rc = leave_project(o, fd);
@@ -180,7 +183,8 @@ static int put_itself(struct forge_objects *o, int fd, bool sync, struct forge_o
 /* A nameless file: a crash leaves nothing. */
 static int put_copy(struct forge_objects *o, int fd, bool sync, struct forge_object *ret)
 {
-	forge_auto_close int copy = openat(o->fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0444);
+	forge_auto_close int copy =
+		openat(o->fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0444);
 
 	if (copy < 0)
 		return -errno;
@@ -218,8 +222,8 @@ int forge_objects_sync(struct forge_objects *o, bool all)
 			continue;
 		has_any = true;
 		(void)snprintf(name, sizeof(name), "%02x", n);
-		forge_auto_close int dir =
-			openat(o->fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+		forge_auto_close int dir = openat(
+			o->fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 		if (dir < 0 || fsync(dir) < 0)
 			return -errno;
 	}

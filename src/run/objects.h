@@ -11,20 +11,22 @@
 #include "run/home.h"
 
 struct forge_objects {
-	int fd;		   /* objects/ */
-	int lock_fd;	   /* shared: nothing is swept while it is held */
-	int stop_fd;	   /* readable: stop; -1: none */
-	dev_t dev;	   /* of its file system */
+	int fd;		     /* objects/ */
+	int lock_fd;	     /* shared: nothing is swept while it is held */
+	int stop_fd;	     /* readable: stop; -1: none */
+	dev_t dev;	     /* of its file system */
 	uint8_t touched[32]; /* directories that got a name, a bit each */
 };
-#define FORGE_OBJECTS_INIT ((struct forge_objects){ .fd = -1, .lock_fd = -1, .stop_fd = -1 })
+#define FORGE_OBJECTS_INIT                                                               \
+	((struct forge_objects){ .fd = -1, .lock_fd = -1, .stop_fd = -1 })
 
 /*
  * stop_fd (-1: none) is borrowed until forge_objects_close(): as soon as it is readable this and
  * forge_objects_put() fail with -ECANCELED, whatever they wait for or read.
  */
 FORGE_MUST_CHECK int forge_objects_open(const struct forge_home *home, int stop_fd,
-					struct forge_objects *ret, struct forge_error *err);
+					struct forge_objects *ret,
+					struct forge_error *err);
 void forge_objects_close(struct forge_objects *o);
 
 struct forge_object {

@@ -25,7 +25,7 @@
 #define ROWS_MAX 100000
 /* In all rows: two bytes of text can be forty of memory, ours and the courier's. */
 #define VALUES_MAX 2000000
-#define TEXT_MAX (64u << 20)
+#define TEXT_MAX   (64u << 20)
 
 /* How many values there are, at most; text need not be JSON. */
 static size_t count_values(const char *text, size_t len)
@@ -46,7 +46,8 @@ static size_t count_values(const char *text, size_t len)
 	return n;
 }
 
-int forge_post_parse(const char *text, size_t len, json_t **ret_rows, struct forge_error *err)
+int forge_post_parse(const char *text, size_t len, json_t **ret_rows,
+		     struct forge_error *err)
 {
 	if (count_values(text, len) > VALUES_MAX)
 		return forge_fail(err, E2BIG, "more than %d values", VALUES_MAX);
@@ -72,9 +73,13 @@ int forge_post_parse(const char *text, size_t len, json_t **ret_rows, struct for
 			bool is_full = json_is_object(row);
 			json_decref(row);
 			json_decref(rows);
-			return is_full ? forge_fail(err, E2BIG, "more than %d records", ROWS_MAX) :
-			       forge_fail(err, EINVAL, "line %zu of its output is no JSON object%s%s",
-					  line, row ? "" : ": ", row ? "" : why.text);
+			return is_full ? forge_fail(err, E2BIG, "more than %d records",
+						    ROWS_MAX)
+				       : forge_fail(err, EINVAL,
+						    "line %zu of its output is no JSON "
+						    "object%s%s",
+						    line, row ? "" : ": ",
+						    row ? "" : why.text);
 		}
 		json_array_append_new(rows, row);
 		at += n + 1;
@@ -128,12 +133,13 @@ static int stage_one(const struct forge_home *home, int dir, const json_t *outpu
 		return rc;
 	if (linkat(home->fd, stored, dir, path, 0) == 0)
 		return 0;
-	forge_auto_close int from = openat(home->fd, stored, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-	forge_auto_close int to = from < 0 ? -1 :
-					     openat(dir, path,
-						    O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC |
-							    O_NOFOLLOW,
-						    0444);
+	forge_auto_close int from =
+		openat(home->fd, stored, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	forge_auto_close int to =
+		from < 0 ? -1
+			 : openat(dir, path,
+				  O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
+				  0444);
 	if (to < 0)
 		return -errno;
 	if (ioctl(to, FICLONE, from) == 0)
@@ -157,8 +163,8 @@ static int stage_outputs(const struct forge_post_spec *spec, struct stage *ret,
 	size_t i;
 	const json_t *output;
 
-	(void)snprintf(ret->path, sizeof(ret->path), "%s/staging/%s.%ld", spec->home->path,
-		       run_id, (long)getpid());
+	(void)snprintf(ret->path, sizeof(ret->path), "%s/staging/%s.%ld",
+		       spec->home->path, run_id, (long)getpid());
 	forge_auto_close int staging = forge_home_subdir(spec->home, "staging", err);
 	if (staging < 0)
 		return staging;
@@ -166,8 +172,8 @@ static int stage_outputs(const struct forge_post_spec *spec, struct stage *ret,
 	/* Until it has a lock of its own; gc takes this one for itself. */
 	if (flock(staging, LOCK_SH) < 0 || mkdirat(staging, name, 0755) < 0)
 		return forge_fail_errno(err, errno, "make %s", ret->path);
-	int dir = ret->fd = openat(staging, name,
-				   O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	int dir = ret->fd =
+		openat(staging, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (dir < 0 || flock(dir, LOCK_EX | LOCK_NB) < 0 || fstat(dir, &st) < 0)
 		return forge_fail_errno(err, errno, "open %s", ret->path);
 	ret->dev = st.st_dev;
@@ -176,8 +182,9 @@ static int stage_outputs(const struct forge_post_spec *spec, struct stage *ret,
 	json_array_foreach (json_object_get(spec->record, "outputs"), i, output) {
 		int rc = stage_one(spec->home, dir, output);
 		if (rc < 0)
-			return forge_fail_errno(err, -rc, "stage output %s",
-						json_string_value(json_object_get(output, "path")));
+			return forge_fail_errno(
+				err, -rc, "stage output %s",
+				json_string_value(json_object_get(output, "path")));
 	}
 	return 0;
 }
@@ -188,7 +195,8 @@ static char *read_stdout(const json_t *record, size_t *ret_len)
 	const char *path = json_string_value(
 		json_object_get(json_object_get(record, "logs"), "stdout"));
 	struct stat st;
-	forge_auto_close int fd = path ? open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW) : -1;
+	forge_auto_close int fd =
+		path ? open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW) : -1;
 
 	if (fd < 0 || fstat(fd, &st) < 0 || st.st_size > TEXT_MAX)
 		return NULL;
@@ -204,8 +212,9 @@ static char *read_stdout(const json_t *record, size_t *ret_len)
 
 static json_t *new_result(const struct forge_post_spec *spec)
 {
-	return json_pack("{s:s, s:n, s:o, s:i, s:s}", "status", "failed", "run_id", "command",
-			 forge_json_texts(spec->argv), "records", 0, "completion_notes", "");
+	return json_pack("{s:s, s:n, s:o, s:i, s:s}", "status", "failed", "run_id",
+			 "command", forge_json_texts(spec->argv), "records", 0,
+			 "completion_notes", "");
 }
 
 static void set_notes(json_t *result, const char *notes)
@@ -217,12 +226,14 @@ static void judge(const json_t *record, json_t *result, json_t **rows)
 {
 	struct forge_error err = FORGE_ERROR_INIT;
 	const char *status = json_string_value(json_object_get(record, "status"));
-	const char *notes = json_string_value(json_object_get(record, "completion_notes"));
+	const char *notes =
+		json_string_value(json_object_get(record, "completion_notes"));
 	size_t len = 0;
 
 	json_object_set(result, "run_id", json_object_get(record, "run_id"));
 	if (!status || strcmp(status, "succeeded") != 0) {
-		json_object_set_new(result, "status", json_string(status ? status : "failed"));
+		json_object_set_new(result, "status",
+				    json_string(status ? status : "failed"));
 		set_notes(result, notes ? notes : "it did not end");
 		return;
 	}
@@ -278,9 +289,9 @@ static int run_it(const struct forge_post_spec *spec, const char *staged, json_t
 		.parent_outputs = staged,
 	};
 	struct forge_run_result done = { 0 };
-	int rc = add_inputs(spec->record, &req) < 0 ?
-			 forge_fail(err, ENOMEM, "out of memory") :
-			 forge_run(spec->cfg, &req, &done, err);
+	int rc = add_inputs(spec->record, &req) < 0
+			 ? forge_fail(err, ENOMEM, "out of memory")
+			 : forge_run(spec->cfg, &req, &done, err);
 
 	forge_strv_done(&req.inputs);
 	forge_strv_done(&req.links);
@@ -311,7 +322,8 @@ int forge_post_process(const struct forge_post_spec *spec, json_t **ret_result,
 		set_notes(result, sentence);
 	}
 	if (stage.is_made)
-		(void)!forge_rmtree(stage.path, stage.dev, stage.ino, NULL, NULL); /* gc does */
+		(void)!forge_rmtree(stage.path, stage.dev, stage.ino, NULL,
+				    NULL); /* gc does */
 	if (stage.fd >= 0)
 		close(stage.fd);
 	*ret_result = result;

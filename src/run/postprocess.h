@@ -16,7 +16,7 @@
 struct forge_post_spec {
 	const struct forge_config *cfg;
 	const struct forge_home *home;
-	const char *store; /* URL */
+	const char *store;    /* URL */
 	const json_t *record; /* of the run: its id, inputs and outputs */
 	const struct forge_strv *argv;
 };

@@ -28,8 +28,8 @@ struct repair {
 	bool dry_run;
 	const char *run_id;
 	json_t *facts;
-	int fd;	  /* the slot, locked; only for reading */
-	int dir;  /* the run's directory, -1: none */
+	int fd;		/* the slot, locked; only for reading */
+	int dir;	/* the run's directory, -1: none */
 	bool has_begun; /* there is something in it */
 };
 
@@ -60,7 +60,8 @@ static int remove_cgroups(const struct repair *r, struct forge_error *err)
 	return 0;
 }
 
-static const char *const run_files[] = { "record.json", "events.jsonl", "stdout", "stderr" };
+static const char *const run_files[] = { "record.json", "events.jsonl", "stdout",
+					 "stderr" };
 
 /* Before the first event is written nobody has been told of the run, and nothing has come of it. */
 static bool has_begun(int dir)
@@ -68,7 +69,8 @@ static bool has_begun(int dir)
 	struct stat st;
 
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(run_files); i++)
-		if (fstatat(dir, run_files[i], &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_size > 0)
+		if (fstatat(dir, run_files[i], &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+		    st.st_size > 0)
 			return true;
 	return false;
 }
@@ -118,10 +120,13 @@ static bool note_kept(const struct repair *r, json_t *record)
 }
 
 /* The verdict came before the workdir was seen to, or from somebody who knew nothing of that. */
-static int complete_record(const struct repair *r, json_t *verdict, struct forge_error *err)
+static int complete_record(const struct repair *r, json_t *verdict,
+			   struct forge_error *err)
 {
 	forge_complete_events(r->home, r->run_id, verdict);
-	return note_kept(r, verdict) ? forge_write_record(r->home, r->run_id, verdict, err) : 0;
+	return note_kept(r, verdict)
+		       ? forge_write_record(r->home, r->run_id, verdict, err)
+		       : 0;
 }
 
 /* Killed while it made its directory: there are only empty files. */
@@ -175,9 +180,9 @@ static int sync_record(const struct repair *r)
 		openat(r->dir, "record.json", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 
 	return fd < 0 || fdatasync(fd) < 0 || fsync(r->dir) < 0 ||
-			       fsync(r->home->runs_fd) < 0 ?
-		       -errno :
-		       0;
+			       fsync(r->home->runs_fd) < 0
+		       ? -errno
+		       : 0;
 }
 
 /* The slot is about to be emptied; the store hears of the run's end by this. */
@@ -202,7 +207,8 @@ static int repair_run(struct repair *r, struct forge_error *err)
 			O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	/* Not to be seen now is not the same as never made: then nothing would be kept of it. */
 	if (r->dir < 0 && errno != ENOENT)
-		return forge_fail_errno(err, errno, "open %s/runs/%s", r->home->path, r->run_id);
+		return forge_fail_errno(err, errno, "open %s/runs/%s", r->home->path,
+					r->run_id);
 	r->has_begun = r->dir >= 0 && has_begun(r->dir);
 	/* What cannot be removed yet (a process that cannot be killed) keeps no verdict back. */
 	int rc = remove_cgroups(r, err);
@@ -220,7 +226,8 @@ static int repair_one(struct repair *r, struct forge_error *err)
 {
 	r->facts = forge_active_read(r->fd);
 	if (!r->facts && errno)
-		return forge_fail_errno(err, errno, "read a slot in %s/active", r->home->path);
+		return forge_fail_errno(err, errno, "read a slot in %s/active",
+					r->home->path);
 	r->run_id = json_string_value(json_object_get(r->facts, "run_id"));
 	/* Without facts it died before it made anything. */
 	int rc = r->run_id ? repair_run(r, err) : 0;
@@ -271,8 +278,8 @@ static int look_at(const struct forge_home *home, const char *name, FILE *out,
  * With hundreds of runs at once looking at each slot is what every new one would spend its time
  * with. Then one look in a fifth of a second is enough for all.
  */
-#define CROWD	    32
-#define CROWD_NSEC  200000000
+#define CROWD	   32
+#define CROWD_NSEC 200000000
 #define CROWD_FILE "crowd"
 
 static bool somebody_just_looked(const struct forge_home *home)
@@ -295,15 +302,15 @@ static void note_crowd(const struct forge_home *home, unsigned live)
 		(void)unlinkat(home->fd, CROWD_FILE, 0); /* mostly not there */
 		return;
 	}
-	forge_auto_close int fd = openat(home->fd, CROWD_FILE,
-					 O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	forge_auto_close int fd = openat(
+		home->fd, CROWD_FILE, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd >= 0)
 		(void)futimens(fd, NULL);
 }
 
 /* Every slot, and how many of them are in use. */
-static int look_at_all(const struct forge_home *home, FILE *out, bool dry_run, unsigned *live,
-		       struct forge_error *err)
+static int look_at_all(const struct forge_home *home, FILE *out, bool dry_run,
+		       unsigned *live, struct forge_error *err)
 {
 	int fd = openat(home->active_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	forge_auto_dir DIR *d = fd < 0 ? NULL : fdopendir(fd);

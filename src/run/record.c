@@ -67,10 +67,11 @@ static json_t *supervisor_json(const struct forge_home *home)
 {
 	char boot[FORGE_BOOT_ID_MAX], machine[FORGE_BOOT_ID_MAX];
 
-	return json_pack("{s:i, s:I, s:s, s:s, s:I, s:o}", "pid", (int)getpid(), "start_time",
-			 (json_int_t)forge_proc_start_time(getpid()), "boot_id",
-			 forge_boot_id(boot), "machine_id", forge_machine_id(machine),
-			 "pid_namespace", (json_int_t)forge_pid_namespace(), "home",
+	return json_pack("{s:i, s:I, s:s, s:s, s:I, s:o}", "pid", (int)getpid(),
+			 "start_time", (json_int_t)forge_proc_start_time(getpid()),
+			 "boot_id", forge_boot_id(boot), "machine_id",
+			 forge_machine_id(machine), "pid_namespace",
+			 (json_int_t)forge_pid_namespace(), "home",
 			 forge_json_text(home->path));
 }
 
@@ -95,7 +96,8 @@ static json_t *new_record(const struct forge_home *home, const struct forge_spec
 	json_object_set_new(r, "started_at", json_null());
 	json_object_set_new(r, "ended_at", json_null());
 	json_object_set_new(r, "profile", json_string(s->profile));
-	json_object_set_new(r, "runtime", s->runtime_json ? json_incref(s->runtime_json) : json_null());
+	json_object_set_new(r, "runtime",
+			    s->runtime_json ? json_incref(s->runtime_json) : json_null());
 	json_object_set_new(r, "limits", limits_json(&s->limits));
 	json_object_set_new(r, "usage", json_object());
 	json_object_set_new(r, "network", json_string(s->own_network ? "none" : "host"));
@@ -108,7 +110,8 @@ static json_t *new_record(const struct forge_home *home, const struct forge_spec
 	json_object_set_new(r, "attempt", json_integer(1));
 	json_object_set_new(r, "priority", json_integer(s->priority));
 	if (s->idempotency_key)
-		json_object_set_new(r, "idempotency_key", forge_json_text(s->idempotency_key));
+		json_object_set_new(r, "idempotency_key",
+				    forge_json_text(s->idempotency_key));
 	json_object_set_new(r, "supervisor", supervisor_json(home));
 	json_object_set_new(r, "forge_version", json_string(FORGE_VERSION));
 	return r;
@@ -130,7 +133,9 @@ int forge_record_new(const struct forge_home *home, const struct forge_spec *s,
 	r.unsent = json_array();
 	r.unwritten = json_array();
 	*ret = r;
-	return r.json && r.unsent && r.unwritten ? 0 : forge_fail(err, ENOMEM, "out of memory");
+	return r.json && r.unsent && r.unwritten
+		       ? 0
+		       : forge_fail(err, ENOMEM, "out of memory");
 }
 
 static void write_event(const struct forge_record *r, json_t *e)
@@ -172,12 +177,14 @@ int forge_record_make_files(struct forge_record *r, const struct forge_home *hom
 	const char *run_id = json_string_value(json_object_get(r->json, "run_id"));
 
 	if (mkdirat(home->runs_fd, run_id, 0700) < 0)
-		return forge_fail_errno(err, errno, "make %s/runs/%s", home->path, run_id);
+		return forge_fail_errno(err, errno, "make %s/runs/%s", home->path,
+					run_id);
 	r->dir_fd = openat(home->runs_fd, run_id, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int rc =
-		r->dir_fd < 0 ? -errno : open_file(r->dir_fd, "events.jsonl", &r->events_fd);
+	int rc = r->dir_fd < 0 ? -errno
+			       : open_file(r->dir_fd, "events.jsonl", &r->events_fd);
 	if (r->dir_fd < 0)
-		(void)unlinkat(home->runs_fd, run_id, AT_REMOVEDIR); /* it is made again to tell that */
+		(void)unlinkat(home->runs_fd, run_id,
+			       AT_REMOVEDIR); /* it is made again to tell that */
 	if (rc == 0)
 		rc = open_file(r->dir_fd, "stdout", &r->log_fd[0]);
 	if (rc == 0)

@@ -19,12 +19,13 @@ struct forge_record {
 	int events_fd;
 	int log_fd[2];
 };
-#define FORGE_RECORD_INIT ((struct forge_record){ .dir_fd = -1, .events_fd = -1, .log_fd = { -1, -1 } })
+#define FORGE_RECORD_INIT                                                                \
+	((struct forge_record){ .dir_fd = -1, .events_fd = -1, .log_fd = { -1, -1 } })
 
 /* The record in memory; nothing is made on disk. The status is set by forge_record_status(). */
 FORGE_MUST_CHECK int forge_record_new(const struct forge_home *home,
-				      const struct forge_spec *s, struct forge_record *ret,
-				      struct forge_error *err);
+				      const struct forge_spec *s,
+				      struct forge_record *ret, struct forge_error *err);
 /* Makes the run's directory with its files. */
 FORGE_MUST_CHECK int forge_record_make_files(struct forge_record *r,
 					     const struct forge_home *home,
@@ -44,7 +45,8 @@ json_t *forge_record_take_batch(struct forge_record *r);
 FORGE_MUST_CHECK int forge_record_write(struct forge_record *r, struct forge_error *err);
 FORGE_MUST_CHECK int forge_record_sync(struct forge_record *r, struct forge_error *err);
 /* What the run said, safe on disk; to be called before its verdict is told. */
-FORGE_MUST_CHECK int forge_record_sync_logs(struct forge_record *r, const struct forge_home *home,
+FORGE_MUST_CHECK int forge_record_sync_logs(struct forge_record *r,
+					    const struct forge_home *home,
 					    struct forge_error *err);
 /* Closes the files; json stays if it was taken. */
 void forge_record_close(struct forge_record *r);

@@ -12,8 +12,8 @@
 #include "run/record.h"
 #include "store/state.h"
 
-static int choose(const struct forge_config *cfg, const json_t *record, const char *command,
-		  struct forge_strv *ret, struct forge_error *err)
+static int choose(const struct forge_config *cfg, const json_t *record,
+		  const char *command, struct forge_strv *ret, struct forge_error *err)
 {
 	const json_t *before =
 		json_object_get(json_object_get(record, "post_process"), "command");
@@ -34,8 +34,10 @@ static int choose(const struct forge_config *cfg, const json_t *record, const ch
 	}
 	if (rc < 0)
 		return forge_fail(err, ENOMEM, "out of memory");
-	return ret->n ? 0 :
-			forge_hint(err, forge_fail(err, EINVAL, "there is no post-process to repeat"),
+	return ret->n ? 0
+		      : forge_hint(err,
+				   forge_fail(err, EINVAL,
+					      "there is no post-process to repeat"),
 				   "Give one with --command");
 }
 
@@ -44,18 +46,20 @@ static void update_files(const struct forge_home *home, const json_t *record,
 			 const json_t *result, const json_t *rows)
 {
 	const char *run_id = json_string_value(json_object_get(record, "run_id"));
-	forge_auto_close int dir = openat(home->runs_fd, run_id,
-					  O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	forge_auto_close int dir = openat(
+		home->runs_fd, run_id, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	json_t *copy = json_copy((json_t *)record);
 
 	json_object_set(copy, "post_process", (json_t *)result);
-	forge_auto_free char *text = json_dumps(copy, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+	forge_auto_free char *text =
+		json_dumps(copy, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
 	forge_auto_free char *lines = json_dumps(rows, JSON_COMPACT);
 	json_decref(copy);
 	if (dir >= 0 && text)
 		(void)!forge_replace_file(dir, "record.json", text, strlen(text), false);
 	if (dir >= 0 && lines)
-		(void)!forge_replace_file(dir, "post_process.json", lines, strlen(lines), false);
+		(void)!forge_replace_file(dir, "post_process.json", lines, strlen(lines),
+					  false);
 }
 
 static int repost(const struct forge_config *cfg, const struct forge_home *home,
@@ -78,7 +82,8 @@ static int repost(const struct forge_config *cfg, const struct forge_home *home,
 		json_t *event = forge_event_json(0, "user", "post_process", NULL, how);
 		rc = forge_store_open(url, &st, err);
 		if (rc == 0)
-			rc = forge_store_put_post_process(st, run_id, result, rows, event, err);
+			rc = forge_store_put_post_process(st, run_id, result, rows, event,
+							  err);
 		json_decref(event);
 		if (rc == 0)
 			update_files(home, record, result, rows);
@@ -96,9 +101,9 @@ static int repost(const struct forge_config *cfg, const struct forge_home *home,
  * By the record in our own directory: a team's store is written by others too, and whoever could
  * choose the command and its inputs there would have us show them any file of ours.
  */
-int forge_repost(const struct forge_config *cfg, const struct forge_home *home, const char *url,
-		 const json_t *record, const char *command, json_t **ret_result,
-		 struct forge_error *err)
+int forge_repost(const struct forge_config *cfg, const struct forge_home *home,
+		 const char *url, const json_t *record, const char *command,
+		 json_t **ret_result, struct forge_error *err)
 {
 	const char *status = json_string_value(json_object_get(record, "status"));
 	const char *run_id = json_string_value(json_object_get(record, "run_id"));
@@ -108,7 +113,8 @@ int forge_repost(const struct forge_config *cfg, const struct forge_home *home, 
 		return forge_fail(err, EBUSY, "run %s is still %s", run_id, status);
 	if (forge_load_record(home, run_id, &own, NULL) < 0)
 		return forge_hint(err,
-				  forge_fail(err, ESRCH, "run %s is not of this FORGE_HOME", run_id),
+				  forge_fail(err, ESRCH,
+					     "run %s is not of this FORGE_HOME", run_id),
 				  "Repeat it with the FORGE_HOME it was started with");
 	int rc = repost(cfg, home, url, own, command, ret_result, err);
 	json_decref(own);

@@ -165,9 +165,11 @@ static int open_state(struct run *r, struct forge_error *err)
 	if (rc == 0)
 		rc = forge_store_choose(r->req->store, r->cfg, &r->store, err);
 	if (rc == 0)
-		rc = forge_spec_check_runtime(&r->spec, r->cfg, r->req, &r->home, r->store, err);
+		rc = forge_spec_check_runtime(&r->spec, r->cfg, r->req, &r->home,
+					      r->store, err);
 	if (rc == 0)
-		rc = forge_spec_environment(&r->spec, r->cfg, r->req, &r->home, r->store, err);
+		rc = forge_spec_environment(&r->spec, r->cfg, r->req, &r->home, r->store,
+					    err);
 	if (rc == 0)
 		rc = claim(r, err);
 	if (rc == 0)
@@ -244,7 +246,8 @@ static struct forge_need need_of(const struct run *r)
 
 	if (r->spec.post_process.n &&
 	    forge_config_profile(r->cfg, "post_process", &p, NULL) == 0) {
-		n.bytes = p->limits.memory_bytes > n.bytes ? p->limits.memory_bytes : n.bytes;
+		n.bytes = p->limits.memory_bytes > n.bytes ? p->limits.memory_bytes
+							   : n.bytes;
 		n.milli = p->limits.cpus_milli > n.milli ? p->limits.cpus_milli : n.milli;
 	}
 	return n;
@@ -268,14 +271,17 @@ static int wait_for_room(struct run *r, const struct forge_need *need,
 }
 
 /* A post-process runs within the share of its run. */
-static int take_share(struct run *r, const struct forge_need *need, struct forge_error *err)
+static int take_share(struct run *r, const struct forge_need *need,
+		      struct forge_error *err)
 {
-	return r->req->parent_run ? 0 :
-				    forge_admit_try(&r->home, r->cfg, need, &r->share, err);
+	return r->req->parent_run
+		       ? 0
+		       : forge_admit_try(&r->home, r->cfg, need, &r->share, err);
 }
 
 /* 0: admitted, or told in *ret_verdict why not. 1: another run has the key. */
-static int admit(struct run *r, struct forge_verdict *ret_verdict, struct forge_error *err)
+static int admit(struct run *r, struct forge_verdict *ret_verdict,
+		 struct forge_error *err)
 {
 	struct forge_error why = FORGE_ERROR_INIT;
 	struct forge_need need = need_of(r);
@@ -375,14 +381,16 @@ static int carry_out(struct run *r, struct forge_run_result *ret, struct forge_e
 	int rc = admit(r, &verdict, err);
 
 	if (rc == 1) {
-		memcpy(ret->existing_run, r->courier.other_run, sizeof(ret->existing_run));
+		memcpy(ret->existing_run, r->courier.other_run,
+		       sizeof(ret->existing_run));
 		return 0;
 	}
 	if (rc == 0 && !verdict.status) {
 		struct forge_error why = FORGE_ERROR_INIT;
 		rc = execute(r, &verdict, &outcome, &why);
 		/* What is confirmed has a verdict, also when it cannot be begun. */
-		if (rc < 0 && (r->is_confirmed || r->record.dir_fd >= 0) && !r->has_started) {
+		if (rc < 0 && (r->is_confirmed || r->record.dir_fd >= 0) &&
+		    !r->has_started) {
 			forge_judge_refused(&why, &verdict);
 			rc = 0;
 		} else if (rc < 0 && err) {

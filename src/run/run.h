@@ -14,17 +14,18 @@
 
 /* What the caller asks for. All pointers are borrowed for the duration of the call. */
 struct forge_run_request {
-	const char *analysis_id;    /* NULL: the run id */
-	const char *profile;	    /* NULL: "default" */
-	const char *runtime;	    /* NULL: the script's, the configured, or none */
-	struct forge_limits limits; /* of the command line; 0 where not given */
-	struct forge_strv inputs;   /* paths as typed */
+	const char *analysis_id;      /* NULL: the run id */
+	const char *profile;	      /* NULL: "default" */
+	const char *runtime;	      /* NULL: the script's, the configured, or none */
+	struct forge_limits limits;   /* of the command line; 0 where not given */
+	struct forge_strv inputs;     /* paths as typed */
 	struct forge_strv parameters; /* "NAME=VALUE", of a notebook */
-	struct forge_strv env;	    /* "K=V", or "K" to pass the caller's value */
-	const char *env_file;	    /* lines of "K=V" or "K"; NULL: none */
-	struct forge_strv outputs;  /* patterns below the workdir; none: "outputs/" + "**" */
-	const char *network;	    /* "none" (also NULL) or "host" */
-	const char *store;	    /* URL, NULL: as configured */
+	struct forge_strv env;	      /* "K=V", or "K" to pass the caller's value */
+	const char *env_file;	      /* lines of "K=V" or "K"; NULL: none */
+	struct forge_strv
+		outputs;     /* patterns below the workdir; none: "outputs/" + "**" */
+	const char *network; /* "none" (also NULL) or "host" */
+	const char *store;   /* URL, NULL: as configured */
 	const char *idempotency_key; /* NULL: none */
 	const char *post_process;    /* a line for sh; NULL: as configured */
 	int priority;		     /* higher goes first */
@@ -41,16 +42,16 @@ struct forge_run_request {
 	/* Finding out about a runtime: it need not be healthy, nothing of the caller's counts. */
 	bool is_probe;
 	const struct forge_strv *exact_env; /* instead of the environment; NULL: not */
-	bool keep;		    /* keep the workdir */
-	bool pass_stdin;	    /* feed the caller's standard input to the command */
-	int stdout_fd, stderr_fd;   /* where output is also shown live, -1: nowhere */
-	char **argv;		    /* the command, NULL-terminated, at least one word */
+	bool keep;			    /* keep the workdir */
+	bool pass_stdin;	  /* feed the caller's standard input to the command */
+	int stdout_fd, stderr_fd; /* where output is also shown live, -1: nowhere */
+	char **argv;		  /* the command, NULL-terminated, at least one word */
 };
 
 /* How a run ended. */
 struct forge_run_result {
-	json_t *record;	 /* owned by the caller: json_decref() */
-	int exit_status; /* of `forge run`, see forge-run(1) */
+	json_t *record;	       /* owned by the caller: json_decref() */
+	int exit_status;       /* of `forge run`, see forge-run(1) */
 	char existing_run[27]; /* set, and no record: this run has the idempotency key */
 };
 

@@ -71,9 +71,9 @@ int forge_run_clean(struct run *r, struct forge_error *err)
 static void set_inputs(struct run *r)
 {
 	forge_auto_close int signals = forge_signals_fd();
-	json_t *inputs = r->spec.inputs.n ?
-				 forge_hasher_finish(&r->hasher, &r->spec.inputs, signals) :
-				 json_array();
+	json_t *inputs = r->spec.inputs.n ? forge_hasher_finish(&r->hasher,
+								&r->spec.inputs, signals)
+					  : json_array();
 	size_t i;
 	json_t *o;
 
@@ -108,7 +108,8 @@ static void note_runtime(struct run *r)
 /* A hole takes as long to hash as what is really there, and costs a run nothing to make. */
 #define HOLES_MAX (64ull << 30)
 
-static void take_outputs(struct run *r, struct forge_collected *c, struct forge_verdict *v)
+static void take_outputs(struct run *r, struct forge_collected *c,
+			 struct forge_verdict *v)
 {
 	json_t *record = r->record.json;
 
@@ -160,7 +161,8 @@ static void collect(struct run *r, const struct forge_outcome *o, struct forge_v
 		take_outputs(r, &c, v);
 	} else if (rc < 0) {
 		char text[sizeof(why.msg) + 64];
-		(void)snprintf(text, sizeof(text), "its outputs cannot be stored: %s", why.msg);
+		(void)snprintf(text, sizeof(text), "its outputs cannot be stored: %s",
+			       why.msg);
 		miss_output(r, text, v);
 	} else {
 		take_outputs(r, &c, v);
@@ -220,7 +222,8 @@ static int confirm(struct run *r, int local, struct forge_error *full,
 		   struct forge_error *err)
 {
 	struct forge_error why = FORGE_ERROR_INIT;
-	uint64_t more = 2000ull * json_array_size(json_object_get(r->record.json, "outputs"));
+	uint64_t more =
+		2000ull * json_array_size(json_object_get(r->record.json, "outputs"));
 
 	if (r->courier.error.code)
 		forge_run_tell_all(r); /* by now it may be there again */
@@ -247,7 +250,7 @@ static int confirm(struct run *r, int local, struct forge_error *full,
  * too, and repair tells the store.
  */
 int forge_run_finish(struct run *r, const struct forge_outcome *o,
-		  const struct forge_verdict *v, struct forge_error *err)
+		     const struct forge_verdict *v, struct forge_error *err)
 {
 	struct forge_error full = FORGE_ERROR_INIT;
 	bool is_small = o->inodes_peak <= SMALL_TREE;
@@ -278,7 +281,8 @@ int forge_run_finish(struct run *r, const struct forge_outcome *o,
 	return confirm(r, local, &full, err);
 }
 
-void forge_run_take_results(struct run *r, const struct forge_outcome *o, struct forge_verdict *v)
+void forge_run_take_results(struct run *r, const struct forge_outcome *o,
+			    struct forge_verdict *v)
 {
 	set_inputs(r);
 	note_runtime(r);

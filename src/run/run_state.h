@@ -43,11 +43,11 @@ struct run {
 	struct forge_hasher hasher;
 	struct forge_objects objects;
 	struct forge_execution *execution; /* not yet ended */
-	char *store;	   /* URL */
-	json_t *post_rows; /* what the post-process said */
+	char *store;			   /* URL */
+	json_t *post_rows;		   /* what the post-process said */
 	bool has_started;  /* the command ran: there is something to keep */
 	bool is_confirmed; /* somebody was told that this run will happen */
-	bool is_behind;	   /* the store missed something of this run, and the user knows */
+	bool is_behind; /* the store missed something of this run, and the user knows */
 	bool needs_repair; /* something could not be removed: the next repair tries again */
 };
 
@@ -71,9 +71,11 @@ void forge_run_keep_for_later(struct run *r, const struct forge_error *why);
 /* Waits for what the kernel has yet to tear down. False: something is left, and the record says so. */
 bool forge_run_end_execution(struct run *r);
 /* Inputs, outputs and post-process; success may be taken back. */
-void forge_run_take_results(struct run *r, const struct forge_outcome *o, struct forge_verdict *v);
+void forge_run_take_results(struct run *r, const struct forge_outcome *o,
+			    struct forge_verdict *v);
 /* Keeps or removes the workdir, and says what was done. A failure is left for repair. */
 FORGE_MUST_CHECK int forge_run_clean(struct run *r, struct forge_error *err);
 /* The verdict, recorded and told; negative: it is safe nowhere. */
 FORGE_MUST_CHECK int forge_run_finish(struct run *r, const struct forge_outcome *o,
-				      const struct forge_verdict *v, struct forge_error *err);
+				      const struct forge_verdict *v,
+				      struct forge_error *err);

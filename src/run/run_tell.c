@@ -72,8 +72,9 @@ static void warn_of_store(struct run *r, const struct forge_error *why)
 		return;
 	r->is_behind = true;
 	(void)forge_wrap(&e, 0, "store %s", url ? url : "");
-	(void)forge_hint(&e, 0, "The record is kept in %s and delivered by the next forge "
-				"command that reaches the store",
+	(void)forge_hint(&e, 0,
+			 "The record is kept in %s and delivered by the next forge "
+			 "command that reaches the store",
 			 r->home.path);
 	forge_run_warn(r, &e);
 	forge_record_event(&r->record, "store_unreachable", why->msg);

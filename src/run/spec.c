@@ -121,7 +121,8 @@ static void fit_budget(struct forge_spec *s, const struct forge_config *cfg,
 }
 
 /* Later ones win; where each came from is kept for --explain-limits. */
-static void overlay(struct forge_spec *s, const struct forge_limits *over, const char *from)
+static void overlay(struct forge_spec *s, const struct forge_limits *over,
+		    const char *from)
 {
 	for (size_t i = 0; i < FORGE_LIMIT_COUNT_ROWS; i++)
 		if (forge_limit_value(over, &forge_limit_rows[i]))
@@ -133,10 +134,11 @@ static int resolve_limits(struct forge_spec *s, const struct forge_config *cfg,
 			  const struct forge_run_request *req, struct forge_error *err)
 {
 	const struct forge_profile *profile;
-	const char *name = req->profile	    ? req->profile :
-			   s->header_profile ? s->header_profile :
-			   req->argv && forge_spec_is_notebook(req->argv[0]) ? "notebook" :
-									       NULL;
+	const char *name = req->profile	       ? req->profile
+			   : s->header_profile ? s->header_profile
+			   : req->argv && forge_spec_is_notebook(req->argv[0])
+				   ? "notebook"
+				   : NULL;
 	int rc = forge_config_profile(cfg, name, &profile, err);
 
 	if (rc < 0)
@@ -172,13 +174,14 @@ static int resolve_outputs(struct forge_spec *s, const struct forge_run_request 
 		if (rc < 0)
 			return rc;
 	}
-	int rc = s->has_outputs ? forge_strv_copy(&s->outputs, &req->outputs) :
-				  forge_strv_add(&s->outputs, "outputs/**");
+	int rc = s->has_outputs ? forge_strv_copy(&s->outputs, &req->outputs)
+				: forge_strv_add(&s->outputs, "outputs/**");
 	return rc < 0 ? forge_fail(err, ENOMEM, "out of memory") : 0;
 }
 
 static int resolve_post_process(struct forge_spec *s, const struct forge_config *cfg,
-				const struct forge_run_request *req, struct forge_error *err)
+				const struct forge_run_request *req,
+				struct forge_error *err)
 {
 	int rc = 0;
 
@@ -208,11 +211,13 @@ static int resolve_key(struct forge_spec *s, const struct forge_run_request *req
 		return 0;
 	for (const char *p = key; *p; p++)
 		if (*p < '!' || *p > '~')
-			return forge_fail(err, EINVAL,
-					  "--idempotency-key: printable ASCII without blanks");
-	return *key && strlen(key) <= 200 ? 0 :
-					    forge_fail(err, EINVAL,
-						       "--idempotency-key: 1 to 200 characters");
+			return forge_fail(
+				err, EINVAL,
+				"--idempotency-key: printable ASCII without blanks");
+	return *key && strlen(key) <= 200
+		       ? 0
+		       : forge_fail(err, EINVAL,
+				    "--idempotency-key: 1 to 200 characters");
 }
 
 /* One that is absent would be found missing by the analysis, if at all, and not by name. */
@@ -296,14 +301,16 @@ int forge_run_explain_limits(const struct forge_config *cfg,
 	for (size_t i = 0; rc == 0 && i < FORGE_LIMIT_COUNT_ROWS; i++) {
 		const struct forge_limit_row *row = &forge_limit_rows[i];
 		const char *from = s.limit_from[i] ? s.limit_from[i] : "built-in";
-		const char *name = strcmp(from, "profile") == 0 ? s.profile :
-				   strcmp(from, "runtime") == 0 ? s.runtime.decl->name :
-				   strcmp(from, "script") == 0	? req->argv[0] :
-								  "";
+		const char *name = strcmp(from, "profile") == 0	  ? s.profile
+				   : strcmp(from, "runtime") == 0 ? s.runtime.decl->name
+				   : strcmp(from, "script") == 0  ? req->argv[0]
+								  : "";
 		json_array_append_new(
-			*ret, json_pack("{s:s, s:s, s:s, s:s}", "limit", row->key, "value",
-					forge_limit_format(text, row, forge_limit_value(&s.limits, row)),
-					"from", from, "name", name));
+			*ret,
+			json_pack("{s:s, s:s, s:s, s:s}", "limit", row->key, "value",
+				  forge_limit_format(text, row,
+						     forge_limit_value(&s.limits, row)),
+				  "from", from, "name", name));
 	}
 	forge_spec_done(&s);
 	return rc;

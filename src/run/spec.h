@@ -25,8 +25,9 @@ struct forge_spec {
 	struct forge_strv post_process; /* argv, empty: none */
 	struct forge_strv argv;
 	struct forge_strv env;
-	struct forge_strv inputs;    /* canonical, in the order given */
-	struct forge_strv input_names; /* of each input: below the workdir, "" when it has none */
+	struct forge_strv inputs; /* canonical, in the order given */
+	struct forge_strv
+		input_names; /* of each input: below the workdir, "" when it has none */
 	struct forge_strv aliases;   /* pairs: absolute path as typed, canonical */
 	struct forge_strv links;     /* pairs: path below the workdir, canonical */
 	struct forge_strv read_only; /* inputs, the configured roots, the runtime */
@@ -66,7 +67,8 @@ bool forge_spec_is_notebook(const char *word);
 FORGE_MUST_CHECK int forge_spec_header(struct forge_spec *s,
 				       const struct forge_run_request *req,
 				       struct forge_error *err);
-FORGE_MUST_CHECK int forge_spec_runtime(struct forge_spec *s, const struct forge_config *cfg,
+FORGE_MUST_CHECK int forge_spec_runtime(struct forge_spec *s,
+					const struct forge_config *cfg,
 					const struct forge_run_request *req,
 					struct forge_error *err);
 
@@ -76,14 +78,15 @@ FORGE_MUST_CHECK int forge_spec_runtime(struct forge_spec *s, const struct forge
 FORGE_MUST_CHECK int forge_spec_environment(struct forge_spec *s,
 					    const struct forge_config *cfg,
 					    const struct forge_run_request *req,
-					    const struct forge_home *home, const char *store,
-					    struct forge_error *err);
+					    const struct forge_home *home,
+					    const char *store, struct forge_error *err);
 /* Refuses a runtime that is not healthy; probes one that has not been checked. */
 FORGE_MUST_CHECK int forge_spec_check_runtime(struct forge_spec *s,
 					      const struct forge_config *cfg,
 					      const struct forge_run_request *req,
-					      const struct forge_home *home, const char *store,
-					      struct forge_error *err);
+					      const struct forge_home *home,
+					      const char *store, struct forge_error *err);
 /* After a run: what the runtime's digest is now, when it is another; NULL: the same. */
-const char *forge_spec_runtime_changed(const struct forge_spec *s, const struct forge_home *home,
+const char *forge_spec_runtime_changed(const struct forge_spec *s,
+				       const struct forge_home *home,
 				       char digest[FORGE_DIGEST_MAX]);

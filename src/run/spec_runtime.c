@@ -82,8 +82,8 @@ static int read_header(struct forge_spec *s, const char *script, struct forge_er
 static int read_beside(struct forge_spec *s, const char *script, struct forge_error *err)
 {
 	const char *slash = strrchr(script, '/');
-	forge_auto_free char *path = forge_asprintf("%.*sforge.yaml",
-						    slash ? (int)(slash - script + 1) : 0, script);
+	forge_auto_free char *path = forge_asprintf(
+		"%.*sforge.yaml", slash ? (int)(slash - script + 1) : 0, script);
 	forge_auto_config struct forge_config *c = NULL;
 
 	if (!path)
@@ -187,7 +187,8 @@ static int check_program(const struct forge_spec *s, struct forge_error *err)
 
 	if (strchr(program, '/') || !forge_runtime_must_own(&s->runtime, program))
 		return 0;
-	forge_auto_free char *path = forge_asprintf("%s/bin/%s", s->runtime.prefix, program);
+	forge_auto_free char *path =
+		forge_asprintf("%s/bin/%s", s->runtime.prefix, program);
 	if (path && access(path, X_OK) == 0)
 		return 0;
 	return forge_hint(err,
@@ -206,9 +207,9 @@ int forge_spec_check_runtime(struct forge_spec *s, const struct forge_config *cf
 
 	if (!s->has_runtime)
 		return 0;
-	int rc = req->is_probe
-			 ? forge_runtime_state(home, &s->runtime, &state, err)
-			 : forge_runtime_ensure(cfg, home, store, &s->runtime, &state, err);
+	int rc = req->is_probe ? forge_runtime_state(home, &s->runtime, &state, err)
+			       : forge_runtime_ensure(cfg, home, store, &s->runtime,
+						      &state, err);
 	if (rc == 0 && !req->is_probe && state.health != FORGE_HEALTHY)
 		rc = forge_hint(err,
 				forge_fail(err, ENOEXEC, "runtime %s is broken: %s",

@@ -82,10 +82,12 @@ static void supervise(struct supervisor *s, const struct forge_config *cfg)
 	m.rc = forge_run(cfg, &s->req, &result, &m.error);
 	if (m.rc == 0 && result.existing_run[0]) {
 		m.submitted.is_existing = true;
-		memcpy(m.submitted.run_id, result.existing_run, sizeof(m.submitted.run_id));
+		memcpy(m.submitted.run_id, result.existing_run,
+		       sizeof(m.submitted.run_id));
 	} else if (m.rc == 0) {
 		/* Judged before it was recorded: rejected at once. That is a run too. */
-		const char *id = json_string_value(json_object_get(result.record, "run_id"));
+		const char *id =
+			json_string_value(json_object_get(result.record, "run_id"));
 		(void)snprintf(m.submitted.run_id, sizeof(m.submitted.run_id), "%s", id);
 	}
 	report(s, &m);
@@ -114,7 +116,9 @@ int forge_submit(const struct forge_config *cfg, const struct forge_run_request 
 	while (have < sizeof(m)) {
 		ssize_t n = read(in, (char *)&m + have, sizeof(m) - have);
 		if (n == 0 || (n < 0 && errno != EINTR))
-			return forge_fail(err, EPIPE, "the supervisor died before the run was recorded");
+			return forge_fail(
+				err, EPIPE,
+				"the supervisor died before the run was recorded");
 		have += n > 0 ? (size_t)n : 0;
 	}
 	if (m.rc < 0) {

@@ -7,7 +7,7 @@
 /* What `forge submit` prints. */
 struct forge_submitted {
 	char run_id[27];
-	bool is_existing; /* the idempotency key had this run already */
+	bool is_existing;	    /* the idempotency key had this run already */
 	struct forge_error warning; /* code != 0: it will happen, but */
 };
 

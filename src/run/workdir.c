@@ -61,7 +61,8 @@ int forge_workdir_make(const char *path, struct forge_workdir *ret,
 	int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0 || fstat(fd, &st) < 0) {
 		rc = forge_fail_errno(err, errno, "open workdir %s", path);
-		(void)unlinkat(parent, name, AT_REMOVEDIR); /* still empty, if still ours */
+		(void)unlinkat(parent, name,
+			       AT_REMOVEDIR); /* still empty, if still ours */
 		return rc;
 	}
 	*ret = (struct forge_workdir){ path, fd, st.st_dev, st.st_ino };

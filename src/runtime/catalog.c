@@ -207,8 +207,9 @@ bool forge_runtime_must_own(const struct forge_runtime *rt, const char *program)
 		return false;
 	if (strncmp(program, "python", 6) == 0)
 		return true;
-	return is_conda && (strcmp(program, "R") == 0 || strcmp(program, "Rscript") == 0 ||
-			    strcmp(program, "julia") == 0);
+	return is_conda &&
+	       (strcmp(program, "R") == 0 || strcmp(program, "Rscript") == 0 ||
+		strcmp(program, "julia") == 0);
 }
 
 int forge_runtime_view(const struct forge_runtime *rt, struct forge_strv *read_only,

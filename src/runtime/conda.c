@@ -15,7 +15,7 @@
 #include "base/yaml.h"
 
 /* What one list of environments may have; each is looked at. */
-#define FOUND_MAX 4096
+#define FOUND_MAX  4096
 #define CONFIG_MAX 65536
 
 /* ---- finding ---- */
@@ -42,7 +42,8 @@ static bool is_installation(const char *prefix)
 
 bool forge_conda_is_mamba(const char *root)
 {
-	return !is_kind(root, "condabin", S_IFDIR) && !is_kind(root, "bin/conda", S_IFREG);
+	return !is_kind(root, "condabin", S_IFDIR) &&
+	       !is_kind(root, "bin/conda", S_IFREG);
 }
 
 /* micromamba's root need not be an environment: it has environments, and packages. */
@@ -64,7 +65,10 @@ static char *find_mamba_root(void)
 	(void)snprintf(path, sizeof(path), "%s/micromamba", home ? home : "");
 	if (home && is_mamba_root(path))
 		return realpath(path, NULL);
-	(void)snprintf(path, sizeof(path), "%s%s/mamba", data ? data : home ? home : "",
+	(void)snprintf(path, sizeof(path), "%s%s/mamba",
+		       data   ? data
+		       : home ? home
+			      : "",
 		       data ? "" : "/.local/share");
 	return (data || home) && is_mamba_root(path) ? realpath(path, NULL) : NULL;
 }
@@ -106,7 +110,8 @@ static char *find_root(void)
 static ssize_t read_config(const char *path, char text[CONFIG_MAX])
 {
 	struct stat st;
-	forge_auto_close int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	forge_auto_close int fd =
+		open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 
 	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
 		return -1;
@@ -277,7 +282,8 @@ static int add_usual_dirs(const char *root, struct forge_strv *ret)
 	forge_auto_free char *shared = root ? forge_asprintf("%s/envs", root) : NULL;
 	forge_auto_free char *own = home ? forge_asprintf("%s/.conda/envs", home) : NULL;
 	bool root_first = root && access(root, W_OK) == 0;
-	const char *first = root_first ? shared : own, *second = root_first ? own : shared;
+	const char *first = root_first ? shared : own,
+		   *second = root_first ? own : shared;
 	int rc = first ? add_dir(ret, first) : 0;
 
 	if (rc == 0 && second)
@@ -349,7 +355,8 @@ int forge_conda_resolve(const char *name, char **ret_prefix, char **ret_root_pre
 
 	if (strchr(name, '/'))
 		return found(name, ret_prefix, ret_root_prefix, err);
-	if (name[strcspn(name, " :#")] || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+	if (name[strcspn(name, " :#")] || strcmp(name, ".") == 0 ||
+	    strcmp(name, "..") == 0)
 		return forge_fail(err, EINVAL,
 				  "'%s' is no name of an environment (without '/', ':', "
 				  "'#' and blanks)",
@@ -419,7 +426,8 @@ static int add_environments_txt(struct forge_strv *ret)
 	char path[PATH_MAX], text[CONFIG_MAX];
 	int rc = 0;
 
-	(void)snprintf(path, sizeof(path), "%s/.conda/environments.txt", home ? home : "");
+	(void)snprintf(path, sizeof(path), "%s/.conda/environments.txt",
+		       home ? home : "");
 	if (!home || read_config(path, text) <= 0)
 		return 0;
 	for (char *line = text, *end; *line && rc == 0; line = end) {

@@ -15,7 +15,7 @@ struct forge_conda_spec {
 	bool change_prompt; /* changeps1: CONDA_PROMPT_MODIFIER has a value */
 	bool keep_case;	    /* envvars_force_uppercase is false */
 	bool ask_condarc;   /* ... if conda's configuration says so; not for mamba */
-	bool is_mamba;	    /* mamba's rules: no CONDA_EXE etc., another PATH above level 0 */
+	bool is_mamba; /* mamba's rules: no CONDA_EXE etc., another PATH above level 0 */
 };
 
 /*

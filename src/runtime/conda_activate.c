@@ -211,8 +211,10 @@ static int environment_vars(int top, const char *prefix, json_t *into,
 		if (rc == 0)
 			rc = add_vars(top, prefix, file, NULL, into, warnings, err);
 	if (rc == -ENOENT)
-		return forge_fail(err, ENOENT, "%s/etc/conda/env_vars.d changes or has a link "
-				  "to nowhere", prefix);
+		return forge_fail(err, ENOENT,
+				  "%s/etc/conda/env_vars.d changes or has a link "
+				  "to nowhere",
+				  prefix);
 	if (rc < 0)
 		return rc;
 	rc = add_vars(top, prefix, "conda-meta/state", "env_vars", into, warnings, err);
@@ -433,8 +435,10 @@ int forge_conda_activate(const struct forge_conda_spec *spec, struct forge_strv 
 		rc = forge_fail(err, ENOMEM, "out of memory");
 	json_decref(vars);
 	if (rc == 0 && l.old > 0 && (!spec->stack || l.is_again))
-		rc = add_scripts(l.old_prefix, "etc/conda/deactivate.d", true, scripts, err);
+		rc = add_scripts(l.old_prefix, "etc/conda/deactivate.d", true, scripts,
+				 err);
 	if (rc == 0)
-		rc = add_scripts(spec->prefix, "etc/conda/activate.d", false, scripts, err);
+		rc = add_scripts(spec->prefix, "etc/conda/activate.d", false, scripts,
+				 err);
 	return rc;
 }

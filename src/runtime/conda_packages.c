@@ -82,7 +82,8 @@ static int each_record(const char *prefix, int (*visit)(const json_t *meta, void
 	int fd = top < 0 ? -errno
 			 : forge_open_beneath(top, "conda-meta", O_RDONLY | O_DIRECTORY);
 	if (fd < 0)
-		return forge_fail(err, -fd, "read %s: %s", path, forge_regular_problem(fd));
+		return forge_fail(err, -fd, "read %s: %s", path,
+				  forge_regular_problem(fd));
 	forge_auto_dir DIR *d = fdopendir(fd);
 	if (!d)
 		return forge_fail(err, ENOMEM, "out of memory");
@@ -91,8 +92,8 @@ static int each_record(const char *prefix, int (*visit)(const json_t *meta, void
 		if (!is_record(e->d_name))
 			continue;
 		if (++n > RECORDS_MAX)
-			return forge_fail(err, EFBIG, "%s has more than %d packages", path,
-					  RECORDS_MAX);
+			return forge_fail(err, EFBIG, "%s has more than %d packages",
+					  path, RECORDS_MAX);
 		rc = load_meta(dirfd(d), path, e->d_name, &meta, err);
 		if (rc == 0 && visit(meta, arg) < 0)
 			rc = forge_fail(err, ENOMEM, "out of memory");
@@ -211,7 +212,8 @@ int forge_pip_packages(int site, struct forge_packages *ret, struct forge_error 
 		return forge_fail_errno(err, errno, "read site-packages");
 	for (struct dirent *e; rc == 0 && (e = readdir(d));) {
 		if (ret->n > RECORDS_MAX)
-			return forge_fail(err, EFBIG, "more than %d packages", RECORDS_MAX);
+			return forge_fail(err, EFBIG, "more than %d packages",
+					  RECORDS_MAX);
 		rc = add_entry(site, e->d_name, ret, err);
 	}
 	return rc;
@@ -222,7 +224,8 @@ int forge_pip_prefix(const char *prefix, struct forge_packages *ret,
 {
 	char path[NAME_MAX + 32];
 	forge_auto_close int top = open(prefix, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	int fd = top < 0 ? -errno : forge_open_beneath(top, "lib", O_RDONLY | O_DIRECTORY);
+	int fd =
+		top < 0 ? -errno : forge_open_beneath(top, "lib", O_RDONLY | O_DIRECTORY);
 	forge_auto_dir DIR *d = fd < 0 ? NULL : fdopendir(fd);
 	int rc = 0;
 

@@ -114,9 +114,11 @@ static int parse_status(struct database *db)
 /* Read, not mapped: who owns another system's tree may cut the file short meanwhile. */
 static int open_database(struct database *db, const char *root)
 {
-	forge_auto_close int top = open(*root ? root : "/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	forge_auto_close int top =
+		open(*root ? root : "/", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	int rc = top < 0 ? -errno
-			 : forge_read_regular(top, DPKG "/status", STATUS_MAX, &db->text, &db->len);
+			 : forge_read_regular(top, DPKG "/status", STATUS_MAX, &db->text,
+					      &db->len);
 
 	if (rc == -ENOENT || rc == -ENOTDIR || (rc == 0 && db->len == 0))
 		return -ENOENT;

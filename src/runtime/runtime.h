@@ -121,7 +121,8 @@ FORGE_MUST_CHECK int forge_runtime_activate(const struct forge_runtime *rt,
 					    struct forge_error *err);
 /* The same once more after scripts have been sourced: what is declared goes before them. */
 FORGE_MUST_CHECK int forge_runtime_settle(const struct forge_runtime *rt,
-					  struct forge_strv *env, struct forge_error *err);
+					  struct forge_strv *env,
+					  struct forge_error *err);
 FORGE_MUST_CHECK int forge_runtime_identify(const struct forge_runtime *rt,
 					    struct forge_packages *ret,
 					    struct forge_error *err);

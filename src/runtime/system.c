@@ -168,9 +168,9 @@ static int r_open(struct forge_runtime *rt, struct forge_error *err)
 		if (stat(dir, &st) < 0 || !S_ISDIR(st.st_mode))
 			return forge_fail(err, ENOENT, "library %s is no directory", dir);
 		if (strchr(dir, ':'))
-			return forge_fail(err, EINVAL,
-					  "library %s: R_LIBS cannot have a ':' in a path",
-					  dir);
+			return forge_fail(
+				err, EINVAL,
+				"library %s: R_LIBS cannot have a ':' in a path", dir);
 	}
 	return check_commands(rt, err);
 }

@@ -109,19 +109,22 @@ static int add_interpreter(const char *python, struct forge_strv *read_only,
 	size_t len = name ? (size_t)(name - python) : 0;
 
 	if (len <= 4 || strncmp(name - 4, "/bin", 4) != 0)
-		return forge_fail(err, ENOENT, "its interpreter %s lies in no bin/", python);
+		return forge_fail(err, ENOENT, "its interpreter %s lies in no bin/",
+				  python);
 	forge_auto_free char *tree = strndup(python, len - 4);
 	if (!tree)
 		return forge_fail(err, ENOMEM, "out of memory");
 	if (!has_python(tree) || (home && forge_path_is_below(home, tree)))
-		return forge_hint(err,
-				  forge_fail(err, EPERM,
-					     "its interpreter %s is in no tree that could "
-					     "be shown",
-					     python),
-				  "Make it with a Python that has a directory of its own");
-	return forge_strv_add(read_only, tree) < 0 ? forge_fail(err, ENOMEM, "out of memory")
-						   : 0;
+		return forge_hint(
+			err,
+			forge_fail(err, EPERM,
+				   "its interpreter %s is in no tree that could "
+				   "be shown",
+				   python),
+			"Make it with a Python that has a directory of its own");
+	return forge_strv_add(read_only, tree) < 0
+		       ? forge_fail(err, ENOMEM, "out of memory")
+		       : 0;
 }
 
 static int venv_view(const struct forge_runtime *rt, struct forge_strv *read_only,

@@ -275,9 +275,10 @@ int forge_cgroup_new(enum forge_cgroup_choice choice, const char *run_id,
 			first = e;
 	}
 	if (first.code == ENOENT && !first.hint[0])
-		(void)forge_hint(&first, rc,
-				 "Mount one: mount -t cgroup2 none /sys/fs/cgroup, or give "
-				 "the container its own (docs/HOSTS.md)");
+		(void)forge_hint(
+			&first, rc,
+			"Mount one: mount -t cgroup2 none /sys/fs/cgroup, or give "
+			"the container its own (docs/HOSTS.md)");
 	if (err)
 		*err = first;
 	return rc;

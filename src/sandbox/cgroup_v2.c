@@ -77,7 +77,8 @@ static int step_aside(int own)
 		p += *p == '\n';
 		(void)snprintf(pid, sizeof(pid), "%ld", child);
 		if (child > 0 && forge_proc_parent((pid_t)child) == getpid())
-			(void)!forge_write_at(own, LEAF "/cgroup.procs", pid); /* maybe gone */
+			(void)!forge_write_at(own, LEAF "/cgroup.procs",
+					      pid); /* maybe gone */
 		else if (child <= 0)
 			break; /* of a pid namespace that is not ours */
 	}

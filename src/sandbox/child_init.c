@@ -129,7 +129,8 @@ static void tell_end(int control, struct forge_ctl_exit *msg)
 	(void)getrusage(RUSAGE_CHILDREN, &u); /* a valid argument */
 	msg->blocks_in = (uint64_t)u.ru_inblock;
 	msg->blocks_out = (uint64_t)u.ru_oublock;
-	(void)send(control, msg, sizeof(*msg), MSG_NOSIGNAL); /* gone: it needs no answer */
+	(void)send(control, msg, sizeof(*msg),
+		   MSG_NOSIGNAL); /* gone: it needs no answer */
 }
 
 static void serve_control(int control)
@@ -208,7 +209,8 @@ static bool has_come(int control)
  */
 static void close_while_waiting(const struct forge_child *c)
 {
-	const int keep[] = { c->control, c->report, c->stdio[0], c->stdio[1], c->stdio[2] };
+	const int keep[] = { c->control, c->report, c->stdio[0], c->stdio[1],
+			     c->stdio[2] };
 	unsigned from = 3;
 
 	for (;;) {
@@ -217,7 +219,8 @@ static void close_while_waiting(const struct forge_child *c)
 			if ((unsigned)keep[i] >= from && (unsigned)keep[i] < next)
 				next = (unsigned)keep[i];
 		if (next > from)
-			(void)sys_close_range(from, next - (next != ~0u), 0); /* since 5.9 */
+			(void)sys_close_range(from, next - (next != ~0u),
+					      0); /* since 5.9 */
 		if (next == ~0u)
 			return;
 		from = next + 1;

@@ -63,7 +63,8 @@ static uint64_t free_bytes(int fd)
 }
 
 int forge_disk_new(int dir_fd, const struct forge_quota *quota,
-		   struct forge_disk_tasks tasks, uint64_t max_bytes, uint64_t max_inodes, struct forge_disk **ret)
+		   struct forge_disk_tasks tasks, uint64_t max_bytes, uint64_t max_inodes,
+		   struct forge_disk **ret)
 {
 	struct forge_disk *d = calloc(1, sizeof(*d));
 
@@ -260,8 +261,7 @@ static void charge_hidden(struct forge_disk *d)
 	uint64_t lost = now < d->free_at_start ? d->free_at_start - now : 0;
 	struct stat st;
 
-	if (lost <= d->max_bytes || lost <= d->bytes ||
-	    fstat(d->root, &st) < 0)
+	if (lost <= d->max_bytes || lost <= d->bytes || fstat(d->root, &st) < 0)
 		return;
 	if (forge_disk_has_hidden(d->tasks, st.st_dev)) {
 		d->bytes = lost;

@@ -106,8 +106,8 @@ static void add_args(scmp_filter_ctx ctx)
 		};
 		if (nr < 0)
 			continue; /* not on this ABI */
-		int rc = seccomp_rule_add_array(ctx, SCMP_ACT_ERRNO((uint32_t)a->error), nr,
-						a->mask2 ? 2 : 1, cmp);
+		int rc = seccomp_rule_add_array(ctx, SCMP_ACT_ERRNO((uint32_t)a->error),
+						nr, a->mask2 ? 2 : 1, cmp);
 		if (rc < 0)
 			die("argument rule for", a->name, rc);
 	}
@@ -138,7 +138,8 @@ struct range {
 };
 
 /* What a program says to a call of this ABI; one that looks at arguments is not for here. */
-static uint32_t answer_to(const struct sock_filter *prog, size_t n, uint32_t arch, uint32_t nr)
+static uint32_t answer_to(const struct sock_filter *prog, size_t n, uint32_t arch,
+			  uint32_t nr)
 {
 	uint32_t a = 0;
 
@@ -187,7 +188,8 @@ static size_t find_ranges(const struct sock_filter *prog, size_t n, uint32_t arc
 	size_t n_edges = 1, n_ranges = 0;
 
 	for (size_t i = 0; i < n; i++)
-		if (BPF_CLASS(prog[i].code) == BPF_JMP && prog[i].code != (BPF_JMP | BPF_JA)) {
+		if (BPF_CLASS(prog[i].code) == BPF_JMP &&
+		    prog[i].code != (BPF_JMP | BPF_JA)) {
 			edges[n_edges++] = prog[i].k;
 			edges[n_edges++] = prog[i].k + 1;
 		}
@@ -242,8 +244,10 @@ static size_t shorten(struct sock_filter *prog, size_t n)
 	for (size_t i = 0; i < n_ranges; i++)
 		for (uint32_t d = 0; d < 3; d++) {
 			uint32_t nr = ranges[i].start + d - 1;
-			if (answer_to(prog, n, arch, nr) != answer_to(made, m, arch, nr) ||
-			    answer_to(prog, n, ~arch, nr) != answer_to(made, m, ~arch, nr))
+			if (answer_to(prog, n, arch, nr) !=
+				    answer_to(made, m, arch, nr) ||
+			    answer_to(prog, n, ~arch, nr) !=
+				    answer_to(made, m, ~arch, nr))
 				die("short form of", "calls", (int)nr);
 		}
 	memcpy(prog, made, m * sizeof(*made));

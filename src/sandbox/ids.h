@@ -11,7 +11,7 @@ struct forge_ids {
 	uid_t uid;
 	gid_t gid;
 	bool privileged; /* we may map ids that are not ours */
-	int lock_fd;     /* keeps the uid from other state directories of root, or -1 */
+	int lock_fd;	 /* keeps the uid from other state directories of root, or -1 */
 };
 
 /* Do we see the ids of the whole host, or are we in a user namespace? */

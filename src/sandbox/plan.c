@@ -326,7 +326,8 @@ static int build_view(struct forge_plan *p, const struct forge_plan_spec *spec,
 
 	/* The kernel's trees are always the host's. */
 	for (const char *const *s = forge_view_system; *s && rc == 0; s++)
-		rc = add_system(p, strncmp(*s, "/sys/", 5) == 0 ? NULL : spec->root, *s, err);
+		rc = add_system(p, strncmp(*s, "/sys/", 5) == 0 ? NULL : spec->root, *s,
+				err);
 	if (rc == 0)
 		rc = add_etc(p, spec->root, spec->own_network, err);
 	if (rc == 0)
@@ -342,9 +343,9 @@ static int build_view(struct forge_plan *p, const struct forge_plan_spec *spec,
 	if (rc == 0)
 		rc = add_all_read_only(p, spec->read_only, err);
 	for (size_t i = 0; spec->links && i + 1 < spec->links->n && rc == 0; i += 2)
-		rc = add(p, FORGE_MOUNT_SYMLINK, spec->links->v[i], spec->links->v[i + 1]) ?
-			     0 :
-			     -ENOMEM;
+		rc = add(p, FORGE_MOUNT_SYMLINK, spec->links->v[i], spec->links->v[i + 1])
+			     ? 0
+			     : -ENOMEM;
 	for (size_t i = 0; i + 1 < spec->aliases->n && rc == 0; i += 2)
 		rc = add_alias(p, spec->aliases->v[i], spec->aliases->v[i + 1]);
 	return rc;

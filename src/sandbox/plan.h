@@ -87,9 +87,10 @@ struct forge_plan_spec {
 	const struct forge_strv
 		*read_only;		  /* inputs and roots: canonical absolute paths */
 	const struct forge_strv *aliases; /* pairs: a path as typed, what it leads to */
-	const struct forge_strv *links;	  /* pairs: a link to be made inside, its text; NULL: none */
-	const char *root;		  /* the system's trees are those below it; NULL: the host's */
-	const char *workdir;		  /* absolute; need not exist yet for a dry run */
+	const struct forge_strv
+		*links;	     /* pairs: a link to be made inside, its text; NULL: none */
+	const char *root;    /* the system's trees are those below it; NULL: the host's */
+	const char *workdir; /* absolute; need not exist yet for a dry run */
 	bool workdir_exists;
 	bool own_network;
 	uint64_t tmp_bytes, shm_bytes; /* 0: from the memory limit */

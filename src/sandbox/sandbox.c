@@ -203,8 +203,8 @@ static void leave_network(int own)
 }
 
 static int start_init(const struct forge_plan *plan, struct forge_cgroup *cg,
-		      struct forge_netns *netns, struct wiring *w, struct forge_sandbox *sb,
-		      struct forge_error *err)
+		      struct forge_netns *netns, struct wiring *w,
+		      struct forge_sandbox *sb, struct forge_error *err)
 {
 	int net = plan->own_network && netns ? forge_netns_fd(netns) : -1;
 	int own = net >= 0 ? enter_network(net) : -1;
@@ -268,8 +268,8 @@ int forge_sandbox_go(struct forge_sandbox *sb, struct forge_error *err)
 }
 
 int forge_sandbox_start(const struct forge_plan *plan, struct forge_cgroup *cg,
-			struct forge_netns *netns, bool pipe_stdin, struct forge_sandbox **ret,
-			struct forge_error *err)
+			struct forge_netns *netns, bool pipe_stdin,
+			struct forge_sandbox **ret, struct forge_error *err)
 {
 	struct wiring w = { { -1, -1 }, { -1, -1 }, { -1, -1 }, { -1, -1 },
 			    { -1, -1 }, NULL,	    0 };

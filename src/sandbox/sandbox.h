@@ -37,13 +37,13 @@
 #include "sandbox/plan.h"
 
 struct forge_sandbox {
-	pid_t pid; /* init, in our pid namespace */
-	int pidfd; /* readable when init is dead */
+	pid_t pid;	     /* init, in our pid namespace */
+	int pidfd;	     /* readable when init is dead */
 	uint64_t start_usec; /* when the command was allowed to start, monotonic */
 	int control;
-	int report;	      /* read end, -1 once it has ended */
-	int out, err;	      /* read ends of the command's streams, non-blocking */
-	int in;		      /* write end of its standard input, -1: it has /dev/null */
+	int report;   /* read end, -1 once it has ended */
+	int out, err; /* read ends of the command's streams, non-blocking */
+	int in;	      /* write end of its standard input, -1: it has /dev/null */
 };
 
 /*
@@ -51,8 +51,8 @@ struct forge_sandbox {
  * failure nothing is left running.
  */
 FORGE_MUST_CHECK int forge_sandbox_start(const struct forge_plan *plan,
-					 struct forge_cgroup *cg, struct forge_netns *netns,
-					 bool pipe_stdin,
+					 struct forge_cgroup *cg,
+					 struct forge_netns *netns, bool pipe_stdin,
 					 struct forge_sandbox **ret,
 					 struct forge_error *err);
 /* Lets the command start. It may still fail to: that arrives on the report pipe. */

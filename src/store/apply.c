@@ -27,17 +27,13 @@ static const char SQL_UPDATE[] =
 	"UPDATE runs SET status = $1, reason = $2, notes = $3, started_at = $4, "
 	"ended_at = $5, exit_code = $6, wall_usec = $7, memory_peak = $8, "
 	"record = $9 WHERE run_id = $10 AND status = $11";
-static const char SQL_INPUT[] =
-	"INSERT INTO inputs VALUES ($1, $2, $3, $4) ON CONFLICT "
-	"DO NOTHING";
-static const char SQL_OUTPUT[] =
-	"INSERT INTO outputs VALUES ($1, $2, $3, $4, $5) ON "
-	"CONFLICT DO NOTHING";
-static const char SQL_POST[] =
-	"INSERT INTO post_process_records VALUES ($1, $2, $3) "
-	"ON CONFLICT DO NOTHING";
-static const char SQL_POST_GONE[] =
-	"DELETE FROM post_process_records WHERE run_id = $1";
+static const char SQL_INPUT[] = "INSERT INTO inputs VALUES ($1, $2, $3, $4) ON CONFLICT "
+				"DO NOTHING";
+static const char SQL_OUTPUT[] = "INSERT INTO outputs VALUES ($1, $2, $3, $4, $5) ON "
+				 "CONFLICT DO NOTHING";
+static const char SQL_POST[] = "INSERT INTO post_process_records VALUES ($1, $2, $3) "
+			       "ON CONFLICT DO NOTHING";
+static const char SQL_POST_GONE[] = "DELETE FROM post_process_records WHERE run_id = $1";
 
 void forge_store_warm(struct forge_store *st)
 {
@@ -76,8 +72,8 @@ static struct forge_sql_value usec_value(const json_t *o, const char *key)
 	const json_t *j = json_object_get(o, key);
 
 	/* To the nearest: none of these is negative. */
-	return json_is_number(j) ? SQL_INT((int64_t)(json_number_value(j) * 1e6 + 0.5)) :
-				   SQL_TEXT(NULL);
+	return json_is_number(j) ? SQL_INT((int64_t)(json_number_value(j) * 1e6 + 0.5))
+				 : SQL_TEXT(NULL);
 }
 
 static int take_position(const char *const *columns, void *arg)
@@ -93,8 +89,7 @@ static int read_position(struct forge_store *st, const char *run_id, struct posi
 			 struct forge_error *err)
 {
 	*ret = (struct position){ .last_seq = -1 };
-	int rc = forge_sql(st, err, take_position, ret, SQL_POSITION,
-			   SQL_TEXT(run_id));
+	int rc = forge_sql(st, err, take_position, ret, SQL_POSITION, SQL_TEXT(run_id));
 	return rc < 0 ? rc : 0;
 }
 
@@ -108,10 +103,10 @@ static int changed_meanwhile(const char *run_id, struct forge_error *err)
 static int insert_event(struct forge_store *st, const char *run_id, int64_t seq,
 			const json_t *e, struct forge_error *err)
 {
-	int rc = forge_sql(st, err, NULL, NULL, SQL_EVENT,
-			   SQL_TEXT(run_id), SQL_INT(seq), text_value(e, "time"),
-			   text_value(e, "actor"), text_value(e, "event"),
-			   text_value(e, "status"), text_value(e, "detail"));
+	int rc = forge_sql(st, err, NULL, NULL, SQL_EVENT, SQL_TEXT(run_id), SQL_INT(seq),
+			   text_value(e, "time"), text_value(e, "actor"),
+			   text_value(e, "event"), text_value(e, "status"),
+			   text_value(e, "detail"));
 	if (rc == -EEXIST)
 		return changed_meanwhile(run_id, err);
 	return rc < 0 ? rc : 0;
@@ -122,7 +117,8 @@ static int refuse(const char *run_id, enum forge_status from, enum forge_status 
 {
 	return forge_fail(err, forge_status_is_terminal(from) ? EALREADY : EPROTO,
 			  "run %s is %s and cannot become %s", run_id,
-			  from ? forge_status_name(from) : "not known", forge_status_name(to));
+			  from ? forge_status_name(from) : "not known",
+			  forge_status_name(to));
 }
 
 /* An event that the batch has not, for a state that must have been passed. */
@@ -130,10 +126,11 @@ static int assume(struct forge_store *st, const char *run_id, struct position *a
 		  enum forge_status to, struct forge_error *err)
 {
 	char now[FORGE_TIME_MAX];
-	json_t *e = json_pack("{s:s, s:s, s:s, s:s}", "time", forge_format_now(now), "actor",
-			      "repair", "event", "assumed", "status", forge_status_name(to));
-	int rc = e ? insert_event(st, run_id, at->last_seq + 1, e, err) :
-		     forge_fail(err, ENOMEM, "out of memory");
+	json_t *e =
+		json_pack("{s:s, s:s, s:s, s:s}", "time", forge_format_now(now), "actor",
+			  "repair", "event", "assumed", "status", forge_status_name(to));
+	int rc = e ? insert_event(st, run_id, at->last_seq + 1, e, err)
+		   : forge_fail(err, ENOMEM, "out of memory");
 
 	json_decref(e);
 	at->last_seq++;
@@ -151,9 +148,9 @@ static int approach(struct forge_store *st, const char *run_id, struct position 
 	int rc = 0;
 
 	while (rc == 0 && !forge_status_may_follow(at->status, to)) {
-		enum forge_status via = at->status < FORGE_STATUS_PREPARING ?
-						FORGE_STATUS_PREPARING :
-						at->status + 1;
+		enum forge_status via = at->status < FORGE_STATUS_PREPARING
+						? FORGE_STATUS_PREPARING
+						: at->status + 1;
 		if (via > FORGE_STATUS_COLLECTING)
 			return refuse(run_id, at->status, to, err);
 		rc = assume(st, run_id, at, via, err);
@@ -197,16 +194,18 @@ static int apply_event(struct forge_store *st, const char *run_id, const json_t 
 }
 
 /* Events refer to the run's row, so there must be one first; its state comes last. */
-static int insert_run(struct forge_store *st, const json_t *record, struct forge_error *err)
+static int insert_run(struct forge_store *st, const json_t *record,
+		      struct forge_error *err)
 {
 	int rc = forge_sql(st, err, NULL, NULL, SQL_ANALYSIS,
-			   text_value(record, "analysis_id"), text_value(record, "created_at"));
+			   text_value(record, "analysis_id"),
+			   text_value(record, "created_at"));
 
 	if (rc < 0)
 		return rc;
 	const json_t *supervisor = json_object_get(record, "supervisor");
-	rc = forge_sql(st, err, NULL, NULL, SQL_NEW_RUN,
-		       text_value(record, "run_id"), text_value(record, "analysis_id"),
+	rc = forge_sql(st, err, NULL, NULL, SQL_NEW_RUN, text_value(record, "run_id"),
+		       text_value(record, "analysis_id"),
 		       text_value(json_object_get(record, "runtime"), "name"),
 		       text_value(record, "executor"), text_value(record, "host"),
 		       text_value(record, "user"), text_value(record, "created_at"),
@@ -229,19 +228,20 @@ static int update_run(struct forge_store *st, const json_t *record, const char *
 
 	if (!text)
 		return forge_fail(err, ENOMEM, "out of memory");
-	int rc = forge_sql(st, err, NULL, NULL, SQL_UPDATE,
-			   SQL_TEXT(forge_status_name(status)), text_value(record, "reason"),
-			   text_value(record, "completion_notes"),
-			   text_value(record, "started_at"), text_value(record, "ended_at"),
-			   int_value(record, "exit_code"), usec_value(usage, "wall_seconds"),
-			   int_value(usage, "memory_peak_bytes"), SQL_TEXT(text),
-			   text_value(record, "run_id"), SQL_TEXT(was));
+	int rc = forge_sql(
+		st, err, NULL, NULL, SQL_UPDATE, SQL_TEXT(forge_status_name(status)),
+		text_value(record, "reason"), text_value(record, "completion_notes"),
+		text_value(record, "started_at"), text_value(record, "ended_at"),
+		int_value(record, "exit_code"), usec_value(usage, "wall_seconds"),
+		int_value(usage, "memory_peak_bytes"), SQL_TEXT(text),
+		text_value(record, "run_id"), SQL_TEXT(was));
 	if (rc < 0)
 		return rc;
 	return rc == 1 ? 0 : changed_meanwhile(text_of(record, "run_id"), err);
 }
 
-static int insert_files(struct forge_store *st, const json_t *record, struct forge_error *err)
+static int insert_files(struct forge_store *st, const json_t *record,
+			struct forge_error *err)
 {
 	size_t i;
 	const json_t *f;
@@ -250,14 +250,16 @@ static int insert_files(struct forge_store *st, const json_t *record, struct for
 	json_array_foreach (json_object_get(record, "inputs"), i, f) {
 		if (rc >= 0)
 			rc = forge_sql(st, err, NULL, NULL, SQL_INPUT,
-				       text_value(record, "run_id"), text_value(f, "path"),
-				       int_value(f, "size"), text_value(f, "sha256"));
+				       text_value(record, "run_id"),
+				       text_value(f, "path"), int_value(f, "size"),
+				       text_value(f, "sha256"));
 	}
 	json_array_foreach (json_object_get(record, "outputs"), i, f) {
 		if (rc >= 0)
 			rc = forge_sql(st, err, NULL, NULL, SQL_OUTPUT,
-				       text_value(record, "run_id"), text_value(f, "path"),
-				       int_value(f, "size"), text_value(f, "sha256"),
+				       text_value(record, "run_id"),
+				       text_value(f, "path"), int_value(f, "size"),
+				       text_value(f, "sha256"),
 				       text_value(f, "stored_as"));
 	}
 	return rc < 0 ? rc : 0;
@@ -275,8 +277,8 @@ static int insert_post(struct forge_store *st, const char *run_id, const json_t 
 		if (rc >= 0 && !text)
 			rc = forge_fail(err, ENOMEM, "out of memory");
 		if (rc >= 0)
-			rc = forge_sql(st, err, NULL, NULL, SQL_POST,
-				       SQL_TEXT(run_id), SQL_INT(i), SQL_TEXT(text));
+			rc = forge_sql(st, err, NULL, NULL, SQL_POST, SQL_TEXT(run_id),
+				       SQL_INT(i), SQL_TEXT(text));
 	}
 	return rc < 0 ? rc : 0;
 }
@@ -297,12 +299,14 @@ static int apply(struct forge_store *st, const json_t *batch, struct forge_error
 	if (rc == 0 && was.status == FORGE_STATUS_NONE)
 		rc = insert_run(st, record, err);
 	json_array_foreach (json_object_get(batch, "events"), i, e)
-		if (rc == 0 && json_integer_value(json_object_get(e, "seq")) > at.last_seq)
+		if (rc == 0 &&
+		    json_integer_value(json_object_get(e, "seq")) > at.last_seq)
 			rc = apply_event(st, run_id, e, &at, err);
 	if (rc == 0)
 		rc = walk_to(st, run_id, &at, to, err);
 	if (rc == 0)
-		rc = update_run(st, record, forge_status_name(was.status), at.status, err);
+		rc = update_run(st, record, forge_status_name(was.status), at.status,
+				err);
 	if (rc == 0 && forge_status_is_terminal(at.status) &&
 	    !forge_status_is_terminal(was.status))
 		rc = insert_files(st, record, err);
@@ -363,8 +367,7 @@ static int post_work(struct forge_store *st, const void *arg, struct forge_error
 	if (rc == 0)
 		rc = forge_store_get(st, w->run_id, &record, err);
 	if (rc == 0)
-		rc = forge_sql(st, err, NULL, NULL, SQL_POST_GONE,
-			       SQL_TEXT(w->run_id));
+		rc = forge_sql(st, err, NULL, NULL, SQL_POST_GONE, SQL_TEXT(w->run_id));
 	if (rc >= 0)
 		rc = insert_post(st, w->run_id, w->rows, err);
 	if (rc == 0) {
@@ -393,27 +396,28 @@ int forge_store_put_post_process(struct forge_store *st, const char *run_id,
 static int check_work(struct forge_store *st, const void *arg, struct forge_error *err)
 {
 	const struct forge_runtime_check *c = arg;
-	int rc = forge_sql(st, err, NULL, NULL,
-			   "INSERT INTO runtimes (name, digest, kind, prefix, first_seen, "
-			   "last_seen) VALUES ($1, $2, $3, $4, $5, $5) ON CONFLICT (name, "
-			   "digest) DO UPDATE SET kind = excluded.kind, prefix = "
-			   "excluded.prefix, first_seen = CASE WHEN excluded.first_seen < "
-			   "runtimes.first_seen THEN excluded.first_seen ELSE "
-			   "runtimes.first_seen END, last_seen = CASE WHEN "
-			   "excluded.last_seen > runtimes.last_seen THEN excluded.last_seen "
-			   "ELSE runtimes.last_seen END",
-			   SQL_TEXT(c->name), SQL_TEXT(c->digest), SQL_TEXT(c->kind),
-			   SQL_TEXT(c->prefix), SQL_TEXT(c->time));
+	int rc = forge_sql(
+		st, err, NULL, NULL,
+		"INSERT INTO runtimes (name, digest, kind, prefix, first_seen, "
+		"last_seen) VALUES ($1, $2, $3, $4, $5, $5) ON CONFLICT (name, "
+		"digest) DO UPDATE SET kind = excluded.kind, prefix = "
+		"excluded.prefix, first_seen = CASE WHEN excluded.first_seen < "
+		"runtimes.first_seen THEN excluded.first_seen ELSE "
+		"runtimes.first_seen END, last_seen = CASE WHEN "
+		"excluded.last_seen > runtimes.last_seen THEN excluded.last_seen "
+		"ELSE runtimes.last_seen END",
+		SQL_TEXT(c->name), SQL_TEXT(c->digest), SQL_TEXT(c->kind),
+		SQL_TEXT(c->prefix), SQL_TEXT(c->time));
 
 	if (rc >= 0)
-		rc = forge_sql(st, err, NULL, NULL,
-			       "INSERT INTO health_checks (name, time, phase, run_id, digest, "
-			       "verdict, problem, details) VALUES ($1, $2, 'runtime', $3, $4, "
-			       "$5, $6, $7) ON CONFLICT DO NOTHING",
-			       SQL_TEXT(c->name), SQL_TEXT(c->time), SQL_TEXT(c->run_id),
-			       SQL_TEXT(c->digest), SQL_TEXT(c->verdict),
-			       SQL_TEXT(*c->problem ? c->problem : NULL),
-			       SQL_TEXT(c->versions));
+		rc = forge_sql(
+			st, err, NULL, NULL,
+			"INSERT INTO health_checks (name, time, phase, run_id, digest, "
+			"verdict, problem, details) VALUES ($1, $2, 'runtime', $3, $4, "
+			"$5, $6, $7) ON CONFLICT DO NOTHING",
+			SQL_TEXT(c->name), SQL_TEXT(c->time), SQL_TEXT(c->run_id),
+			SQL_TEXT(c->digest), SQL_TEXT(c->verdict),
+			SQL_TEXT(*c->problem ? c->problem : NULL), SQL_TEXT(c->versions));
 	return rc < 0 ? rc : 0;
 }
 

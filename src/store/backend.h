@@ -28,8 +28,9 @@ typedef int forge_sql_visitor(const char *const *columns, void *arg);
 struct forge_store_ops {
 	const char *name;
 	const char *const *schemes; /* URL beginnings, NULL-terminated */
-	const char *keyed_table; /* what ends CREATE TABLE for rows kept in the key's order */
-	size_t size;		    /* of the backend's struct, which starts with forge_store */
+	const char *
+		keyed_table; /* what ends CREATE TABLE for rows kept in the key's order */
+	size_t size;	     /* of the backend's struct, which starts with forge_store */
 
 	/* required */
 	int (*open)(struct forge_store *st, const char *url, struct forge_error *err);
@@ -64,10 +65,10 @@ extern const struct forge_store_ops forge_store_sqlite, forge_store_postgres;
 extern unsigned forge_postgres_patience_msec;
 
 /* One statement through the table; the number of values is counted. */
-#define forge_sql(st, err, visit, arg, sql, ...)                                          \
-	(st)->ops->exec((st), (sql), (const struct forge_sql_value[]){ __VA_ARGS__ },     \
-			sizeof((const struct forge_sql_value[]){ __VA_ARGS__ }) /         \
-				sizeof(struct forge_sql_value),                           \
+#define forge_sql(st, err, visit, arg, sql, ...)                                         \
+	(st)->ops->exec((st), (sql), (const struct forge_sql_value[]){ __VA_ARGS__ },    \
+			sizeof((const struct forge_sql_value[]){ __VA_ARGS__ }) /        \
+				sizeof(struct forge_sql_value),                          \
 			(visit), (arg), (err))
 
 /* schema.c: from whatever version to up_to (0: the newest this program knows). */

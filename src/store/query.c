@@ -29,7 +29,8 @@ int forge_store_find_key(struct forge_store *st, const char *key, char **ret_run
 {
 	struct found f = { 0 };
 	int rc = forge_sql(st, err, keep_first, &f,
-			   "SELECT run_id FROM runs WHERE idempotency_key = $1", SQL_TEXT(key));
+			   "SELECT run_id FROM runs WHERE idempotency_key = $1",
+			   SQL_TEXT(key));
 
 	if (rc == 0)
 		return forge_fail(err, ENOENT, "no run has the key '%s'", key);
@@ -58,16 +59,16 @@ int forge_store_find(struct forge_store *st, const char *id, char **ret_run_id,
 	free(f.text);
 	if (rc < 0)
 		return rc;
-	return rc == 0 ? forge_fail(err, ENOENT, "no run '%s'", id) :
-			 forge_fail(err, ENOTUNIQ, "several runs begin with '%s'", id);
+	return rc == 0 ? forge_fail(err, ENOENT, "no run '%s'", id)
+		       : forge_fail(err, ENOTUNIQ, "several runs begin with '%s'", id);
 }
 
 int forge_store_get(struct forge_store *st, const char *run_id, json_t **ret,
 		    struct forge_error *err)
 {
 	struct found f = { 0 };
-	int rc = forge_sql(st, err, keep_first, &f, "SELECT record FROM runs WHERE run_id = $1",
-			   SQL_TEXT(run_id));
+	int rc = forge_sql(st, err, keep_first, &f,
+			   "SELECT record FROM runs WHERE run_id = $1", SQL_TEXT(run_id));
 
 	if (rc == 0)
 		return forge_fail(err, ENOENT, "no run '%s'", run_id);
@@ -83,7 +84,8 @@ int forge_store_get(struct forge_store *st, const char *run_id, json_t **ret,
 
 static int add_event(const char *const *c, void *arg)
 {
-	static const char *const keys[] = { "time", "actor", "event", "status", "detail" };
+	static const char *const keys[] = { "time", "actor", "event", "status",
+					    "detail" };
 	json_t *e = json_pack("{s:I}", "seq", (json_int_t)strtoll(c[0], NULL, 10));
 
 	for (size_t i = 0; e && i < FORGE_ARRAY_SIZE(keys); i++)
@@ -103,8 +105,8 @@ static int collect(struct forge_store *st, const char *sql, const char *run_id,
 		   forge_sql_visitor *visit, json_t **ret, struct forge_error *err)
 {
 	json_t *a = json_array();
-	int rc = a ? forge_sql(st, err, visit, a, sql, SQL_TEXT(run_id)) :
-		     forge_fail(err, ENOMEM, "out of memory");
+	int rc = a ? forge_sql(st, err, visit, a, sql, SQL_TEXT(run_id))
+		   : forge_fail(err, ENOMEM, "out of memory");
 
 	if (rc < 0) {
 		json_decref(a);
@@ -117,17 +119,20 @@ static int collect(struct forge_store *st, const char *sql, const char *run_id,
 int forge_store_events(struct forge_store *st, const char *run_id, json_t **ret,
 		       struct forge_error *err)
 {
-	return collect(st,
-		       "SELECT seq, time, actor, event, status, detail FROM run_events WHERE "
-		       "run_id = $1 ORDER BY seq",
-		       run_id, add_event, ret, err);
+	return collect(
+		st,
+		"SELECT seq, time, actor, event, status, detail FROM run_events WHERE "
+		"run_id = $1 ORDER BY seq",
+		run_id, add_event, ret, err);
 }
 
 int forge_store_post_records(struct forge_store *st, const char *run_id, json_t **ret,
 			     struct forge_error *err)
 {
-	return collect(st, "SELECT data FROM post_process_records WHERE run_id = $1 ORDER BY seq",
-		       run_id, add_post, ret, err);
+	return collect(
+		st,
+		"SELECT data FROM post_process_records WHERE run_id = $1 ORDER BY seq",
+		run_id, add_post, ret, err);
 }
 
 struct listing {
@@ -144,11 +149,23 @@ static int visit_row(const char *const *c, void *arg)
 {
 	const struct listing *l = arg;
 	struct forge_run_row row = {
-		.run_id = c[0],	     .analysis_id = c[1], .status = c[2],	.reason = c[3],
-		.runtime = c[4],     .executor = c[5],	  .host = c[6],		.user = c[7],
-		.created_at = c[8],  .started_at = c[9],  .ended_at = c[10],	.notes = c[11],
-		.wall_usec = number(c[12]), .memory_peak = number(c[13]),
-		.pid = number(c[14]), .pid_start = number(c[15]), .boot_id = c[16],
+		.run_id = c[0],
+		.analysis_id = c[1],
+		.status = c[2],
+		.reason = c[3],
+		.runtime = c[4],
+		.executor = c[5],
+		.host = c[6],
+		.user = c[7],
+		.created_at = c[8],
+		.started_at = c[9],
+		.ended_at = c[10],
+		.notes = c[11],
+		.wall_usec = number(c[12]),
+		.memory_peak = number(c[13]),
+		.pid = number(c[14]),
+		.pid_start = number(c[15]),
+		.boot_id = c[16],
 	};
 
 	return l->visit(&row, l->arg);
@@ -175,7 +192,8 @@ static void add(struct builder *b, const char *fmt, ...)
 }
 
 /* "column op $n", or nothing when value is NULL. */
-static void where(struct builder *b, const char *column, const char *op, const char *value)
+static void where(struct builder *b, const char *column, const char *op,
+		  const char *value)
 {
 	if (!value)
 		return;
@@ -197,8 +215,10 @@ static void build_list(struct builder *b, const struct forge_run_filter *f)
 {
 	const char *order = sort_column(f->sort);
 
-	add(b, "SELECT run_id, analysis_id, status, reason, runtime, executor, host, username, "
-	       "created_at, started_at, ended_at, notes, wall_usec, memory_peak, pid, pid_start, "
+	add(b, "SELECT run_id, analysis_id, status, reason, runtime, executor, host, "
+	       "username, "
+	       "created_at, started_at, ended_at, notes, wall_usec, memory_peak, pid, "
+	       "pid_start, "
 	       "boot_id FROM runs");
 	where(b, "status", "=", f->status);
 	where(b, "reason", "=", f->reason);
@@ -268,7 +288,8 @@ static int visit_use(const char *const *c, void *arg)
 }
 
 int forge_store_runtime_history(struct forge_store *st, const char *name,
-				int (*visit)(const struct forge_runtime_use *use, void *arg),
+				int (*visit)(const struct forge_runtime_use *use,
+					     void *arg),
 				void *arg, struct forge_error *err)
 {
 	struct uses u = { visit, arg };
@@ -276,11 +297,14 @@ int forge_store_runtime_history(struct forge_store *st, const char *name,
 	/* Probes see contents that no run ever uses. */
 	return forge_sql(
 		st, err, visit_use, &u,
-		"SELECT digest, min(since), max(till), sum(n) FROM (SELECT runtime_digest "
-		"AS digest, min(created_at) AS since, max(created_at) AS till, count(*) AS n "
+		"SELECT digest, min(since), max(till), sum(n) FROM (SELECT "
+		"runtime_digest "
+		"AS digest, min(created_at) AS since, max(created_at) AS till, count(*) "
+		"AS n "
 		"FROM runs WHERE runtime = $1 AND runtime_digest IS NOT NULL GROUP BY "
 		"runtime_digest UNION ALL SELECT digest, first_seen, last_seen, 0 FROM "
-		"runtimes WHERE name = $1) AS seen GROUP BY digest ORDER BY 3 DESC, 2 DESC",
+		"runtimes WHERE name = $1) AS seen GROUP BY digest ORDER BY 3 DESC, 2 "
+		"DESC",
 		SQL_TEXT(name));
 }
 
@@ -314,9 +338,10 @@ int forge_store_runtime_checks(struct forge_store *st, const char *name,
 {
 	struct checks k = { name, digest, visit, arg };
 
-	return forge_sql(st, err, visit_check, &k,
-			 "SELECT time, run_id, verdict, problem, details FROM "
-			 "health_checks WHERE name = $1 AND phase = 'runtime' AND digest = "
-			 "$2 ORDER BY time DESC",
-			 SQL_TEXT(name), SQL_TEXT(digest));
+	return forge_sql(
+		st, err, visit_check, &k,
+		"SELECT time, run_id, verdict, problem, details FROM "
+		"health_checks WHERE name = $1 AND phase = 'runtime' AND digest = "
+		"$2 ORDER BY time DESC",
+		SQL_TEXT(name), SQL_TEXT(digest));
 }

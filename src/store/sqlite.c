@@ -62,15 +62,15 @@ static int errno_of(struct sqlite_store *s)
 	case SQLITE_CONSTRAINT:
 		return sqlite3_extended_errcode(s->db) == SQLITE_CONSTRAINT_UNIQUE ||
 				       sqlite3_extended_errcode(s->db) ==
-					       SQLITE_CONSTRAINT_PRIMARYKEY ?
-			       EEXIST :
-			       EINVAL;
+					       SQLITE_CONSTRAINT_PRIMARYKEY
+			       ? EEXIST
+			       : EINVAL;
 	case SQLITE_CORRUPT:
 	case SQLITE_NOTADB:
 		return EUCLEAN;
 	case SQLITE_ERROR:
-		return strncmp(sqlite3_errmsg(s->db), "no such table", 13) == 0 ? ENOENT :
-										   EINVAL;
+		return strncmp(sqlite3_errmsg(s->db), "no such table", 13) == 0 ? ENOENT
+										: EINVAL;
 	default:
 		return EIO;
 	}
@@ -96,7 +96,9 @@ static int on_busy(void *arg, int tries)
 	if (now - s->busy_since > BUSY_MAX_USEC)
 		return 0;
 	unsigned long most = tries < 4 ? 500 : 4000;
-	struct timespec ts = { .tv_nsec = (long)(200 + (now ^ (unsigned)getpid()) % most) * 1000 };
+	struct timespec ts = {
+		.tv_nsec = (long)(200 + (now ^ (unsigned)getpid()) % most) * 1000
+	};
 	(void)nanosleep(&ts, NULL); /* woken early is as good */
 	return 1;
 }
@@ -112,7 +114,8 @@ static int set_durable(struct sqlite_store *s, bool durable, struct forge_error 
 	if (s->is_durable == durable)
 		return 0;
 	s->is_durable = durable;
-	return run(s, durable ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL",
+	return run(s,
+		   durable ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL",
 		   err);
 }
 
@@ -123,7 +126,8 @@ static int on_commit(void *arg, sqlite3 *db, const char *name, int pages)
 
 	s->log_pages = pages;
 	if (pages >= CHECKPOINT_PAGES)
-		(void)sqlite3_wal_checkpoint_v2(db, name, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+		(void)sqlite3_wal_checkpoint_v2(db, name, SQLITE_CHECKPOINT_PASSIVE, NULL,
+						NULL);
 	return SQLITE_OK;
 }
 
@@ -138,7 +142,8 @@ static void sqlite_tidy(struct forge_store *st)
 	if (s->log_pages < TIDY_PAGES)
 		return;
 	(void)sqlite3_busy_handler(s->db, NULL, NULL); /* in use: the next one does it */
-	(void)sqlite3_wal_checkpoint_v2(s->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
+	(void)sqlite3_wal_checkpoint_v2(s->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL,
+					NULL);
 	(void)sqlite3_busy_handler(s->db, on_busy, s);
 }
 
@@ -146,10 +151,9 @@ static int open_file(struct sqlite_store *s, const char *path, struct forge_erro
 {
 	/* Rows name commands and paths: they are the owner's alone. */
 	mode_t before = umask(077);
-	int rc = sqlite3_open_v2(path, &s->db,
-				 SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE |
-					 SQLITE_OPEN_NOMUTEX,
-				 NULL);
+	int rc = sqlite3_open_v2(
+		path, &s->db,
+		SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL);
 	(void)umask(before);
 	if (rc != SQLITE_OK && !s->db)
 		return forge_fail(err, ENOMEM, "out of memory");
@@ -216,7 +220,8 @@ static int compile(struct sqlite_store *s, const char *sql, sqlite3_stmt **ret,
 		   bool *ret_keep, struct forge_error *err)
 {
 	for (size_t i = 0; i < s->n_cached; i++)
-		if (s->cached[i].sql == sql && strcmp(sqlite3_sql(s->cached[i].stmt), sql) == 0) {
+		if (s->cached[i].sql == sql &&
+		    strcmp(sqlite3_sql(s->cached[i].stmt), sql) == 0) {
 			*ret = s->cached[i].stmt;
 			*ret_keep = true;
 			return 0;
@@ -276,8 +281,8 @@ static int each_row(struct sqlite_store *s, sqlite3_stmt *stmt, forge_sql_visito
 }
 
 static int sqlite_exec(struct forge_store *st, const char *sql,
-		       const struct forge_sql_value *v, size_t n, forge_sql_visitor *visit,
-		       void *arg, struct forge_error *err)
+		       const struct forge_sql_value *v, size_t n,
+		       forge_sql_visitor *visit, void *arg, struct forge_error *err)
 {
 	struct sqlite_store *s = self(st);
 	sqlite3_stmt *stmt = NULL;

@@ -27,8 +27,8 @@ static const char *const names[FORGE_STATUS_COUNT] = {
 /* Success only after collecting: outputs are safe before anybody reads that it succeeded. */
 static const unsigned next[FORGE_STATUS_COUNT] = {
 	[FORGE_STATUS_NONE] = BIT(QUEUED) | BIT(PREPARING) | BIT(REJECTED),
-	[FORGE_STATUS_QUEUED] = BIT(PREPARING) | BIT(CANCELLED) | BIT(REJECTED) |
-				BIT(LOST),
+	[FORGE_STATUS_QUEUED] =
+		BIT(PREPARING) | BIT(CANCELLED) | BIT(REJECTED) | BIT(LOST),
 	[FORGE_STATUS_PREPARING] = BIT(RUNNING) | BIT(REJECTED) | BROKEN,
 	[FORGE_STATUS_RUNNING] = BIT(COLLECTING) | BROKEN,
 	[FORGE_STATUS_COLLECTING] = BIT(SUCCEEDED) | BROKEN,
@@ -41,7 +41,8 @@ const char *forge_status_name(enum forge_status s)
 
 enum forge_status forge_status_of(const char *name)
 {
-	for (enum forge_status s = FORGE_STATUS_QUEUED; name && s < FORGE_STATUS_COUNT; s++)
+	for (enum forge_status s = FORGE_STATUS_QUEUED; name && s < FORGE_STATUS_COUNT;
+	     s++)
 		if (strcmp(names[s], name) == 0)
 			return s;
 	return FORGE_STATUS_NONE;
@@ -49,5 +50,6 @@ enum forge_status forge_status_of(const char *name)
 
 bool forge_status_may_follow(enum forge_status from, enum forge_status to)
 {
-	return to > FORGE_STATUS_NONE && to < FORGE_STATUS_COUNT && (next[from] & (1u << to));
+	return to > FORGE_STATUS_NONE && to < FORGE_STATUS_COUNT &&
+	       (next[from] & (1u << to));
 }

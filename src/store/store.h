@@ -55,7 +55,8 @@ FORGE_MUST_CHECK int forge_store_apply(struct forge_store *st, const json_t *bat
 				       bool durable, struct forge_error *err);
 /* Replaces the post-process result of a finished run: record's "post_process", and rows. */
 FORGE_MUST_CHECK int forge_store_put_post_process(struct forge_store *st,
-						  const char *run_id, const json_t *result,
+						  const char *run_id,
+						  const json_t *result,
 						  const json_t *rows, const json_t *event,
 						  struct forge_error *err);
 
@@ -115,9 +116,9 @@ FORGE_MUST_CHECK int forge_store_runtime_history(
 struct forge_runtime_check {
 	const char *name, *kind, *prefix, *digest; /* prefix: NULL none */
 	const char *time;
-	const char *run_id;  /* the probe, "" when it could not begin */
-	const char *verdict; /* "healthy" or "broken" */
-	const char *problem; /* "" none */
+	const char *run_id;   /* the probe, "" when it could not begin */
+	const char *verdict;  /* "healthy" or "broken" */
+	const char *problem;  /* "" none */
 	const char *versions; /* JSON, NULL none */
 };
 /* Adds it; telling twice changes nothing. */
