@@ -107,17 +107,23 @@ static char *find_root(void)
 /* ---- conda's configuration ---- */
 
 /* A file of a person's, often a link; what is none is not waited for. */
-static ssize_t read_config(const char *path, char text[CONFIG_MAX])
+static char *read_config(const char *path, size_t *ret_len)
 {
 	struct stat st;
 	forge_auto_close int fd =
 		open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 
 	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
-		return -1;
-	ssize_t n = read(fd, text, CONFIG_MAX - 1);
-	text[n > 0 ? n : 0] = '\0';
-	return n;
+		return NULL;
+	char *text = malloc(CONFIG_MAX);
+	ssize_t n = text ? read(fd, text, CONFIG_MAX - 1) : -1;
+	if (n < 0) {
+		free(text);
+		return NULL;
+	}
+	text[n] = '\0';
+	*ret_len = (size_t)n;
+	return text;
 }
 
 static int add_condarc_d(const char *dir, struct forge_strv *ret)
@@ -177,10 +183,10 @@ static int list_condarcs(const char *root, struct forge_strv *ret)
 static const struct forge_yaml *condarc_key(const char *path, const char *key,
 					    struct forge_yaml **ret_root)
 {
-	char text[CONFIG_MAX];
-	ssize_t n = read_config(path, text);
+	size_t n = 0;
+	forge_auto_free char *text = read_config(path, &n);
 
-	if (n <= 0 || forge_yaml_parse(text, (size_t)n, path, ret_root, NULL) < 0 ||
+	if (!text || forge_yaml_parse(text, n, path, ret_root, NULL) < 0 ||
 	    (*ret_root)->type != FORGE_YAML_MAP)
 		return NULL;
 	for (const struct forge_yaml *k = (*ret_root)->child; k; k = k->next)
@@ -189,24 +195,58 @@ static const struct forge_yaml *condarc_key(const char *path, const char *key,
 	return NULL;
 }
 
+/* What conda's configuration says: a variable of the environment goes before all files. NULL: nothing. */
+static char *configured(const struct forge_strv *files, const char *variable,
+			const char *key)
+{
+	const char *said = getenv(variable);
+
+	if (said)
+		return strdup(said);
+	for (size_t i = files->n; i > 0; i--) {
+		forge_auto_yaml struct forge_yaml *yaml = NULL;
+		const struct forge_yaml *k = condarc_key(files->v[i - 1], key, &yaml);
+		if (k && k->type == FORGE_YAML_SCALAR)
+			return strdup(k->scalar);
+	}
+	return NULL;
+}
+
+/* As conda reads a truth: what is no word for it is taken for the default. */
+static bool is_false(const char *text)
+{
+	static const char *const words[] = { "false", "no", "off", "n", "0" };
+
+	for (size_t i = 0; text && i < FORGE_ARRAY_SIZE(words); i++)
+		if (strcasecmp(text, words[i]) == 0)
+			return true;
+	return false;
+}
+
 bool forge_conda_keeps_case(void)
 {
 	forge_auto_strv struct forge_strv files = { 0 };
 	forge_auto_free char *root = find_root();
-	const char *said = getenv("CONDA_ENVVARS_FORCE_UPPERCASE");
 
-	if (said)
-		return strcasecmp(said, "false") == 0 || strcmp(said, "0") == 0;
 	if (list_condarcs(root, &files) < 0)
 		return false;
-	for (size_t i = files.n; i > 0; i--) {
-		forge_auto_yaml struct forge_yaml *yaml = NULL;
-		const struct forge_yaml *k =
-			condarc_key(files.v[i - 1], "envvars_force_uppercase", &yaml);
-		if (k && k->type == FORGE_YAML_SCALAR)
-			return strcasecmp(k->scalar, "false") == 0;
-	}
-	return false;
+	forge_auto_free char *said = configured(&files, "CONDA_ENVVARS_FORCE_UPPERCASE",
+						"envvars_force_uppercase");
+	return is_false(said);
+}
+
+char *forge_conda_prompt(void)
+{
+	forge_auto_strv struct forge_strv files = { 0 };
+	forge_auto_free char *root = find_root();
+
+	if (list_condarcs(root, &files) < 0)
+		return NULL;
+	forge_auto_free char *change = configured(&files, "CONDA_CHANGEPS1", "changeps1");
+	if (is_false(change))
+		return strdup("");
+	char *prompt = configured(&files, "CONDA_ENV_PROMPT", "env_prompt");
+	return prompt ? prompt : strdup("({default_env}) ");
 }
 
 /* ~ and $NAME or ${NAME}, as conda expands them; what is not set stays. */
@@ -423,12 +463,14 @@ static int add_children(struct forge_strv *ret, const char *dir)
 static int add_environments_txt(struct forge_strv *ret)
 {
 	const char *home = getenv("HOME");
-	char path[PATH_MAX], text[CONFIG_MAX];
+	char path[PATH_MAX];
+	size_t n = 0;
 	int rc = 0;
 
 	(void)snprintf(path, sizeof(path), "%s/.conda/environments.txt",
 		       home ? home : "");
-	if (!home || read_config(path, text) <= 0)
+	forge_auto_free char *text = home ? read_config(path, &n) : NULL;
+	if (!text)
 		return 0;
 	for (char *line = text, *end; *line && rc == 0; line = end) {
 		end = line + strcspn(line, "\n");
@@ -489,12 +531,12 @@ static int conda_activate(const struct forge_runtime *rt, struct forge_strv *env
 {
 	forge_auto_strv struct forge_strv warnings = { 0 };
 	struct forge_conda_spec spec = { .prefix = rt->prefix,
-					 .root_prefix = rt->root_prefix,
-					 .change_prompt = true };
+					 .root_prefix = rt->root_prefix };
 
 	spec.is_mamba = rt->root_prefix && forge_conda_is_mamba(rt->root_prefix);
 	spec.ask_condarc = !spec.is_mamba;
-
+	forge_auto_free char *prompt = spec.is_mamba ? NULL : forge_conda_prompt();
+	spec.prompt = prompt ? prompt : "({default_env}) ";
 	return forge_conda_activate(&spec, env, scripts, &warnings, err);
 }
 

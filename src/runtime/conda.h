@@ -12,9 +12,10 @@ struct forge_conda_spec {
 	const char *
 		root_prefix; /* of the conda installation; NULL: unknown, no CONDA_EXE etc. */
 	bool stack;	     /* --stack */
-	bool change_prompt; /* changeps1: CONDA_PROMPT_MODIFIER has a value */
-	bool keep_case;	    /* envvars_force_uppercase is false */
-	bool ask_condarc;   /* ... if conda's configuration says so; not for mamba */
+	const char *
+		prompt; /* CONDA_PROMPT_MODIFIER, NULL: empty; {default_env} and so on are filled in */
+	bool keep_case;	  /* envvars_force_uppercase is false */
+	bool ask_condarc; /* ... if conda's configuration says so; not for mamba */
 	bool is_mamba; /* mamba's rules: no CONDA_EXE etc., another PATH above level 0 */
 };
 
@@ -39,6 +40,8 @@ FORGE_MUST_CHECK int forge_conda_resolve(const char *name_or_path, char **ret_pr
 bool forge_conda_is_mamba(const char *root_prefix);
 /* What the configuration of conda says about names of variables; conda's default is false. */
 bool forge_conda_keeps_case(void);
+/* ... and about the prompt: env_prompt, or "" where changeps1 is false. NULL: out of memory. */
+char *forge_conda_prompt(void);
 /* Every environment that conda would list: "name" (or "" without one), "prefix" pairs. */
 FORGE_MUST_CHECK int forge_conda_discover(struct forge_strv *ret_pairs,
 					  struct forge_error *err);

@@ -345,14 +345,51 @@ struct level {
 	bool is_again;	  /* the same environment: its scripts only, no new level */
 };
 
+/*
+ * As Python's format() would. Nothing is stacked here that conda would show, so {stacked_env} is the one
+ * name; what conda does not know it refuses, and we leave as it is.
+ */
+static char *fill_prompt(const struct forge_conda_spec *spec, const char *label)
+{
+	const char *slash = strrchr(spec->prefix, '/');
+	const struct {
+		const char *key, *value;
+	} known[] = {
+		{ "{default_env}", label },
+		{ "{stacked_env}", label },
+		{ "{prefix}", spec->prefix },
+		{ "{name}", slash ? slash + 1 : spec->prefix },
+		{ "{{", "{" },
+		{ "}}", "}" },
+	};
+	size_t size = 0;
+	char *text = NULL;
+	FILE *out = open_memstream(&text, &size);
+
+	for (const char *p = spec->prompt ? spec->prompt : ""; out && *p;) {
+		size_t i = 0;
+		while (i < FORGE_ARRAY_SIZE(known) &&
+		       strncmp(p, known[i].key, strlen(known[i].key)) != 0)
+			i++;
+		if (i < FORGE_ARRAY_SIZE(known)) {
+			fputs(known[i].value, out);
+			p += strlen(known[i].key);
+		} else {
+			fputc(*p++, out);
+		}
+	}
+	if (out && fclose(out) == 0)
+		return text;
+	free(text);
+	return NULL;
+}
+
 /* The same once more: only the level, the prompt and PATH are said again. */
 static int set_again(const struct forge_conda_spec *spec, struct forge_strv *env)
 {
 	const char *label = forge_strv_getenv(env, "CONDA_DEFAULT_ENV");
 	forge_auto_free char *prompt =
-		spec->change_prompt
-			? forge_asprintf("(%s) ", label ? label : default_env(spec))
-			: strdup("");
+		fill_prompt(spec, label ? label : default_env(spec));
 
 	return prompt ? forge_strv_setenv(env, "CONDA_PROMPT_MODIFIER", prompt) : -ENOMEM;
 }
@@ -362,8 +399,7 @@ static int set_levels(const struct forge_conda_spec *spec, const struct level *l
 {
 	char number[16], name[40];
 	const char *label = default_env(spec);
-	forge_auto_free char *prompt =
-		spec->change_prompt ? forge_asprintf("(%s) ", label) : strdup("");
+	forge_auto_free char *prompt = fill_prompt(spec, label);
 
 	(void)snprintf(number, sizeof(number), "%u", l->old + 1);
 	int rc = prompt ? forge_strv_setenv(env, "CONDA_PREFIX", spec->prefix) : -ENOMEM;

@@ -73,7 +73,7 @@ static void activate(struct act *a, const char *prefix, const char *root, bool s
 	struct forge_conda_spec spec = { .prefix = prefix,
 					 .root_prefix = root,
 					 .stack = stack,
-					 .change_prompt = true };
+					 .prompt = "({default_env}) " };
 	int rc = forge_conda_activate(&spec, &a->env, &a->scripts, &a->warnings, &err);
 
 	if (rc < 0)
@@ -532,7 +532,7 @@ static bool follows(const struct rule *r)
 					 .stack = r->flags & STACK,
 					 .is_mamba = r->flags & MAMBA,
 					 .keep_case = r->flags & KEEP_CASE,
-					 .change_prompt = !(r->flags & NO_PROMPT) };
+					 .prompt = r->flags & NO_PROMPT ? "" : "({default_env}) " };
 	bool ok = true;
 	size_t n = 0;
 
@@ -965,6 +965,57 @@ static void the_case_of_names_is_condas_to_say(void **state)
 	assert_true(forge_conda_keeps_case());
 }
 
+static void configured_prompt_is(const char *want)
+{
+	forge_auto_free char *prompt = forge_conda_prompt();
+
+	assert_string_equal(prompt, want);
+}
+
+static void the_prompt_is_condas_to_say(void **state)
+{
+	(void)state;
+	home_alone();
+	configured_prompt_is("({default_env}) ");
+	put("home/.condarc", "env_prompt: '<{name}> '\n");
+	configured_prompt_is("<{name}> ");
+	put("home/.condarc", "env_prompt: '<{name}> '\nchangeps1: no\n");
+	configured_prompt_is("");
+	put("home/.condarc", "changeps1: maybe\n");
+	configured_prompt_is("({default_env}) ");
+	assert_int_equal(setenv("CONDA_CHANGEPS1", "false", 1), 0);
+	configured_prompt_is("");
+	assert_int_equal(setenv("CONDA_CHANGEPS1", "true", 1), 0);
+	assert_int_equal(setenv("CONDA_ENV_PROMPT", "[{prefix}]", 1), 0);
+	configured_prompt_is("[{prefix}]");
+	assert_int_equal(unsetenv("CONDA_CHANGEPS1"), 0);
+	assert_int_equal(unsetenv("CONDA_ENV_PROMPT"), 0);
+}
+
+/* prompt, as it is for an environment <dir>/envs/a b */
+static void prompt_becomes(const char *prompt, const char *want)
+{
+	forge_auto_strv struct forge_strv env = { 0 }, scripts = { 0 }, warnings = { 0 };
+	forge_auto_free char *prefix = strdup(below("envs/a b"));
+	struct forge_conda_spec spec = { .prefix = prefix, .prompt = prompt };
+
+	put("envs/a b/conda-meta/history", "");
+	assert_int_equal(forge_conda_activate(&spec, &env, &scripts, &warnings, NULL), 0);
+	assert_string_equal(forge_strv_getenv(&env, "CONDA_PROMPT_MODIFIER"), want);
+}
+
+static void the_prompt_is_filled_in(void **state)
+{
+	char want[PATH_MAX];
+
+	(void)state;
+	prompt_becomes("", "");
+	prompt_becomes("({default_env}) ", "(a b) ");
+	prompt_becomes("{name}|{stacked_env}|{{x}}|{other", "a b|a b|{x}|{other");
+	(void)snprintf(want, sizeof(want), "%s$", below("envs/a b"));
+	prompt_becomes("{prefix}$", want);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, enter, leave)
 
 int main(void)
@@ -994,6 +1045,8 @@ int main(void)
 		TEST(micromamba_has_a_root_without_conda),
 		TEST(pixi_has_no_root_at_all),
 		TEST(the_case_of_names_is_condas_to_say),
+		TEST(the_prompt_is_condas_to_say),
+		TEST(the_prompt_is_filled_in),
 	};
 
 	return cmocka_run_group_tests_name("conda", tests, NULL, NULL);
