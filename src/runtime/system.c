@@ -5,6 +5,7 @@
  */
 #include <dirent.h>
 #include <errno.h>
+#include <glob.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -81,23 +82,46 @@ static int system_activate(const struct forge_runtime *rt, struct forge_strv *en
 		       : 0;
 }
 
-/* The file of a module in Debian's place for them: a package, a module or an extension. */
+/* 1: it is there, and added. */
+static int add_module(const char *dir, const char *name, struct forge_strv *files)
+{
+	static const char *const forms[] = { "/__init__.py", ".py" };
+	char path[PATH_MAX];
+	glob_t found;
+
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(forms); i++) {
+		(void)snprintf(path, sizeof(path), "%s/%s%s", dir, name, forms[i]);
+		if (access(path, R_OK) == 0)
+			return forge_strv_add(files, path) < 0 ? -ENOMEM : 1;
+	}
+	(void)snprintf(path, sizeof(path), "%s/%s.*.so", dir, name);
+	if (glob(path, 0, NULL, &found) != 0)
+		return 0;
+	int rc = forge_strv_add(files, found.gl_pathv[0]) < 0 ? -ENOMEM : 1;
+	globfree(&found);
+	return rc;
+}
+
+/*
+ * The file of a module in Debian's places for them: a package, a module or an extension. In the order of
+ * Python's own search, where what the administrator installed goes before Debian's.
+ */
 int forge_python_module_file(const char *module, struct forge_strv *files)
 {
-	static const char *const dirs[] = { "/usr/lib/python3/dist-packages",
-					    "/usr/local/lib/python3.11/dist-packages" };
-	char path[PATH_MAX], name[128];
+	char name[128];
+	glob_t local = { 0 };
+	int rc = 0;
 
 	(void)snprintf(name, sizeof(name), "%.*s", (int)strcspn(module, "."), module);
-	for (size_t i = 0; i < FORGE_ARRAY_SIZE(dirs); i++) {
-		(void)snprintf(path, sizeof(path), "%s/%s/__init__.py", dirs[i], name);
-		if (access(path, R_OK) == 0)
-			return forge_strv_add(files, path);
-		(void)snprintf(path, sizeof(path), "%s/%s.py", dirs[i], name);
-		if (access(path, R_OK) == 0)
-			return forge_strv_add(files, path);
+	if (glob("/usr/local/lib/python3*/dist-packages", 0, NULL, &local) == 0) {
+		for (size_t i = 0; i < local.gl_pathc && rc == 0; i++)
+			rc = add_module(local.gl_pathv[i], name, files);
+		globfree(&local);
 	}
-	return 0; /* of the standard library, which belongs to the interpreter */
+	if (rc == 0)
+		rc = add_module("/usr/lib/python3/dist-packages", name, files);
+	return rc < 0 ? rc
+		      : 0; /* 0: of the standard library, which is the interpreter's */
 }
 
 static int add_r_package(const char *package, const struct forge_strv *libraries,

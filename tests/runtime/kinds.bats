@@ -232,3 +232,20 @@ hasnt() { ! grep -q "^$1=" "$out" || { echo "there: $1"; return 1; }; }
     run "$FORGE" run -r stub -- ls
     [ "$status" -eq 125 ]
 }
+
+@test "system: what the administrator installed goes before Debian's, in the digest as in Python" {
+    declare_runtime sci 'kind: system' 'commands: [python3]' 'python: [numpy]'
+    before=$(digest sci)
+    place=$(/usr/bin/python3 -c 'import sys; print(next(p for p in sys.path if p.startswith("/usr/local/")))')
+    # In mounts of our own: the host's /usr/local stays as it is.
+    cat >inside <<EOS
+mkdir -p "$place" && mount -t tmpfs none "$place" && mkdir "$place/numpy" &&
+echo '__version__ = "0.0.1"' >"$place/numpy/__init__.py" && chmod -R a+rX "$place" &&
+"$FORGE" runtime list --json | jq -r '.[] | select(.name == "sci") | .digest' >digest.local &&
+"$FORGE" run -q -r sci -- python3 -c 'import numpy; print(numpy.__version__)' >version
+EOS
+    unshare -m sh inside
+    [ "$(cat digest.local)" != "$before" ]
+    [ -n "$before" ]
+    [ "$(digest sci)" = "$before" ]
+}
