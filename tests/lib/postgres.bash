@@ -47,6 +47,7 @@ pg_make() {
     cat >>"$FORGE_PG_DIR/data/postgresql.conf" <<CONF
 listen_addresses = ''
 unix_socket_directories = '$FORGE_PG_DIR'
+dynamic_shared_memory_type = mmap # in its own directory: one that is killed leaves it in /dev/shm
 max_connections = 300
 shared_buffers = 32MB
 fsync = on
