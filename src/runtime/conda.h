@@ -51,9 +51,6 @@ FORGE_MUST_CHECK int forge_conda_packages(const char *prefix, struct forge_packa
 /* `conda list --explicit`'s form, in dependency order. */
 FORGE_MUST_CHECK int forge_conda_lock(const char *prefix, FILE *out,
 				      struct forge_error *err);
-/* Python distributions (dist-info, egg-info) below one site-packages directory. */
-FORGE_MUST_CHECK int forge_pip_packages(int site_packages_fd, struct forge_packages *ret,
-					struct forge_error *err);
-/* The same in every lib/pythonX.Y/site-packages of a prefix. */
+/* Python distributions (dist-info, egg-info) in every lib/pythonX.Y/site-packages of a prefix. */
 FORGE_MUST_CHECK int forge_pip_prefix(const char *prefix, struct forge_packages *ret,
 				      struct forge_error *err);

@@ -115,6 +115,49 @@ static int add_conda(const json_t *meta, void *arg)
 		    : -ENOMEM;
 }
 
+/* The directories in which Python would find what this package has installed, by name. */
+static int claim(const json_t *meta, void *arg)
+{
+	struct forge_strv *claimed = arg;
+	size_t i;
+	const json_t *file;
+
+	json_array_foreach (json_object_get(meta, "files"), i, file) {
+		const char *path = json_string_value(file);
+		const char *end = path ? strstr(path, "-info") : NULL;
+		if (!end || (end[5] && end[5] != '/') || end - path < 5)
+			continue;
+		const char *name = end;
+		while (name > path && name[-1] != '/')
+			name--;
+		forge_auto_free char *dir = strndup(name, (size_t)(end + 5 - name));
+		if (!dir)
+			return -ENOMEM;
+		if (claimed->n && strcmp(claimed->v[claimed->n - 1], dir) == 0)
+			continue;
+		if (forge_strv_add(claimed, dir) < 0)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static int by_text(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static bool has_name(const struct forge_strv *sorted, const char *name)
+{
+	return sorted && sorted->n &&
+	       bsearch(&name, sorted->v, sorted->n, sizeof(char *), by_text);
+}
+
+static void sort_names(struct forge_strv *sv)
+{
+	if (sv->n)
+		qsort(sv->v, sv->n, sizeof(char *), by_text);
+}
+
 /* ---- Python distributions ---- */
 
 /* "Key: value" in the head of METADATA or PKG-INFO. */
@@ -139,15 +182,16 @@ static bool ends_with(const char *s, const char *ending)
 	return n > m && strcmp(s + n - m, ending) == 0;
 }
 
-/* What conda installed is known by conda-meta. */
-static bool is_condas(int site, const char *dir)
+/* What conda installed is known by conda-meta, if that has it: INSTALLER alone is anybody's to write. */
+static bool is_condas(int site, const char *dir, const struct forge_strv *claimed)
 {
 	char path[NAME_MAX + 32];
 	forge_auto_free char *text = NULL;
 	size_t len;
 
 	(void)snprintf(path, sizeof(path), "%s/INSTALLER", dir);
-	return forge_read_regular(site, path, INFO_MAX, &text, &len) == 0 &&
+	return has_name(claimed, dir) &&
+	       forge_read_regular(site, path, INFO_MAX, &text, &len) == 0 &&
 	       strncmp(text, "conda", 5) == 0;
 }
 
@@ -164,14 +208,15 @@ static int hash_record(int site, const char *dir, char digest[FORGE_DIGEST_MAX])
 
 /* An egg-info may be a file and has no RECORD; a RECORD that cannot be read is a failure. */
 static int add_distribution(int site, const char *dir, const char *info,
-			    struct forge_packages *ret, struct forge_error *err)
+			    const struct forge_strv *claimed, struct forge_packages *ret,
+			    struct forge_error *err)
 {
 	char path[NAME_MAX + 32], name[256] = "", version[128] = "";
 	char digest[FORGE_DIGEST_MAX] = "";
 	forge_auto_free char *text = NULL;
 	size_t len;
 
-	if (is_condas(site, dir))
+	if (is_condas(site, dir, claimed))
 		return 0;
 	(void)snprintf(path, sizeof(path), "%s%s%s", dir, *info ? "/" : "", info);
 	if (forge_read_regular(site, path, INFO_MAX, &text, &len) == 0) {
@@ -190,20 +235,21 @@ static int add_distribution(int site, const char *dir, const char *info,
 		       : 0;
 }
 
-static int add_entry(int site, const char *name, struct forge_packages *ret,
-		     struct forge_error *err)
+static int add_entry(int site, const char *name, const struct forge_strv *claimed,
+		     struct forge_packages *ret, struct forge_error *err)
 {
 	struct stat st;
 
 	if (ends_with(name, ".dist-info"))
-		return add_distribution(site, name, "METADATA", ret, err);
+		return add_distribution(site, name, "METADATA", claimed, ret, err);
 	if (!ends_with(name, ".egg-info") || fstatat(site, name, &st, 0) < 0)
 		return 0;
-	return add_distribution(site, name, S_ISDIR(st.st_mode) ? "PKG-INFO" : "", ret,
-				err);
+	return add_distribution(site, name, S_ISDIR(st.st_mode) ? "PKG-INFO" : "",
+				claimed, ret, err);
 }
 
-int forge_pip_packages(int site, struct forge_packages *ret, struct forge_error *err)
+static int add_site(int site, const struct forge_strv *claimed,
+		    struct forge_packages *ret, struct forge_error *err)
 {
 	int fd = openat(site, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;
 	forge_auto_dir DIR *d = fd < 0 ? NULL : fdopendir(fd);
@@ -214,13 +260,14 @@ int forge_pip_packages(int site, struct forge_packages *ret, struct forge_error 
 		if (ret->n > RECORDS_MAX)
 			return forge_fail(err, EFBIG, "more than %d packages",
 					  RECORDS_MAX);
-		rc = add_entry(site, e->d_name, ret, err);
+		rc = add_entry(site, e->d_name, claimed, ret, err);
 	}
 	return rc;
 }
 
-int forge_pip_prefix(const char *prefix, struct forge_packages *ret,
-		     struct forge_error *err)
+/* claimed: sorted names of what conda-meta has, or NULL. */
+static int add_sites(const char *prefix, const struct forge_strv *claimed,
+		     struct forge_packages *ret, struct forge_error *err)
 {
 	char path[NAME_MAX + 32];
 	forge_auto_close int top = open(prefix, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -239,17 +286,41 @@ int forge_pip_prefix(const char *prefix, struct forge_packages *ret,
 		forge_auto_close int site =
 			forge_open_beneath(top, path, O_RDONLY | O_DIRECTORY);
 		if (site >= 0)
-			rc = forge_pip_packages(site, ret, err);
+			rc = add_site(site, claimed, ret, err);
 	}
 	return rc;
+}
+
+int forge_pip_prefix(const char *prefix, struct forge_packages *ret,
+		     struct forge_error *err)
+{
+	return add_sites(prefix, NULL, ret, err);
+}
+
+struct both {
+	struct forge_packages *packages;
+	struct forge_strv claimed;
+};
+
+static int add_and_claim(const json_t *meta, void *arg)
+{
+	struct both *b = arg;
+
+	return add_conda(meta, b->packages) < 0 || claim(meta, &b->claimed) < 0 ? -ENOMEM
+										: 0;
 }
 
 int forge_conda_packages(const char *prefix, struct forge_packages *ret,
 			 struct forge_error *err)
 {
-	int rc = each_record(prefix, add_conda, ret, err);
+	struct both b = { .packages = ret };
+	int rc = each_record(prefix, add_and_claim, &b, err);
 
-	return rc < 0 ? rc : forge_pip_prefix(prefix, ret, err);
+	sort_names(&b.claimed);
+	if (rc == 0)
+		rc = add_sites(prefix, &b.claimed, ret, err);
+	forge_strv_done(&b.claimed);
+	return rc;
 }
 
 /* ---- the lock ---- */
@@ -347,9 +418,13 @@ static void emit(struct graph *g, struct node *n, unsigned depth)
 
 static void print_pip(const char *prefix, FILE *out)
 {
+	forge_auto_strv struct forge_strv claimed = { 0 };
 	struct forge_packages p = { .v = NULL };
 
-	if (forge_pip_prefix(prefix, &p, NULL) == 0) {
+	if (each_record(prefix, claim, &claimed, NULL) < 0)
+		return; /* the digest fails for the same reason, and says so */
+	sort_names(&claimed);
+	if (add_sites(prefix, &claimed, &p, NULL) == 0) {
 		forge_packages_sort(&p);
 		for (size_t i = 0; i < p.n; i++)
 			fprintf(out, "# pip: %s==%s %s\n", p.v[i].name, p.v[i].version,

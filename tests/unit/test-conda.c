@@ -580,6 +580,8 @@ static void make_env(const char *name, const char *numpy_build)
 		"\"https://me:secret@h.example/t/to-ken/c/linux-64/"
 		"numpy-1.26.4-%s.conda\", "
 		"\"md5\": \"aaaa\", \"sha256\": \"bbbb\", \"subdir\": \"linux-64\", "
+		"\"files\": [\"lib/x-info.h\", \"lib/python3.11/site-packages/"
+		"numpy-1.26.4.dist-info/METADATA\"], "
 		"\"depends\": [\"python >=3.9,<3.13\", \"libblas >=3\"]}",
 		numpy_build, numpy_build);
 	put(path, text);
@@ -614,6 +616,22 @@ static void digest_of(const char *name, char digest[FORGE_DIGEST_MAX])
 	assert_int_equal(forge_conda_packages(below(name), &p, &err), 0);
 	assert_int_equal(p.n, 4); /* three of conda's, one of pip's; numpy is conda's */
 	forge_packages_digest(&p, digest);
+	forge_packages_done(&p);
+}
+
+/* A package that only says that conda installed it is one that conda knows nothing of. */
+static void the_installer_is_not_believed(void **state)
+{
+	struct forge_packages p = { .v = NULL };
+	struct forge_error err = FORGE_ERROR_INIT;
+
+	(void)state;
+	make_env("one", "py_0");
+	put("one/lib/python3.11/site-packages/evil-1.dist-info/INSTALLER", "conda\n");
+	put("one/lib/python3.11/site-packages/evil-1.dist-info/METADATA",
+	    "Name: evil\nVersion: 1\n");
+	assert_int_equal(forge_conda_packages(below("one"), &p, &err), 0);
+	assert_int_equal(p.n, 5);
 	forge_packages_done(&p);
 }
 
@@ -1034,6 +1052,7 @@ int main(void)
 		TEST(damaged_variables_are_told),
 		TEST(every_rule_holds),
 		TEST(the_digest_is_of_the_content),
+		TEST(the_installer_is_not_believed),
 		TEST(damaged_metadata_is_told),
 		TEST(the_lock_is_condas),
 		TEST(environments_are_found),
