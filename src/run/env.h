@@ -13,6 +13,8 @@
 #include "runtime/runtime.h"
 #include "store/store.h"
 
+struct forge_run_request;
+
 /* What a probe found; kept in $FORGE_HOME/runtimes/<name>.json. */
 enum forge_health { FORGE_UNCHECKED, FORGE_HEALTHY, FORGE_BROKEN };
 
@@ -68,6 +70,10 @@ FORGE_MUST_CHECK int forge_runtime_probe(const struct forge_config *cfg,
 					 struct forge_error *err);
 /* Ended by somebody, or never begun: then it says nothing about what was to be tried. */
 bool forge_probe_is_about_runtime(const json_t *record);
+/* A quiet run in a runtime, to find out about it. */
+struct forge_run_request forge_probe_request(const struct forge_runtime *rt,
+					     const char *store, char **argv,
+					     uint64_t wall_usec);
 /* For a run: what is known of it, or else a probe; many runs at once start one probe. */
 FORGE_MUST_CHECK int forge_runtime_ensure(const struct forge_config *cfg,
 					  const struct forge_home *home,

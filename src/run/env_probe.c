@@ -335,6 +335,22 @@ bool forge_probe_is_about_runtime(const json_t *record)
 	return strcmp(status, "cancelled") != 0 && strcmp(status, "rejected") != 0;
 }
 
+struct forge_run_request forge_probe_request(const struct forge_runtime *rt,
+					     const char *store, char **argv,
+					     uint64_t wall_usec)
+{
+	return (struct forge_run_request){
+		.profile = "tool",
+		.limits = { .wall_usec = wall_usec },
+		.store = store,
+		.stdout_fd = -1,
+		.stderr_fd = -1,
+		.argv = argv,
+		.runtime = rt->decl->name,
+		.is_probe = true,
+	};
+}
+
 static int run_probe(const struct forge_config *cfg, const char *store,
 		     const struct forge_runtime *rt, struct forge_runtime_state *s,
 		     bool *ret_is_away, struct forge_error *err)
@@ -346,18 +362,10 @@ static int run_probe(const struct forge_config *cfg, const char *store,
 
 	if (asked < 0)
 		return asked;
-	struct forge_run_request req = {
-		.profile = "tool",
-		.limits = { .wall_usec = probe_time(rt->decl) },
-		.store = store,
-		.stdout_fd = -1,
-		.stderr_fd = -1,
-		.argv = argv.v,
-		.runtime = rt->decl->name,
-		.is_probe = true,
-		.on_warning = note_store,
-		.arg = ret_is_away,
-	};
+	struct forge_run_request req =
+		forge_probe_request(rt, store, argv.v, probe_time(rt->decl));
+	req.on_warning = note_store;
+	req.arg = ret_is_away;
 	int rc = forge_run(cfg, &req, &result, &why);
 	if (rc == 0 && !forge_probe_is_about_runtime(result.record)) {
 		rc = forge_fail(err, ECANCELED, "runtime %s could not be checked: %s",

@@ -253,17 +253,9 @@ static int source_scripts(const struct forge_config *cfg, const struct forge_hom
 			rc = forge_strv_add(&argv, path);
 	if (rc < 0)
 		return forge_fail(err, ENOMEM, "out of memory");
-	struct forge_run_request req = {
-		.profile = "tool",
-		.limits = { .wall_usec = scripts_time(rt->decl) },
-		.store = store,
-		.stdout_fd = -1,
-		.stderr_fd = -1,
-		.argv = argv.v,
-		.runtime = rt->decl->name,
-		.is_probe = true,
-		.exact_env = env,
-	};
+	struct forge_run_request req =
+		forge_probe_request(rt, store, argv.v, scripts_time(rt->decl));
+	req.exact_env = env;
 	rc = forge_run(cfg, &req, &result, err);
 	if (rc == 0 && !forge_probe_is_about_runtime(result.record))
 		rc = forge_fail(err, ECANCELED, "its scripts could not be sourced: %s",

@@ -22,7 +22,7 @@ store-postgres  900 ... PostgreSQL
 sandbox-root    900 the sandbox attacked as root, sanitized
 sandbox-user    900 ... as an ordinary user
 sandbox-nested  900 ... in a user namespace
-runtime         600 named runtimes and notebooks
+runtime         600 named runtimes and notebooks, sanitized
 demo            120 what `make demo` shows
 shim            300 kernels that lack system calls
 hosts           300 hosts that refuse something, or whose file servers are dead
@@ -112,7 +112,7 @@ stage_cli() { with_forge build-asan bats --tap tests/cli; }
 # The same suite on each store, like git's on each kind of refs.
 stage_runtime() {
     needs_root "named runtimes" || return 0
-    with_copy build tests/tools/delegate.sh bats --tap tests/runtime
+    with_copy build-asan tests/tools/delegate.sh bats --tap tests/runtime
 }
 
 stage_store_sqlite() {
