@@ -259,6 +259,10 @@ static bool fits(const struct forge_need *n, const struct forge_budget *b,
 static int take_share(int dir, const struct forge_need *n, struct forge_share *ret,
 		      struct forge_error *err)
 {
+	forge_auto_close int own = fcntl(dir, F_DUPFD_CLOEXEC, 0);
+
+	if (own < 0)
+		return forge_fail_errno(err, errno, "open the queue");
 	(void)snprintf(ret->name, sizeof(ret->name), "s-%" PRIu64 "-%" PRIu64 "-%s",
 		       n->bytes, n->milli, n->run_id);
 	int fd = make_locked(dir, ret->name, n->slot, false, err);
@@ -266,7 +270,7 @@ static int take_share(int dir, const struct forge_need *n, struct forge_share *r
 		return fd;
 	ret->fd = fd;
 	ret->slot = n->slot;
-	ret->dir_fd = dir;
+	ret->dir_fd = forge_take_fd(own);
 	return 0;
 }
 
@@ -294,10 +298,7 @@ int forge_admit_try(const struct forge_home *home, const struct forge_config *cf
 		return rc;
 	if (scan.before[0] || !fits(&n, &budget, &scan.used))
 		return 1;
-	rc = take_share(dir, &n, ret, err);
-	if (rc == 0)
-		(void)forge_take_fd(dir); /* the share's now */
-	return rc;
+	return take_share(dir, &n, ret, err);
 }
 
 /* A share that is given back leaves the directory; a holder that dies closes a file in it. */
@@ -405,6 +406,17 @@ static int wait_for(struct forge_ticket *t, int signal_fd, struct forge_share *r
 	return rc;
 }
 
+static int queue_up(struct forge_ticket *t, struct forge_error *err)
+{
+	forge_auto_close int lock = lock_queue(t->home, err);
+
+	if (lock < 0)
+		return lock;
+	ticket_name(&t->need, t->name);
+	t->fd = make_locked(t->dir_fd, t->name, t->need.slot, true, err);
+	return t->fd < 0 ? t->fd : 0;
+}
+
 int forge_admit_queue(const struct forge_home *home, const struct forge_config *cfg,
 		      const struct forge_need *need, int signal_fd,
 		      struct forge_ticket *ret, struct forge_error *err)
@@ -415,34 +427,22 @@ int forge_admit_queue(const struct forge_home *home, const struct forge_config *
 	forge_budget_of(cfg, &ret->budget);
 	ret->need = clamp(need, &ret->budget);
 	ret->dir_fd = forge_home_subdir(home, "queue", err);
-	forge_auto_close int lock = ret->dir_fd < 0 ? ret->dir_fd : lock_queue(home, err);
-	if (lock < 0)
-		return lock;
-	ticket_name(need, ret->name);
-	ret->fd = make_locked(ret->dir_fd, ret->name, need->slot, true, err);
-	if (ret->fd < 0)
-		return ret->fd;
-	close(lock);
-	lock = -1;
-	return wait_for(ret, signal_fd, NULL, err);
+	if (ret->dir_fd < 0)
+		return ret->dir_fd;
+	int rc = queue_up(ret, err);
+	return rc < 0 ? rc : wait_for(ret, signal_fd, NULL, err);
 }
 
 int forge_admit_take(struct forge_ticket *t, int signal_fd, struct forge_share *ret,
 		     struct forge_error *err)
 {
-	int rc = wait_for(t, signal_fd, ret, err);
-
-	if (rc == 0)
-		t->dir_fd = -1; /* the share's now */
-	return rc;
+	return wait_for(t, signal_fd, ret, err);
 }
 
-void forge_admit_leave(struct forge_ticket *t, const struct forge_share *share)
+void forge_admit_leave(struct forge_ticket *t)
 {
-	int dir = t->dir_fd >= 0 ? t->dir_fd : share->dir_fd;
-
 	if (t->fd >= 0) {
-		put_back(dir, t->name, t->need.slot, true);
+		put_back(t->dir_fd, t->name, t->need.slot, true);
 		/* Our init has it open too, and may take long to execute the command. */
 		(void)!write(t->fd, "", 1); /* else who reads is told later */
 		close(t->fd);

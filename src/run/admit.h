@@ -74,7 +74,7 @@ FORGE_MUST_CHECK int forge_admit_queue(const struct forge_home *home,
 FORGE_MUST_CHECK int forge_admit_take(struct forge_ticket *t, int signal_fd,
 				      struct forge_share *ret, struct forge_error *err);
 /* Out of the line, with the share or without. Accepts FORGE_TICKET_INIT. */
-void forge_admit_leave(struct forge_ticket *t, const struct forge_share *share);
+void forge_admit_leave(struct forge_ticket *t);
 void forge_admit_release(struct forge_share *s);
 /* Asks remove of each file that a dead one left, and does as it says. */
 FORGE_MUST_CHECK int forge_admit_sweep(const struct forge_home *home,

@@ -96,9 +96,10 @@ static json_t *read_slot_of(const struct forge_home *home, const char *run_id)
 bool forge_live_has_slot(const struct forge_home *home, const char *run_id)
 {
 	json_t *facts = read_slot_of(home, run_id);
+	bool is_there = facts != NULL;
 
 	json_decref(facts);
-	return facts != NULL;
+	return is_there;
 }
 
 json_t *forge_live_record(const struct forge_home *home, const char *run_id)

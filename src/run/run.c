@@ -23,7 +23,7 @@ static void run_done(struct run *r)
 	forge_courier_stop(&r->courier);
 	json_decref(forge_hasher_finish(&r->hasher, &r->spec.inputs, -1));
 	forge_objects_close(&r->objects);
-	forge_admit_leave(&r->ticket, &r->share);
+	forge_admit_leave(&r->ticket);
 	forge_admit_release(&r->share);
 	forge_record_close(&r->record);
 	forge_workdir_close(&r->workdir);
@@ -95,7 +95,7 @@ static int before_start(void *arg, struct forge_error *err)
 	if (r->ticket.fd >= 0) {
 		forge_auto_close int signals = forge_signals_fd();
 		rc = forge_admit_take(&r->ticket, signals, &r->share, err);
-		forge_admit_leave(&r->ticket, &r->share);
+		forge_admit_leave(&r->ticket);
 		if (rc == 0)
 			forge_run_set_status(r, "preparing", NULL);
 		else if (rc == -ECANCELED || rc == -ETIMEDOUT)
@@ -266,7 +266,7 @@ static int wait_for_room(struct run *r, const struct forge_need *need,
 	forge_auto_close int signals = forge_signals_fd();
 	rc = forge_admit_queue(&r->home, r->cfg, need, signals, &r->ticket, err);
 	if (rc < 0)
-		forge_admit_leave(&r->ticket, &r->share);
+		forge_admit_leave(&r->ticket);
 	return rc;
 }
 
@@ -350,7 +350,7 @@ static int execute(struct run *r, struct forge_verdict *v, struct forge_outcome 
 						      &refused) < 0;
 	}
 	forge_netns_done(&netns);
-	forge_admit_leave(&r->ticket, &r->share);
+	forge_admit_leave(&r->ticket);
 	if (rc < 0)
 		return rc;
 	/* A refusal before there was a record is worth one too. */
