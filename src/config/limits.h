@@ -22,6 +22,7 @@ struct forge_limits {
 	uint64_t inodes;       /* files and directories in the workdir */
 	uint64_t output_bytes; /* each of stdout and stderr */
 	uint64_t open_files;
+	uint64_t sockets; /* that the kernel does not charge for: IP and netlink */
 	uint64_t
 		io_bytes_per_second; /* each of reads and writes, on the workdir's disk */
 	uint64_t grace_usec;	     /* between SIGTERM and SIGKILL */
@@ -46,7 +47,7 @@ struct forge_limit_row {
 	const char *builtin; /* value in the built-in profile "default" */
 };
 
-#define FORGE_LIMIT_COUNT_ROWS 11
+#define FORGE_LIMIT_COUNT_ROWS 12
 extern const struct forge_limit_row forge_limit_rows[FORGE_LIMIT_COUNT_ROWS];
 
 static inline uint64_t *forge_limit_slot(struct forge_limits *l,

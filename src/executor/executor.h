@@ -67,10 +67,12 @@ struct forge_outcome {
 	uint64_t disk_peak_bytes, inodes_peak, io_read_bytes, io_write_bytes;
 	uint64_t stream_bytes[2]; /* produced, as far as they were read */
 	bool is_truncated[2];
-	uint64_t oom_kills, pids_refused;
+	uint64_t oom_kills, pids_refused, sockets_refused;
 	/* Who had most of the memory just before it ran out; bytes 0: nobody knows. */
 	char largest_name[16];
 	uint64_t largest_bytes;
+	/* Ended for memory of the host's kernel that nobody is charged for; 0: it was not that. */
+	uint64_t kernel_memory_bytes;
 	bool oom_elsewhere; /* the host or an outer group ran out, not this run's limit */
 	bool is_too_deep;   /* the workdir's tree was beyond measuring */
 	bool is_stuck;	    /* processes of it do not die; their cgroups are left */

@@ -127,6 +127,7 @@ static int run_in(const struct forge_job *job, struct forge_execution *e,
 		ret->has_quota = forge_quota_start(&quota, job->workdir_fd, job->host_uid,
 						   job->limits->disk_bytes,
 						   job->limits->inodes) == 0;
+	e->plan->may_allocate = ret->has_quota;
 	int rc = forge_sandbox_start(e->plan, e->cg, job->netns, job->pass_stdin, &e->sb,
 				     err);
 	/* Init needs longer for what it builds than we for this. */

@@ -19,6 +19,8 @@
 #include "executor/pump.h"
 #include "executor/stdin.h"
 #include "sandbox/disk.h"
+#include "sandbox/kernel_memory.h"
+#include "sandbox/socket_count.h"
 
 #define NEVER UINT64_MAX
 /* How long the dead may take, for as long as they make progress. */
@@ -34,10 +36,12 @@ struct loop {
 	struct forge_feed feed;
 	const struct forge_quota *quota;
 	struct forge_disk *disk;
+	struct forge_socket_count sockets;
+	struct forge_kernel_memory *kernel_memory; /* NULL: not watched */
 	int signals;
 	uint64_t start;
 	/* deadlines, monotonic microseconds */
-	uint64_t wall_at, grace_at, cpu_at, disk_at, dead_at;
+	uint64_t wall_at, grace_at, cpu_at, disk_at, dead_at, memory_at;
 	uint64_t look_at;   /* not before this: the next look at who has the memory */
 	uint64_t cpu_dying; /* CPU time of the run at the last look at its dying */
 	struct forge_ctl_exit end; /* as init told it */
@@ -125,6 +129,17 @@ static void check_disk(struct loop *l, uint64_t now)
 	}
 }
 
+static void check_kernel_memory(struct loop *l, uint64_t now)
+{
+	uint64_t taken;
+
+	l->memory_at = forge_kernel_memory_step(l->kernel_memory, now, &taken);
+	if (!taken)
+		return;
+	l->out->kernel_memory_bytes = taken;
+	stop(l, FORGE_STOP_MEMORY, "kernel_memory_limit", false);
+}
+
 /*
  * Not even SIGKILL ends a process that waits for a file system whose server does not answer
  * (FUSE, NFS), and init waits for all. It will never run again, so the run is over; what it
@@ -163,6 +178,8 @@ static void check_deadlines(struct loop *l)
 		plan_cpu_check(l, now);
 	if (now >= l->disk_at && !l->is_killed)
 		check_disk(l, now);
+	if (now >= l->memory_at && !l->is_killed)
+		check_kernel_memory(l, now);
 }
 
 static struct timespec until_next(const struct loop *l)
@@ -173,6 +190,7 @@ static struct timespec until_next(const struct loop *l)
 	at = l->dead_at < at ? l->dead_at : at;
 	at = l->cpu_at < at ? l->cpu_at : at;
 	at = l->disk_at < at && !l->is_killed ? l->disk_at : at;
+	at = l->memory_at < at && !l->is_killed ? l->memory_at : at;
 	at = l->look_at < at && l->look_at > now ? l->look_at : at;
 	if (at == NEVER)
 		return (struct timespec){ .tv_sec = 3600 };
@@ -191,11 +209,35 @@ static void on_signal(struct loop *l)
 	}
 }
 
+/* A message, and the descriptor that came with it or -1. */
+static ssize_t receive(int control, void *data, size_t size, int *ret_fd)
+{
+	char room[CMSG_SPACE(sizeof(int))];
+	struct iovec iov = { .iov_base = data, .iov_len = size };
+	struct msghdr m = { .msg_iov = &iov,
+			    .msg_iovlen = 1,
+			    .msg_control = room,
+			    .msg_controllen = sizeof(room) };
+	ssize_t n = recvmsg(control, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	const struct cmsghdr *c = n < 0 ? NULL : CMSG_FIRSTHDR(&m);
+
+	*ret_fd = -1;
+	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
+		memcpy(ret_fd, CMSG_DATA(c), sizeof(int));
+	return n;
+}
+
 static void on_control(struct loop *l)
 {
 	struct forge_ctl_exit msg;
-	ssize_t n = recv(l->sb->control, &msg, sizeof(msg), MSG_DONTWAIT);
+	int fd;
+	ssize_t n = receive(l->sb->control, &msg, sizeof(msg), &fd);
 
+	if (fd >= 0 && l->sockets.listener < 0)
+		forge_socket_count_open(&l->sockets, fd, l->sb->pid,
+					l->job->limits->sockets);
+	else if (fd >= 0)
+		close(fd);
 	if (n == (ssize_t)sizeof(msg)) {
 		l->end = msg;
 		l->out->has_status = true;
@@ -266,6 +308,7 @@ enum {
 	P_LIVE_ERR,
 	P_FEED_SRC,
 	P_FEED_DST,
+	P_SOCKETS,
 	P_COUNT
 };
 
@@ -292,6 +335,7 @@ static void fill(struct loop *l, struct pollfd *p)
 	p[P_FEED_SRC].fd = forge_feed_src(&l->feed);
 	p[P_FEED_DST].fd = forge_feed_dst(&l->feed);
 	p[P_FEED_DST].events = POLLOUT;
+	p[P_SOCKETS].fd = l->sockets.listener;
 }
 
 static void pump(struct loop *l, int i)
@@ -323,6 +367,8 @@ static void handle(struct loop *l, const struct pollfd *p)
 	}
 	if (p[P_FEED_SRC].revents || p[P_FEED_DST].revents)
 		forge_feed_step(&l->feed);
+	if (p[P_SOCKETS].revents)
+		forge_socket_count_serve(&l->sockets, p[P_SOCKETS].revents);
 }
 
 /*
@@ -363,6 +409,7 @@ static void collect_usage(struct loop *l)
 	o->oom_kills = u.oom_kills;
 	o->oom_elsewhere = u.oom_elsewhere;
 	o->pids_refused = u.pids_refused;
+	o->sockets_refused = l->sockets.refused;
 	/* Without an io controller: what the kernel counted for all that init reaped. */
 	o->io_read_bytes =
 		u.io_read_bytes != UINT64_MAX ? u.io_read_bytes : l->end.blocks_in * 512;
@@ -438,6 +485,9 @@ static int init_loop(struct loop *l, struct forge_error *err)
 	if (forge_disk_new(l->job->workdir_fd, l->quota, tasks, lim->disk_bytes,
 			   lim->inodes, &l->disk) < 0)
 		return forge_fail(err, ENOMEM, "out of memory");
+	if (forge_kernel_memory_new(l->cg, &l->kernel_memory) < 0)
+		return forge_fail(err, ENOMEM, "out of memory");
+	l->memory_at = l->kernel_memory ? l->start + 20000 : NEVER;
 	l->wall_at = after(l->start, lim->wall_usec);
 	l->grace_at = l->dead_at = NEVER;
 	l->disk_at = l->start + forge_disk_pause_usec(l->disk);
@@ -457,6 +507,7 @@ int forge_supervise(const struct forge_job *job, const struct forge_plan *plan,
 			  .quota = quota,
 			  .sb = sb,
 			  .out = ret,
+			  .sockets = FORGE_SOCKET_COUNT_INIT,
 			  .signals = -1,
 			  .start = sb->start_usec };
 	int rc = init_loop(&l, err);
@@ -471,6 +522,8 @@ int forge_supervise(const struct forge_job *job, const struct forge_plan *plan,
 	}
 	if (l.signals >= 0)
 		close(l.signals);
+	forge_socket_count_close(&l.sockets);
+	forge_kernel_memory_free(l.kernel_memory);
 	forge_pump_done(&l.pumps[0]);
 	forge_pump_done(&l.pumps[1]);
 	forge_disk_free(l.disk);

@@ -11,6 +11,7 @@
 
 static const struct probe *const groups[] = {
 	probe_fs, probe_priv, probe_net, probe_proc, probe_budget, probe_disk, probe_syscall,
+	probe_kernel,
 };
 #define N_GROUPS (sizeof(groups) / sizeof(groups[0]))
 

@@ -44,7 +44,15 @@ static void judge_memory(const struct forge_outcome *o, const struct forge_limit
 	if (o->largest_bytes)
 		(void)snprintf(largest, sizeof(largest), " (largest: %s %s)",
 			       o->largest_name, forge_format_size(m, o->largest_bytes));
-	if (o->oom_elsewhere)
+	if (o->kernel_memory_bytes)
+		(void)snprintf(
+			v->notes, sizeof(v->notes),
+			"Killed: memory: it took %s of the host's kernel memory in %s "
+			"that no limit counts (sockets, locks and the like), beside "
+			"%s of its %s. Make fewer of them.",
+			forge_format_size(m, o->kernel_memory_bytes), wall(t, o), peak,
+			lim);
+	else if (o->oom_elsewhere)
 		(void)snprintf(v->notes, sizeof(v->notes),
 			       "Killed: the host ran out of memory after %s while this "
 			       "run used %s of "
@@ -174,6 +182,15 @@ static void judge_failure(const struct forge_outcome *o, const struct forge_limi
 			       "%s.",
 			       how, wall(t, o), forge_format_size(b, l->disk_bytes),
 			       more((char[FORGE_FORMAT_MAX]){ 0 }, l->disk_bytes, 0));
+	} else if (o->sockets_refused) {
+		(void)snprintf(v->notes, sizeof(v->notes),
+			       "Failed: %s after %s; %" PRIu64
+			       " new socket%s refused at the limit of %" PRIu64
+			       ", a quarter of it for datagrams. Retry with --sockets "
+			       "%" PRIu64 ".",
+			       how, wall(t, o), o->sockets_refused,
+			       o->sockets_refused == 1 ? " was" : "s were", l->sockets,
+			       l->sockets * 2);
 	} else {
 		(void)snprintf(v->notes, sizeof(v->notes), "Failed: %s after %s.", how,
 			       wall(t, o));

@@ -285,6 +285,7 @@ static json_t *usage_json(const struct forge_outcome *o)
 			    forge_json_number(o->memory_peak_bytes));
 	json_object_set_new(u, "pids_peak", forge_json_number(o->pids_peak));
 	json_object_set_new(u, "pids_refused", forge_json_number(o->pids_refused));
+	json_object_set_new(u, "sockets_refused", forge_json_number(o->sockets_refused));
 	json_object_set_new(u, "disk_peak_bytes", forge_json_number(o->disk_peak_bytes));
 	json_object_set_new(u, "inodes_peak", forge_json_number(o->inodes_peak));
 	json_object_set_new(u, "io_read_bytes", forge_json_number(o->io_read_bytes));

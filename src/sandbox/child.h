@@ -55,6 +55,9 @@ struct forge_child_report {
 /* ... and 's' followed by a signal number: send it to every process of the run. */
 #define FORGE_CTL_SIGNAL 's'
 
+/* The command's process to the supervisor, with a descriptor: who counts its sockets reads here. */
+#define FORGE_CTL_LISTENER 'n'
+
 /*
  * Init to supervisor: the command has ended. Alone means that the kernel knows of no other process in the
  * namespace: everything that the run was is over, and only init's own end is still to come.

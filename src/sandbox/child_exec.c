@@ -9,25 +9,126 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/sys.h"
 #include "filter.h"
+#include "sandbox/seccomp_policy.h"
+
+#ifndef ENOTSUPP
+#define ENOTSUPP 524 /* the kernel's own: no memory is left for compiled BPF programs */
+#endif
 
 size_t forge_filter_length(void)
 {
 	return sizeof(forge_filter) / sizeof(forge_filter[0]);
 }
 
-static void install_filter(const struct forge_child *c)
+#define REFUSE(error) (SECCOMP_RET_ERRNO | (uint32_t)(error))
+
+/* The answers that depend on the run, see enum forge_filter_slot. */
+static void choose_answers(const struct forge_plan *p, bool is_counted,
+			   uint32_t answer[FORGE_SLOT_COUNT])
+{
+	bool is_open = !p->own_network;
+
+	answer[FORGE_SLOT_STREAM] =
+		is_counted ? SECCOMP_RET_USER_NOTIF : SECCOMP_RET_ALLOW;
+	/* Where nobody counts them there are none, or there would be no bound. */
+	answer[FORGE_SLOT_DATAGRAM] = is_counted ? SECCOMP_RET_USER_NOTIF
+				      : is_open || p->limits.sockets == FORGE_UNLIMITED
+					      ? SECCOMP_RET_ALLOW
+					      : REFUSE(EPROTONOSUPPORT);
+	answer[FORGE_SLOT_NETWORK_SOCKET] =
+		is_open ? SECCOMP_RET_ALLOW : REFUSE(EPROTONOSUPPORT);
+	answer[FORGE_SLOT_NETWORK_OPTION] =
+		is_open ? SECCOMP_RET_ALLOW : REFUSE(ENOPROTOOPT);
+	answer[FORGE_SLOT_BUFFER_SIZE] = is_open ? SECCOMP_RET_ALLOW : REFUSE(0);
+	answer[FORGE_SLOT_ALLOCATE] =
+		p->may_allocate ? SECCOMP_RET_ALLOW : REFUSE(EOPNOTSUPP);
+}
+
+/* Remembers where the marks were: the other answers may be tried after these. */
+static void set_answers(const uint32_t answer[FORGE_SLOT_COUNT])
+{
+	static uint8_t slot[sizeof(forge_filter) / sizeof(forge_filter[0])];
+
+	for (size_t i = 0; i < forge_filter_length(); i++) {
+		struct sock_filter *f = &forge_filter[i];
+		for (unsigned s = 0; s < FORGE_SLOT_COUNT && !slot[i]; s++)
+			if (f->code == (BPF_RET | BPF_K) && f->k == FORGE_SLOT_MARK(s))
+				slot[i] = (uint8_t)(s + 1);
+		if (slot[i])
+			f->k = answer[slot[i] - 1];
+	}
+}
+
+/* Errors that pass when others give back what the host shares: memory for BPF programs. */
+static bool is_shortage(int error)
+{
+	return error == ENOTSUPP || error == ENOMEM || error == EAGAIN;
+}
+
+/* The listener's descriptor, 0 without one, or -1. */
+static int load_filter(unsigned flags)
 {
 	struct sock_fprog prog = {
 		.len = (unsigned short)forge_filter_length(),
 		.filter = forge_filter,
 	};
+	const struct timespec pause = { .tv_nsec = 20000000 };
+	long rc = -1;
 
-	if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog, 0, 0) < 0)
+	for (int tries = 0; tries < 100; tries++) {
+		rc = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &prog);
+		if (rc >= 0 || !is_shortage(errno))
+			break;
+		(void)nanosleep(&pause, NULL);
+	}
+	return (int)rc;
+}
+
+/* The supervisor answers for the sockets; it is outside. */
+static int send_listener(int control, int listener)
+{
+	char what = FORGE_CTL_LISTENER, room[CMSG_SPACE(sizeof(int))] = { 0 };
+	struct iovec iov = { .iov_base = &what, .iov_len = 1 };
+	struct msghdr m = { .msg_iov = &iov,
+			    .msg_iovlen = 1,
+			    .msg_control = room,
+			    .msg_controllen = sizeof(room) };
+	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(c), &listener, sizeof(int));
+	return sendmsg(control, &m, MSG_NOSIGNAL) == 1 ? 0 : -1;
+}
+
+static void install_filter(const struct forge_child *c)
+{
+	bool is_counted =
+		c->plan->own_network && c->plan->limits.sockets != FORGE_UNLIMITED;
+	uint32_t answer[FORGE_SLOT_COUNT];
+	int listener = -1;
+
+	if (is_counted) {
+		choose_answers(c->plan, true, answer);
+		set_answers(answer);
+		listener = load_filter(SECCOMP_FILTER_FLAG_NEW_LISTENER);
+		if (listener >= 0 && send_listener(c->control, listener) == 0)
+			return;
+		/* EBUSY: a container manager around us listens already, and there can be only one. */
+		if (listener >= 0 || errno != EBUSY)
+			forge_child_die(c->report, FORGE_STAGE_SECCOMP, "filter");
+	}
+	choose_answers(c->plan, false, answer);
+	set_answers(answer);
+	if (load_filter(0) < 0)
 		forge_child_die(c->report, FORGE_STAGE_SECCOMP, "filter");
 }
 

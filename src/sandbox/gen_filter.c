@@ -5,14 +5,16 @@
  */
 #include <errno.h>
 #include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <seccomp.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/personality.h>
-#include <sys/socket.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "sandbox/seccomp_policy.h"
@@ -37,9 +39,21 @@ static int resolve(const struct forge_syscall_name *s)
 #define LOOK_AT_ARGUMENTS SCMP_ACT_TRACE(1)
 #define LOOK_AT_PERSONA	  SCMP_ACT_TRACE(2)
 
+#define LOOK_AT_LIST(i) SCMP_ACT_TRACE((uint16_t)(16 + (i)))
+
+/* Which of the lists of allowed arguments a call has; -1: none. */
+static int list_of(const char *name)
+{
+	for (int i = 0; forge_call_lists[i].names[0]; i++)
+		for (const char *const *n = forge_call_lists[i].names; *n; n++)
+			if (strcmp(*n, name) == 0)
+				return i;
+	return -1;
+}
+
 static bool has_argument_rules(const char *name)
 {
-	if (strcmp(name, "socket") == 0 || strcmp(name, "socketpair") == 0)
+	if (strcmp(name, "prlimit64") == 0)
 		return true;
 	for (const struct forge_syscall_arg *a = forge_syscalls_args; a->name; a++)
 		if (strcmp(a->name, name) == 0)
@@ -54,46 +68,16 @@ static void add_names(scmp_filter_ctx ctx, const struct forge_syscall_name *s,
 		int nr = resolve(s);
 		if (nr < 0)
 			continue;
-		bool more = action == SCMP_ACT_ALLOW && has_argument_rules(s->name);
-		int rc = seccomp_rule_add(ctx, more ? LOOK_AT_ARGUMENTS : action, nr, 0);
+		int list = list_of(s->name);
+		uint32_t then = action;
+		if (action == SCMP_ACT_ALLOW && list >= 0)
+			then = LOOK_AT_LIST(list);
+		else if (action == SCMP_ACT_ALLOW && has_argument_rules(s->name))
+			then = LOOK_AT_ARGUMENTS;
+		int rc = seccomp_rule_add(ctx, then, nr, 0);
 		if (rc < 0)
 			die("rule for", s->name, rc);
 	}
-}
-
-static bool is_family_allowed(int family)
-{
-	for (const int *f = forge_socket_families; *f >= 0; f++)
-		if (*f == family)
-			return true;
-	return false;
-}
-
-/*
- * Compared as 64 bits while the kernel looks at 32: garbage above them makes a family
- * "greater than the last" and is refused with the rest.
- */
-static void add_family_rules(scmp_filter_ctx ctx, int call, const char *name)
-{
-	const uint32_t no = SCMP_ACT_ERRNO(EAFNOSUPPORT);
-	int last = 0, rc = 0;
-
-	for (const int *f = forge_socket_families; *f >= 0; f++)
-		last = *f > last ? *f : last;
-	for (int f = 0; f < last && rc == 0; f++)
-		if (!is_family_allowed(f))
-			rc = seccomp_rule_add(ctx, no, call, 1,
-					      SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)f, 0));
-	if (rc == 0)
-		rc = seccomp_rule_add(ctx, no, call, 1,
-				      SCMP_A0(SCMP_CMP_GT, (scmp_datum_t)last, 0));
-	/* netlink: NETLINK_ROUTE (0) is how libc lists interfaces; no other protocol */
-	if (rc == 0)
-		rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPROTONOSUPPORT), call, 2,
-				      SCMP_A0(SCMP_CMP_EQ, AF_NETLINK, 0),
-				      SCMP_A2(SCMP_CMP_NE, 0, 0));
-	if (rc < 0)
-		die("rule for", name, rc);
 }
 
 static void add_args(scmp_filter_ctx ctx)
@@ -106,13 +90,18 @@ static void add_args(scmp_filter_ctx ctx)
 		};
 		if (nr < 0)
 			continue; /* not on this ABI */
-		int rc = seccomp_rule_add_array(ctx, SCMP_ACT_ERRNO((uint32_t)a->error),
-						nr, a->mask2 ? 2 : 1, cmp);
+		uint32_t action = a->error < 0 ? FORGE_SLOT_MARK(-1 - a->error)
+					       : SCMP_ACT_ERRNO((uint32_t)a->error);
+		int rc = seccomp_rule_add_array(ctx, action, nr, a->mask2 ? 2 : 1, cmp);
 		if (rc < 0)
 			die("argument rule for", a->name, rc);
 	}
-	add_family_rules(ctx, SCMP_SYS(socket), "socket");
-	add_family_rules(ctx, SCMP_SYS(socketpair), "socketpair");
+	/* As setrlimit() of RLIMIT_CORE; without a new limit it only asks. */
+	int rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(0), SCMP_SYS(prlimit64), 2,
+				  SCMP_A1(SCMP_CMP_MASKED_EQ, 0xffffffffU, RLIMIT_CORE),
+				  SCMP_A2(SCMP_CMP_NE, 0, 0));
+	if (rc < 0)
+		die("argument rule for", "prlimit64", rc);
 }
 
 static size_t export(scmp_filter_ctx ctx, const char *name, struct sock_filter *ret)
@@ -254,6 +243,94 @@ static size_t shorten(struct sock_filter *prog, size_t n)
 	return m;
 }
 
+/* ---- lists of allowed arguments ---- */
+
+static uint32_t action_of(int answer)
+{
+	if (answer == FORGE_ALLOW)
+		return SCMP_ACT_ALLOW;
+	if (answer == FORGE_IGNORE)
+		return SCMP_ACT_ERRNO(0);
+	return FORGE_SLOT_MARK(answer - 2);
+}
+
+static struct sock_filter load_argument(unsigned arg)
+{
+	size_t at = offsetof(struct seccomp_data, args) + arg * sizeof(uint64_t);
+
+	if (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__)
+		at += sizeof(uint32_t);
+	return (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)at);
+}
+
+static uint8_t distance(size_t from, size_t to, const char *name)
+{
+	if (to < from + 1 || to - from - 1 > UINT8_MAX)
+		die("jump in", name, (int)(to - from));
+	return (uint8_t)(to - from - 1);
+}
+
+/*
+ * Compares argument number arg of the list for rows[0..n), which agree in all arguments before
+ * it. Returns how many instructions that takes.
+ */
+static size_t make_list(const struct forge_call_list *l,
+			const struct forge_call_row *rows, size_t n, unsigned arg,
+			struct sock_filter *ret)
+{
+	size_t len = 0, groups = 0;
+	bool is_last = arg + 1 == l->n_args;
+
+	if (rows[0].value[arg] == FORGE_ANY) {
+		ret[0] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K,
+						      action_of(rows[0].answer));
+		return 1;
+	}
+	ret[len++] = load_argument(l->first_arg + arg);
+	if (l->mask[arg])
+		ret[len++] = (struct sock_filter)BPF_STMT(BPF_ALU | BPF_AND | BPF_K,
+							  l->mask[arg]);
+	/* Of the last argument, all values with one answer lead to one place. */
+	for (size_t i = 0; is_last && i < n; i++)
+		ret[len++] = (struct sock_filter)BPF_JUMP(
+			BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)rows[i].value[arg], 0, 0);
+	for (size_t i = 0; !is_last && i < n; i = groups) {
+		size_t at = len++;
+		for (groups = i;
+		     groups < n && rows[groups].value[arg] == rows[i].value[arg];)
+			groups++;
+		len += make_list(l, rows + i, groups - i, arg + 1, ret + len);
+		ret[at] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K,
+						       (uint32_t)rows[i].value[arg], 0,
+						       distance(at, len, l->names[0]));
+	}
+	ret[len++] = (struct sock_filter)BPF_STMT(
+		BPF_RET | BPF_K, l->otherwise[arg]
+					 ? SCMP_ACT_ERRNO((uint32_t)l->otherwise[arg])
+					 : action_of(l->last_answer));
+	size_t first = len - 1 - n;
+	for (size_t i = 0; is_last && i < n; i++) {
+		size_t to = len;
+		for (size_t j = 0; j < i; j++)
+			if (rows[j].answer == rows[i].answer)
+				to = first + j + 1 + ret[first + j].jt;
+		if (to == len)
+			ret[len++] = (struct sock_filter)BPF_STMT(
+				BPF_RET | BPF_K, action_of(rows[i].answer));
+		ret[first + i].jt = distance(first + i, to, l->names[0]);
+	}
+	return len;
+}
+
+static size_t make_call_list(const struct forge_call_list *l, struct sock_filter *ret)
+{
+	size_t n = 0;
+
+	while (l->rows[n].answer >= 0)
+		n++;
+	return make_list(l, l->rows, n, 0, ret);
+}
+
 /* Where all[0..n) returns answer, goes on at all[to] instead. */
 static void lead_on(struct sock_filter *all, size_t n, uint32_t answer, size_t to)
 {
@@ -281,12 +358,17 @@ static void emit(scmp_filter_ctx calls, scmp_filter_ctx args, scmp_filter_ctx pe
 	size_t m = export(args, "args", all + n);
 	size_t p = export(persona, "personality", all + n + m);
 
-	if (n + m + p > BPF_MAXINSNS)
-		die("size of", "all", (int)(n + m + p));
+	size_t len = n + m + p;
 	lead_on(all, n, LOOK_AT_ARGUMENTS, n);
 	lead_on(all, n, LOOK_AT_PERSONA, n + m);
+	for (size_t i = 0; forge_call_lists[i].names[0]; i++) {
+		lead_on(all, n, LOOK_AT_LIST(i), len);
+		len += make_call_list(&forge_call_lists[i], all + len);
+	}
+	if (len > BPF_MAXINSNS)
+		die("size of", "all", (int)len);
 	printf("static struct sock_filter forge_filter[] = {\n");
-	for (size_t i = 0; i < n + m + p; i++)
+	for (size_t i = 0; i < len; i++)
 		printf("\t{ 0x%04x, %u, %u, 0x%08x },\n", all[i].code, all[i].jt,
 		       all[i].jf, all[i].k);
 	printf("};\n");

@@ -62,7 +62,8 @@ struct forge_plan {
 	bool privileged; /* the supervisor opens sources and maps ids with its own rights */
 	/* isolation */
 	bool own_network;
-	int landlock_abi; /* to be enforced; 0: none */
+	bool may_allocate; /* a quota counts blocks that are taken without being written */
+	int landlock_abi;  /* to be enforced; 0: none */
 	/* budget */
 	struct forge_limits limits;
 	cpu_set_t cpus; /* affinity */

@@ -78,6 +78,7 @@ static json_t *supervisor_json(const struct forge_limits *l)
 	json_object_set_new(o, "inodes", forge_json_number(l->inodes));
 	json_object_set_new(o, "output_bytes", forge_json_number(l->output_bytes));
 	json_object_set_new(o, "open_files", forge_json_number(l->open_files));
+	json_object_set_new(o, "sockets", forge_json_number(l->sockets));
 	return o;
 }
 

@@ -4,11 +4,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/falloc.h>
 #include <linux/sched.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stddef.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -23,6 +28,13 @@
 #ifndef F_SETLEASE
 #define F_SETLEASE 1024
 #endif
+
+/* linux/falloc.h has these too, but with a struct whose size the number depends on. */
+#define IOC_ALLOCSP    0x4030580aU
+#define IOC_RESVSP     0x40305828U
+#define IOC_ALLOCSP64  0x40305824U
+#define IOC_RESVSP64   0x4030582aU
+#define IOC_ZERO_RANGE 0x40305839U
 
 /* clang-format off: tables */
 #define S(n) { #n, 0 }
@@ -63,7 +75,7 @@ const struct forge_syscall_name forge_syscalls_allowed[] = {
 	S(getppid), S(gettid), S(getpgid), S(setpgid), S(getpgrp), S(getsid), S(setsid),
 	S(getuid), S(geteuid), S(getgid), S(getegid), S(getresuid), S(getresgid), S(getgroups),
 	S(setuid), S(setgid), S(setreuid), S(setregid), S(setresuid), S(setresgid), S(setfsuid),
-	S(setfsgid), S(setgroups), S(capget), S(capset), S(prctl), S(arch_prctl), S(seccomp),
+	S(setfsgid), S(setgroups), S(capget), S(capset), S(prctl), S(arch_prctl),
 	S(landlock_create_ruleset), S(landlock_add_rule), S(landlock_restrict_self),
 	S(unshare), S(ptrace), S(futex), S(futex_waitv), { "futex_wake", 454 },
 	{ "futex_wait", 455 }, { "futex_requeue", 456 }, S(set_robust_list), S(get_robust_list),
@@ -113,7 +125,8 @@ const struct forge_syscall_name forge_syscalls_refused[] = {
 /* Neither list: clone3 (its flags are behind a pointer; libc falls back to clone), io_uring_*
  * (a second way to make system calls, libraries fall back), io_setup (its slots are counted for
  * the whole host, one run could take them all), openat2 and fchmodat2 (they could make setuid
- * files unseen, libraries fall back) and everything younger: ENOSYS. */
+ * files unseen, libraries fall back), seccomp (see PR_SET_SECCOMP below) and everything younger:
+ * ENOSYS. */
 
 const struct forge_syscall_arg forge_syscalls_args[] = {
 	{ "clone", 0, CLONE_NEWUSER, CLONE_NEWUSER, EPERM, 0, 0, 0 },
@@ -165,6 +178,23 @@ const struct forge_syscall_arg forge_syscalls_args[] = {
 	{ "openat", 3, S_ISGID, S_ISGID, EPERM, 2, O_CREAT, O_CREAT },
 	{ "openat", 3, S_ISUID, S_ISUID, EPERM, 2, O_TMPFILE, O_TMPFILE },
 	{ "openat", 3, S_ISGID, S_ISGID, EPERM, 2, O_TMPFILE, O_TMPFILE },
+	/*
+	 * BPF programs are made of memory that the whole host shares, and freeing thousands of them
+	 * at once has stopped kernels. Nothing inside makes one: here a filter cannot be set, as on
+	 * a kernel without them; for sockets see the options below.
+	 */
+	{ "prctl", 0, LOW32, PR_SET_SECCOMP, EINVAL, 0, 0, 0 },
+	/*
+	 * The value at which the kernel writes no core and starts no handler of the host for one is
+	 * set. Changing it is answered with success: gpg and `ulimit -c 0` only want no core.
+	 */
+	{ "setrlimit", 0, LOW32, RLIMIT_CORE, 0, 0, 0, 0 },
+	/* XFS's own names for fallocate, which other file systems know too. */
+	{ "ioctl", 1, LOW32, IOC_RESVSP, -1 - FORGE_SLOT_ALLOCATE, 0, 0, 0 },
+	{ "ioctl", 1, LOW32, IOC_RESVSP64, -1 - FORGE_SLOT_ALLOCATE, 0, 0, 0 },
+	{ "ioctl", 1, LOW32, IOC_ALLOCSP, -1 - FORGE_SLOT_ALLOCATE, 0, 0, 0 },
+	{ "ioctl", 1, LOW32, IOC_ALLOCSP64, -1 - FORGE_SLOT_ALLOCATE, 0, 0, 0 },
+	{ "ioctl", 1, LOW32, IOC_ZERO_RANGE, -1 - FORGE_SLOT_ALLOCATE, 0, 0, 0 },
 	/* Huge pages are the host's, and no memory limit counts them. */
 	{ "mmap", 3, MAP_HUGETLB, MAP_HUGETLB, ENOMEM, 0, 0, 0 },
 	{ "memfd_create", 1, MFD_HUGETLB, MFD_HUGETLB, ENOMEM, 0, 0, 0 },
@@ -172,4 +202,138 @@ const struct forge_syscall_arg forge_syscalls_args[] = {
 	{ NULL, 0, 0, 0, 0, 0, 0, 0 },
 };
 
-const int forge_socket_families[] = { AF_UNIX, AF_INET, AF_INET6, AF_NETLINK, -1 };
+#define NETWORK_SOCKET FORGE_DECIDE(FORGE_SLOT_NETWORK_SOCKET)
+#define NETWORK	       FORGE_DECIDE(FORGE_SLOT_NETWORK_OPTION)
+#define BUFFER	       FORGE_DECIDE(FORGE_SLOT_BUFFER_SIZE)
+
+/*
+ * Protocols by name: for another one the kernel would load a module. What a stream or a datagram
+ * socket can keep is charged to no cgroup, or not all of it, so they are counted (socket_count.c).
+ */
+static const struct forge_call_row socket_rows[] = {
+	{ { AF_UNIX, FORGE_ANY }, FORGE_ALLOW },
+	{ { AF_INET, SOCK_STREAM, 0 }, FORGE_DECIDE(FORGE_SLOT_STREAM) },
+	{ { AF_INET, SOCK_STREAM, IPPROTO_TCP }, FORGE_DECIDE(FORGE_SLOT_STREAM) },
+	{ { AF_INET, SOCK_DGRAM, 0 }, FORGE_DECIDE(FORGE_SLOT_DATAGRAM) },
+	{ { AF_INET, SOCK_DGRAM, IPPROTO_UDP }, FORGE_DECIDE(FORGE_SLOT_DATAGRAM) },
+	{ { AF_INET, SOCK_DGRAM, IPPROTO_ICMP }, NETWORK_SOCKET },
+	{ { AF_INET6, SOCK_STREAM, 0 }, FORGE_DECIDE(FORGE_SLOT_STREAM) },
+	{ { AF_INET6, SOCK_STREAM, IPPROTO_TCP }, FORGE_DECIDE(FORGE_SLOT_STREAM) },
+	{ { AF_INET6, SOCK_DGRAM, 0 }, FORGE_DECIDE(FORGE_SLOT_DATAGRAM) },
+	{ { AF_INET6, SOCK_DGRAM, IPPROTO_UDP }, FORGE_DECIDE(FORGE_SLOT_DATAGRAM) },
+	{ { AF_INET6, SOCK_DGRAM, IPPROTO_ICMPV6 }, NETWORK_SOCKET },
+	/* NETLINK_ROUTE (0) is how libc lists interfaces. */
+	{ { AF_NETLINK, SOCK_DGRAM, 0 }, FORGE_DECIDE(FORGE_SLOT_DATAGRAM) },
+	{ { AF_NETLINK, SOCK_RAW, 0 }, FORGE_DECIDE(FORGE_SLOT_DATAGRAM) },
+	{ { 0 }, -1 },
+};
+
+static const struct forge_call_row socketpair_rows[] = {
+	{ { AF_UNIX }, FORGE_ALLOW },
+	{ { 0 }, -1 },
+};
+
+/*
+ * Not here: filters (SO_ATTACH_*), time stamps and other things that wait in an error queue,
+ * keys, modules to load by name (TCP_ULP, TCP_CONGESTION). They answer as on a kernel that has
+ * no such option.
+ */
+static const struct forge_call_row option_rows[] = {
+	{ { SOL_SOCKET, SO_REUSEADDR }, FORGE_ALLOW },
+	{ { SOL_SOCKET, SO_DONTROUTE }, FORGE_ALLOW },
+	{ { SOL_SOCKET, SO_BROADCAST }, FORGE_ALLOW },
+	{ { SOL_SOCKET, SO_KEEPALIVE }, FORGE_ALLOW },
+	{ { SOL_SOCKET, SO_OOBINLINE }, FORGE_ALLOW },
+	{ { SOL_SOCKET, SO_PRIORITY }, FORGE_ALLOW },
+	{ { SOL_SOCKET, SO_LINGER }, FORGE_ALLOW },
+	{ { SOL_SOCKET, SO_REUSEPORT }, FORGE_ALLOW },
+	{ { SOL_SOCKET, SO_PASSCRED }, FORGE_ALLOW },
+	{ { SOL_SOCKET, SO_RCVLOWAT }, FORGE_ALLOW },
+	{ { SOL_SOCKET, SO_RCVTIMEO_OLD }, FORGE_ALLOW },
+	{ { SOL_SOCKET, SO_SNDTIMEO_OLD }, FORGE_ALLOW },
+	{ { SOL_SOCKET, SO_RCVTIMEO_NEW }, FORGE_ALLOW },
+	{ { SOL_SOCKET, SO_SNDTIMEO_NEW }, FORGE_ALLOW },
+	{ { SOL_SOCKET, SO_BINDTODEVICE }, FORGE_ALLOW },
+	{ { SOL_SOCKET, SO_PEEK_OFF }, FORGE_ALLOW },
+	{ { SOL_SOCKET, 76 /* SO_PASSPIDFD */ }, FORGE_ALLOW },
+	{ { SOL_SOCKET, SO_SNDBUF }, BUFFER },
+	{ { SOL_SOCKET, SO_RCVBUF }, BUFFER },
+	{ { IPPROTO_TCP, TCP_NODELAY }, FORGE_ALLOW },
+	{ { IPPROTO_TCP, TCP_CORK }, FORGE_ALLOW },
+	{ { IPPROTO_TCP, TCP_KEEPIDLE }, FORGE_ALLOW },
+	{ { IPPROTO_TCP, TCP_KEEPINTVL }, FORGE_ALLOW },
+	{ { IPPROTO_TCP, TCP_KEEPCNT }, FORGE_ALLOW },
+	{ { IPPROTO_TCP, TCP_SYNCNT }, FORGE_ALLOW },
+	{ { IPPROTO_TCP, TCP_LINGER2 }, FORGE_ALLOW },
+	{ { IPPROTO_TCP, TCP_DEFER_ACCEPT }, FORGE_ALLOW },
+	{ { IPPROTO_TCP, TCP_QUICKACK }, FORGE_ALLOW },
+	{ { IPPROTO_TCP, TCP_USER_TIMEOUT }, FORGE_ALLOW },
+	{ { IPPROTO_TCP, TCP_NOTSENT_LOWAT }, FORGE_ALLOW },
+	{ { IPPROTO_TCP, TCP_INQ }, FORGE_ALLOW },
+	{ { IPPROTO_TCP, TCP_FASTOPEN_CONNECT }, NETWORK },
+	{ { IPPROTO_IP, IP_TOS }, FORGE_ALLOW },
+	{ { IPPROTO_IP, IP_TTL }, FORGE_ALLOW },
+	{ { IPPROTO_IP, IP_MTU_DISCOVER }, FORGE_ALLOW },
+	{ { IPPROTO_IP, IP_FREEBIND }, FORGE_ALLOW },
+	{ { IPPROTO_IP, IP_PKTINFO }, FORGE_ALLOW },
+	{ { IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT }, FORGE_ALLOW },
+	{ { IPPROTO_IP, 51 /* IP_LOCAL_PORT_RANGE */ }, FORGE_ALLOW },
+	{ { IPPROTO_IP, IP_RECVERR }, NETWORK }, /* libc's resolver does not go on without */
+	{ { IPPROTO_IP, IP_RECVTTL }, NETWORK },
+	{ { IPPROTO_IP, IP_RECVTOS }, NETWORK },
+	{ { IPPROTO_IP, IP_MULTICAST_IF }, NETWORK },
+	{ { IPPROTO_IP, IP_MULTICAST_TTL }, NETWORK },
+	{ { IPPROTO_IP, IP_MULTICAST_LOOP }, NETWORK },
+	{ { IPPROTO_IP, IP_ADD_MEMBERSHIP }, NETWORK },
+	{ { IPPROTO_IP, IP_DROP_MEMBERSHIP }, NETWORK },
+	{ { IPPROTO_IPV6, IPV6_V6ONLY }, FORGE_ALLOW },
+	{ { IPPROTO_IPV6, IPV6_UNICAST_HOPS }, FORGE_ALLOW },
+	{ { IPPROTO_IPV6, IPV6_MTU_DISCOVER }, FORGE_ALLOW },
+	{ { IPPROTO_IPV6, IPV6_TCLASS }, FORGE_ALLOW },
+	{ { IPPROTO_IPV6, IPV6_RECVPKTINFO }, FORGE_ALLOW },
+	{ { IPPROTO_IPV6, IPV6_RECVERR }, NETWORK },
+	{ { IPPROTO_IPV6, IPV6_RECVHOPLIMIT }, NETWORK },
+	{ { IPPROTO_IPV6, IPV6_RECVTCLASS }, NETWORK },
+	{ { IPPROTO_IPV6, IPV6_MULTICAST_IF }, NETWORK },
+	{ { IPPROTO_IPV6, IPV6_MULTICAST_HOPS }, NETWORK },
+	{ { IPPROTO_IPV6, IPV6_MULTICAST_LOOP }, NETWORK },
+	{ { IPPROTO_IPV6, IPV6_JOIN_GROUP }, NETWORK },
+	{ { IPPROTO_IPV6, IPV6_LEAVE_GROUP }, NETWORK },
+	{ { IPPROTO_UDP, 103 /* UDP_SEGMENT */ }, NETWORK },
+	{ { IPPROTO_UDP, 104 /* UDP_GRO */ }, NETWORK },
+	{ { SOL_NETLINK, 3 /* NETLINK_PKTINFO */ }, FORGE_ALLOW },
+	{ { SOL_NETLINK, 10 /* NETLINK_CAP_ACK */ }, FORGE_ALLOW },
+	{ { SOL_NETLINK, 11 /* NETLINK_EXT_ACK */ }, FORGE_ALLOW },
+	{ { SOL_NETLINK, 12 /* NETLINK_GET_STRICT_CHK */ }, FORGE_ALLOW },
+	{ { SOL_NETLINK, 1 /* NETLINK_ADD_MEMBERSHIP */ }, NETWORK },
+	{ { 0 }, -1 },
+};
+
+/* Freeing blocks is always fine. */
+static const struct forge_call_row fallocate_rows[] = {
+	{ { FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE }, FORGE_ALLOW },
+	{ { 0 }, -1 },
+};
+
+const struct forge_call_list forge_call_lists[] = {
+	{ .names = { "socket" },
+	  .n_args = 3,
+	  .mask = { 0, 0xf /* the rest are flags */, 0 },
+	  .otherwise = { EAFNOSUPPORT, EPROTONOSUPPORT, EPROTONOSUPPORT },
+	  .rows = socket_rows },
+	{ .names = { "socketpair" },
+	  .n_args = 1,
+	  .otherwise = { EAFNOSUPPORT },
+	  .rows = socketpair_rows },
+	{ .names = { "setsockopt" },
+	  .n_args = 2,
+	  .first_arg = 1,
+	  .otherwise = { ENOPROTOOPT, ENOPROTOOPT },
+	  .rows = option_rows },
+	{ .names = { "fallocate" },
+	  .n_args = 1,
+	  .first_arg = 1,
+	  .last_answer = FORGE_DECIDE(FORGE_SLOT_ALLOCATE),
+	  .rows = fallocate_rows },
+	{ .names = { NULL } },
+};

@@ -18,19 +18,56 @@ struct forge_syscall_name {
 	int number; /* for calls younger than libseccomp: the number, same on every ABI; else 0 */
 };
 
+/*
+ * What only the start of a run can decide. The program has a mark in its place, which
+ * child_exec.c replaces by an action; a mark that stays would refuse (ENOSYS).
+ */
+enum forge_filter_slot {
+	FORGE_SLOT_STREAM,	   /* a socket for streams over IP */
+	FORGE_SLOT_DATAGRAM,	   /* a socket for datagrams over IP, or netlink */
+	FORGE_SLOT_NETWORK_SOCKET, /* other sockets that make sense with a network only */
+	FORGE_SLOT_NETWORK_OPTION, /* the same for socket options */
+	FORGE_SLOT_BUFFER_SIZE,	   /* asking for larger socket buffers */
+	FORGE_SLOT_ALLOCATE,	   /* taking blocks of a disk without writing them */
+	FORGE_SLOT_COUNT,
+};
+#define FORGE_SLOT_MARK(slot) (0x7ff00000u | (0x100u + (unsigned)(slot))) /* RET_TRACE */
+
 struct forge_syscall_arg {
 	const char *name;
 	unsigned arg;
 	uint64_t mask; /* compared: (value & mask) == match */
 	uint64_t match;
-	int error;
+	int error; /* negative: -1 - enum forge_filter_slot */
 	/* And at the same time, where mask2 is not 0: */
 	unsigned arg2;
 	uint64_t mask2, match2;
 };
 
+/*
+ * Calls of which only the listed arguments are allowed. The arguments are of type int: the kernel
+ * looks at the low half of each register, and so does the program.
+ */
+#define FORGE_ANY	 (-1)
+#define FORGE_ALLOW	 0	/* answers of a row: this, */
+#define FORGE_IGNORE	 1	/* success though nothing is done, */
+#define FORGE_DECIDE(slot) (2 + (int)(slot)) /* or what the start of the run decides */
+
+struct forge_call_row {
+	int value[3]; /* of the arguments; FORGE_ANY ends the comparison */
+	int answer;
+};
+
+struct forge_call_list {
+	const char *names[3]; /* of the calls it is for; ends with NULL */
+	unsigned n_args, first_arg;
+	uint32_t mask[3];	       /* of each argument, 0: all of it */
+	int otherwise[3];	       /* errno where that argument is not listed; 0: last_answer */
+	int last_answer;	       /* instead of an errno, for the last argument */
+	const struct forge_call_row *rows; /* equal values stand together; ends with answer -1 */
+};
+extern const struct forge_call_list forge_call_lists[]; /* ends with names[0] NULL */
+
 extern const struct forge_syscall_name forge_syscalls_allowed[]; /* ends with name NULL */
 extern const struct forge_syscall_name forge_syscalls_refused[];
 extern const struct forge_syscall_arg forge_syscalls_args[];
-/* socket(2) families that exist inside; all others answer EAFNOSUPPORT. Ends with -1. */
-extern const int forge_socket_families[];
