@@ -25,6 +25,8 @@
 #define NEVER UINT64_MAX
 /* How long the dead may take, for as long as they make progress. */
 #define DYING_USEC 5000000
+/* How long the sandbox may take until the command runs: then something in the kernel hangs. */
+#define START_USEC 30000000
 
 struct loop {
 	const struct forge_job *job;
@@ -41,7 +43,7 @@ struct loop {
 	int signals;
 	uint64_t start;
 	/* deadlines, monotonic microseconds */
-	uint64_t wall_at, grace_at, cpu_at, disk_at, dead_at, memory_at;
+	uint64_t wall_at, grace_at, cpu_at, disk_at, dead_at, memory_at, start_at;
 	uint64_t look_at;   /* not before this: the next look at who has the memory */
 	uint64_t cpu_dying; /* CPU time of the run at the last look at its dying */
 	struct forge_ctl_exit end; /* as init told it */
@@ -75,7 +77,8 @@ static void stop(struct loop *l, enum forge_stop why, const char *event, bool po
 		l->out->stop = why;
 		l->job->on_event(l->job->arg, event, NULL);
 	}
-	if (!politely) {
+	/* Before the command runs nobody is there to be polite to, and init may not listen. */
+	if (!politely || !l->out->has_started) {
 		kill_all(l);
 	} else if (!l->is_killed && l->grace_at == NEVER) {
 		forge_sandbox_signal(l->sb, SIGTERM);
@@ -129,6 +132,22 @@ static void check_disk(struct loop *l, uint64_t now)
 	}
 }
 
+static void check_start(struct loop *l)
+{
+	l->start_at = NEVER;
+	if (l->out->has_started || l->out->start_error.code || l->is_killed)
+		return;
+	(void)forge_hint(
+		&l->out->start_error,
+		forge_fail(&l->out->start_error, ETIMEDOUT,
+			   "the sandbox could not be built in %d s",
+			   START_USEC / 1000000),
+		"Something in this host's kernel hangs: look at dmesg, and at the "
+		"processes in state D");
+	l->job->on_event(l->job->arg, "start_timeout", NULL);
+	kill_all(l);
+}
+
 static void check_kernel_memory(struct loop *l, uint64_t now)
 {
 	uint64_t taken;
@@ -166,6 +185,8 @@ static void check_deadlines(struct loop *l)
 	if (now >= l->dead_at)
 		check_dying(l, now);
 
+	if (now >= l->start_at)
+		check_start(l);
 	if (now >= l->wall_at) {
 		l->wall_at = NEVER;
 		stop(l, FORGE_STOP_WALL, "wall_time_limit", true);
@@ -187,6 +208,7 @@ static struct timespec until_next(const struct loop *l)
 	uint64_t at = l->wall_at, now = forge_now_usec();
 
 	at = l->grace_at < at ? l->grace_at : at;
+	at = l->start_at < at ? l->start_at : at;
 	at = l->dead_at < at ? l->dead_at : at;
 	at = l->cpu_at < at ? l->cpu_at : at;
 	at = l->disk_at < at && !l->is_killed ? l->disk_at : at;
@@ -460,6 +482,11 @@ static int run_loop(struct loop *l, struct forge_error *err)
 	return 0;
 }
 
+static uint64_t cpu_usec(void *arg)
+{
+	return forge_cgroup_cpu_usec(arg);
+}
+
 static int init_loop(struct loop *l, struct forge_error *err)
 {
 	const struct forge_limits *lim = l->job->limits;
@@ -482,13 +509,23 @@ static int init_loop(struct loop *l, struct forge_error *err)
 		.cgroup = l->cg->v2_fd >= 0 ? l->cg->v2_fd : l->cg->pids_fd,
 		.init = l->sb->pid,
 	};
-	if (forge_disk_new(l->job->workdir_fd, l->quota, tasks, lim->disk_bytes,
-			   lim->inodes, &l->disk) < 0)
+	const struct forge_disk_spec disk = {
+		.dir_fd = l->job->workdir_fd,
+		.workdir = l->plan->workdir,
+		.quota = l->quota,
+		.tasks = tasks,
+		.max_bytes = lim->disk_bytes,
+		.max_inodes = lim->inodes,
+		.cpu_usec = cpu_usec,
+		.arg = l->cg,
+	};
+	if (forge_disk_new(&disk, &l->disk) < 0)
 		return forge_fail(err, ENOMEM, "out of memory");
 	if (forge_kernel_memory_new(l->cg, &l->kernel_memory) < 0)
 		return forge_fail(err, ENOMEM, "out of memory");
 	l->memory_at = l->kernel_memory ? l->start + 20000 : NEVER;
 	l->wall_at = after(l->start, lim->wall_usec);
+	l->start_at = l->start + START_USEC;
 	l->grace_at = l->dead_at = NEVER;
 	l->disk_at = l->start + forge_disk_pause_usec(l->disk);
 	l->cpu_at = NEVER;

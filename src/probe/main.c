@@ -11,7 +11,7 @@
 
 static const struct probe *const groups[] = {
 	probe_fs, probe_priv, probe_net, probe_proc, probe_budget, probe_disk, probe_syscall,
-	probe_kernel,
+	probe_kernel, probe_held,
 };
 #define N_GROUPS (sizeof(groups) / sizeof(groups[0]))
 

@@ -25,7 +25,7 @@ struct probe {
 
 /* One table a group, each ends with a NULL name. */
 extern const struct probe probe_fs[], probe_priv[], probe_net[], probe_proc[], probe_budget[],
-	probe_disk[], probe_syscall[], probe_kernel[];
+	probe_disk[], probe_syscall[], probe_kernel[], probe_held[];
 
 /* Print the line and return the answer: `return held("...")`. */
 int held(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

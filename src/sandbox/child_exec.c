@@ -91,6 +91,17 @@ static int load_filter(unsigned flags)
 	return (int)rc;
 }
 
+/* Where a filter of somebody else refuses seccomp(2). */
+static int load_by_prctl(void)
+{
+	struct sock_fprog prog = {
+		.len = (unsigned short)forge_filter_length(),
+		.filter = forge_filter,
+	};
+
+	return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog, 0, 0);
+}
+
 /* The supervisor answers for the sockets; it is outside. */
 static int send_listener(int control, int listener)
 {
@@ -122,13 +133,16 @@ static void install_filter(const struct forge_child *c)
 		listener = load_filter(SECCOMP_FILTER_FLAG_NEW_LISTENER);
 		if (listener >= 0 && send_listener(c->control, listener) == 0)
 			return;
-		/* EBUSY: a container manager around us listens already, and there can be only one. */
-		if (listener >= 0 || errno != EBUSY)
+		/*
+		 * EBUSY: a container manager around us listens already, and there can be only one.
+		 * Others refuse the call, or the kernel does not know it.
+		 */
+		if (listener >= 0 || is_shortage(errno))
 			forge_child_die(c->report, FORGE_STAGE_SECCOMP, "filter");
 	}
 	choose_answers(c->plan, false, answer);
 	set_answers(answer);
-	if (load_filter(0) < 0)
+	if (load_filter(0) < 0 && (is_shortage(errno) || load_by_prctl() < 0))
 		forge_child_die(c->report, FORGE_STAGE_SECCOMP, "filter");
 }
 

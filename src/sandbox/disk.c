@@ -2,19 +2,16 @@
 /*
  * Measures a workdir while its owner may be changing it. Every name is looked at without
  * following links; a directory that moves away meanwhile only makes one scan less exact.
- * Files that were deleted but are still open are found through the processes' descriptors.
+ * Files that were deleted but are still held are found through the processes (disk_held.c).
  */
 #include "sandbox/disk.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -36,8 +33,6 @@ struct kernel_dirent {
 	char name[];
 };
 
-#define MAX_DELETED 512
-
 struct forge_disk {
 	int root;
 	struct forge_disk_tasks tasks;
@@ -45,12 +40,17 @@ struct forge_disk {
 	uint64_t max_bytes, max_inodes;
 	struct level *levels[FORGE_DISK_MAX_DEPTH];
 	unsigned depth;		/* levels in use; 0: no scan is under way */
-	uint64_t bytes, inodes; /* of the scan under way */
+	uint64_t bytes, inodes; /* of the scan under way, and then with what is held */
+	uint64_t tree_bytes, tree_inodes; /* of the scan alone */
 	uint64_t busy_usec;	/* what this scan has cost so far */
 	uint64_t last_cost_usec;
-	bool has_hidden;	/* the scan met something it could not look into */
-	uint64_t looked_at;	/* loss of the file system at the last frozen scan */
-	uint64_t free_at_start; /* of the file system, UINT64_MAX when it cannot tell */
+	bool has_closed;    /* the scan met a directory it could not look into */
+	uint64_t looked_at; /* loss of the file system at the last frozen scan */
+	uint64_t most_free; /* of the file system, UINT64_MAX when it cannot tell */
+	unsigned unsure_looks; /* thorough ones in a row that did not see everything */
+	uint64_t (*cpu_usec)(void *arg);
+	void *arg;
+	struct forge_disk_held held;
 	struct forge_disk_usage usage;
 };
 
@@ -62,20 +62,24 @@ static uint64_t free_bytes(int fd)
 				    : (uint64_t)fs.f_bfree * (uint64_t)fs.f_bsize;
 }
 
-int forge_disk_new(int dir_fd, const struct forge_quota *quota,
-		   struct forge_disk_tasks tasks, uint64_t max_bytes, uint64_t max_inodes,
-		   struct forge_disk **ret)
+int forge_disk_new(const struct forge_disk_spec *spec, struct forge_disk **ret)
 {
 	struct forge_disk *d = calloc(1, sizeof(*d));
+	struct stat st;
 
 	if (!d)
 		return -ENOMEM;
-	d->root = dir_fd;
-	d->quota = quota;
-	d->tasks = tasks;
-	d->max_bytes = max_bytes;
-	d->max_inodes = max_inodes;
-	d->free_at_start = free_bytes(dir_fd);
+	d->root = spec->dir_fd;
+	d->quota = spec->quota;
+	d->tasks = spec->tasks;
+	d->max_bytes = spec->max_bytes;
+	d->max_inodes = spec->max_inodes;
+	d->cpu_usec = spec->cpu_usec;
+	d->arg = spec->arg;
+	d->held.workdir = spec->workdir;
+	if (fstat(d->root, &st) == 0)
+		d->held.dev = st.st_dev;
+	d->most_free = free_bytes(d->root);
 	*ret = d;
 	return 0;
 }
@@ -96,7 +100,7 @@ void forge_disk_free(struct forge_disk *d)
 	free(d);
 }
 
-/* A directory that is gone is skipped. One of mode 0 may hide something: see charge_hidden(). */
+/* A directory that is gone is skipped. One of mode 0 may hide something: see charge_unseen(). */
 static void push(struct forge_disk *d, int parent, const char *name)
 {
 	if (d->depth == FORGE_DISK_MAX_DEPTH) {
@@ -109,7 +113,7 @@ static void push(struct forge_disk *d, int parent, const char *name)
 		return;
 	int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0) {
-		d->has_hidden = d->has_hidden || errno == EACCES;
+		d->has_closed = d->has_closed || errno == EACCES;
 		return;
 	}
 	struct level *l = d->levels[d->depth++];
@@ -138,73 +142,29 @@ static void visit(struct forge_disk *d, struct level *l, const char *name)
 		push(d, l->fd, name);
 }
 
-/* Adds each deleted file that one thread holds open on our file system, once. */
-static void count_deleted_of(struct forge_disk *d, long tid, dev_t dev, ino_t *seen,
-			     size_t *n_seen)
+static void count_held(struct forge_disk *d, bool is_thorough, uint64_t budget_usec)
 {
-	char path[64];
-	struct statx st;
-
-	(void)snprintf(path, sizeof(path), "/proc/%ld/fd", tid);
-	forge_auto_dir DIR *dir = opendir(path);
-	if (!dir)
-		return; /* it has ended */
-	for (struct dirent *e; (e = readdir(dir));) {
-		/* Never ask a server: an input on a dead network file system must not hang us. */
-		if (e->d_name[0] == '.' ||
-		    statx(dirfd(dir), e->d_name, AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT,
-			  STATX_BASIC_STATS, &st) < 0 ||
-		    st.stx_nlink != 0 || !S_ISREG(st.stx_mode) ||
-		    makedev(st.stx_dev_major, st.stx_dev_minor) != dev)
-			continue;
-		size_t i = 0;
-		while (i < *n_seen && seen[i] != st.stx_ino)
-			i++;
-		if (i < *n_seen)
-			continue;
-		if (*n_seen == MAX_DELETED) {
-			d->has_hidden = true; /* more than we remember */
-			return;
-		}
-		seen[(*n_seen)++] = st.stx_ino;
-		d->bytes += st.stx_blocks * 512;
-		d->inodes++;
-	}
-}
-
-/*
- * Looks at threads, not processes: a process whose first thread has ended shows no
- * descriptors, and a thread can have some of its own.
- */
-static void count_deleted(struct forge_disk *d, uint64_t budget_usec)
-{
-	char buf[32768];
-	ino_t seen[MAX_DELETED];
-	size_t n_seen = 0;
-	struct stat st;
-	uint64_t until = forge_now_usec() + budget_usec;
-	ssize_t n = fstat(d->root, &st) < 0
-			    ? -1
-			    : forge_disk_read_tasks(d->tasks, buf, sizeof(buf));
-
-	for (char *p = buf; n > 0 && *p; p += strspn(p, "\n")) {
-		long tid = strtol(p, &p, 10);
-		if (tid > 0)
-			count_deleted_of(d, tid, st.st_dev, seen, &n_seen);
-		if (forge_now_usec() > until) {
-			d->has_hidden =
-				true; /* too many to look at: see charge_hidden() */
-			return;
-		}
-	}
-	d->has_hidden = d->has_hidden || n == (ssize_t)sizeof(buf) - 1;
+	forge_disk_held_count(&d->held, d->tasks, is_thorough, budget_usec);
+	d->bytes = d->tree_bytes + d->held.bytes;
+	d->inodes = d->tree_inodes + d->held.inodes;
 }
 
 static void start_scan(struct forge_disk *d)
 {
+	struct stat st;
+
 	d->bytes = d->inodes = 0;
-	d->has_hidden = false;
+	d->has_closed = false;
+	/* A directory with many names, or that had them once, is large itself. */
+	if (fstat(d->root, &st) == 0 && (uint64_t)st.st_blocks * 512 > 64 << 10)
+		d->bytes += (uint64_t)st.st_blocks * 512;
 	push(d, d->root, ".");
+}
+
+static void end_scan(struct forge_disk *d)
+{
+	d->tree_bytes = d->bytes;
+	d->tree_inodes = d->inodes;
 }
 
 static bool is_over(const struct forge_disk *d)
@@ -234,44 +194,53 @@ static void advance(struct forge_disk *d)
 static void scan_frozen(struct forge_disk *d)
 {
 	uint64_t until = forge_now_usec() + 2000000;
+	bool is_frozen = forge_disk_freeze(d->tasks, true) == 0;
 
-	if (forge_disk_freeze(d->tasks, true) == 0) {
-		start_scan(d);
-		while (d->depth > 0 && !is_over(d) && forge_now_usec() < until)
-			advance(d);
-		while (d->depth > 0)
-			pop(d);
-		count_deleted(d, 2000000);
-	}
-	(void)!forge_disk_freeze(d->tasks,
-				 false); /* cannot fail where the first did not */
+	start_scan(d);
+	while (d->depth > 0 && !is_over(d) && forge_now_usec() < until)
+		advance(d);
+	d->has_closed = d->has_closed || d->depth > 0; /* too much to look at */
+	while (d->depth > 0)
+		pop(d);
+	end_scan(d);
+	count_held(d, true, 2000000);
+	if (is_frozen)
+		(void)!forge_disk_freeze(d->tasks, false); /* as the first did */
 }
 
 /*
- * Deleted files can also be held by a mapping alone, or by a socket they were sent into; an
- * ordinary user cannot look into directories of mode 0; and a directory can be moved to where
- * the scan has already been. But when the file system lost more than the run may use, all that
- * is looked into: a run that hides things is charged with the loss, and one that may only have
- * been quick, or has too much to look at in passing, is stopped for another, thorough look: others
- * write to the file system too. Anybody else pays one statfs for this.
+ * When the file system has lost more than the run may use, it is looked at thoroughly, while it
+ * stands still. Others write to the file system too, so the loss alone says nothing: what is found
+ * counts. But descriptors can wait in sockets, an ordinary user cannot see into directories of mode 0
+ * nor weigh mappings: if there is such a thing at two looks, and the run has written more than it may
+ * hold, it is charged with the loss, up to what it can have written. Anybody else pays one statfs
+ * for this.
  */
-static void charge_hidden(struct forge_disk *d)
+static void charge_unseen(struct forge_disk *d)
 {
 	uint64_t now = free_bytes(d->root);
-	uint64_t lost = now < d->free_at_start ? d->free_at_start - now : 0;
-	struct stat st;
 
-	if (lost <= d->max_bytes || lost <= d->bytes || fstat(d->root, &st) < 0)
+	/* What others free is not to make room that nobody notices. */
+	if (now != UINT64_MAX && now > d->most_free)
+		d->most_free = now;
+	uint64_t lost = now < d->most_free ? d->most_free - now : 0;
+	if (lost <= d->max_bytes || lost <= d->bytes) {
+		d->unsure_looks = 0;
 		return;
-	if (forge_disk_has_hidden(d->tasks, st.st_dev)) {
-		d->bytes = lost;
-	} else if (lost > d->looked_at + d->max_bytes / 8) {
-		/* Others may be writing: look again only when it became worse. */
+	}
+	/* It may be others who write: it is stopped only when it became worse, or something is unseen. */
+	if (lost > d->looked_at + d->max_bytes / 8 || d->unsure_looks > 0) {
 		d->looked_at = lost;
 		scan_frozen(d);
-		if (d->has_hidden)
-			d->bytes = lost; /* it could not be looked through even so */
+	} else {
+		count_held(d, true, 20000);
 	}
+	d->unsure_looks = d->held.is_unsure || d->has_closed ? d->unsure_looks + 1 : 0;
+	if (d->unsure_looks < 2 || is_over(d))
+		return;
+	uint64_t written = forge_disk_most_written(d->tasks, d->cpu_usec(d->arg));
+	if (written > d->max_bytes)
+		d->bytes = lost < written ? lost : written;
 }
 
 static void note_peak(struct forge_disk *d)
@@ -305,8 +274,9 @@ static bool scan_some(struct forge_disk *d, uint64_t budget_usec)
 		if (n % 64 == 0 && forge_now_usec() - start > budget_usec)
 			return false;
 	}
-	count_deleted(d, 20000);
-	charge_hidden(d);
+	end_scan(d);
+	count_held(d, false, 20000);
+	charge_unseen(d);
 	return true;
 }
 

@@ -36,10 +36,21 @@ struct forge_disk_tasks {
 	pid_t init; /* without one: its descendants */
 };
 
-/* dir_fd and quota are borrowed. With a quota the kernel is asked and nothing is scanned. */
-FORGE_MUST_CHECK int forge_disk_new(int dir_fd, const struct forge_quota *quota,
-				    struct forge_disk_tasks tasks, uint64_t max_bytes,
-				    uint64_t max_inodes, struct forge_disk **ret);
+/*
+ * dir_fd, quota and workdir (the path inside) are borrowed. With a quota the kernel is asked and
+ * nothing is scanned. cpu_usec tells the CPU time of the run so far, UINT64_MAX: unknown.
+ */
+struct forge_disk_spec {
+	int dir_fd;
+	const char *workdir;
+	const struct forge_quota *quota;
+	struct forge_disk_tasks tasks;
+	uint64_t max_bytes, max_inodes;
+	uint64_t (*cpu_usec)(void *arg);
+	void *arg;
+};
+FORGE_MUST_CHECK int forge_disk_new(const struct forge_disk_spec *spec,
+				    struct forge_disk **ret);
 /* Works for about budget_usec. */
 enum forge_disk_state forge_disk_step(struct forge_disk *d, uint64_t budget_usec);
 const struct forge_disk_usage *forge_disk_usage(const struct forge_disk *d);
@@ -48,13 +59,30 @@ const struct forge_disk_usage *forge_disk_usage(const struct forge_disk *d);
  * never so often that scanning costs more than a tenth of a CPU.
  */
 uint64_t forge_disk_pause_usec(const struct forge_disk *d);
-/* For disk.c: what it needs of the run's processes. */
-/* Does one of them hold deleted files of dev by a mapping, or any in a socket? */
-bool forge_disk_has_hidden(struct forge_disk_tasks tasks, dev_t dev);
+/* ---- for disk.c: what the run's processes hold, disk_held.c, and are, disk_tasks.c ---- */
+
+/* What has no name any more but is held. */
+struct forge_disk_held {
+	dev_t dev;	     /* of the workdir */
+	const char *workdir; /* the path inside, borrowed */
+	uint64_t mount_id;   /* of the workdir's mount inside, 0: not known yet */
+	pid_t init;
+	uint64_t seen[2048]; /* inodes that are in the sums */
+	size_t n_seen;
+	uint64_t bytes, inodes;
+	bool is_unsure; /* there is something whose weight cannot be seen */
+};
+
+/* Thorough: also mappings, and sockets in which descriptors wait. */
+void forge_disk_held_count(struct forge_disk_held *h, struct forge_disk_tasks tasks,
+			   bool is_thorough, uint64_t budget_usec);
 /* Their ids, one a line. Returns the length (size - 1: there may be more) or -errno. */
 ssize_t forge_disk_read_tasks(struct forge_disk_tasks tasks, char *buf, size_t size);
 /* Stops all of them (0 once they stand), or lets them go on. v2 directories only. */
 int forge_disk_freeze(struct forge_disk_tasks tasks, bool frozen);
+/* No more than this was written by all that the run ever was, given its CPU time so far. */
+uint64_t forge_disk_most_written(struct forge_disk_tasks tasks, uint64_t cpu_usec);
+
 void forge_disk_free(struct forge_disk *d);
 FORGE_DEFINE_AUTO(disk, struct forge_disk *, forge_disk_free)
 #define forge_auto_disk FORGE_CLEANUP(forge_auto_disk_)

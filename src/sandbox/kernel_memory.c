@@ -29,6 +29,8 @@
 #define LONG_USEC    50000
 #define SHORT_ROUNDS 3
 #define LONG_ROUNDS  4
+/* The number wavers by this much by itself. */
+#define NOISE (2 * MIB)
 /* Growth with no opinion, so many times within so long, is no chance either. */
 #define STRIKES	     3
 #define STRIKES_USEC 60000000ULL
@@ -238,9 +240,11 @@ enum forge_memory_opinion forge_memory_judge(const struct forge_memory_trial *t)
 	double rate_moving = (double)t->grew_moving * (double)t->usec_stopped;
 	double rate_stopped = (double)stopped * (double)t->usec_moving;
 
-	if (t->rounds > 0 && t->grew_moving >= least && rate_moving >= 4 * rate_stopped)
+	if (t->grew_moving >= least && rate_moving >= 4 * rate_stopped)
 		return FORGE_MEMORY_CAUSED;
-	if (t->rounds > 0 && stopped >= 2 * MIB && 2 * rate_stopped >= rate_moving)
+	/* A little growth while it stood can be chance: then all rounds are waited for. */
+	bool is_last = t->rounds >= (t->is_slow ? LONG_ROUNDS : SHORT_ROUNDS);
+	if (stopped >= (is_last ? NOISE : 4 * NOISE) && 2 * rate_stopped >= rate_moving)
 		return FORGE_MEMORY_NOT_CAUSED;
 	return FORGE_MEMORY_UNCLEAR;
 }
@@ -263,29 +267,15 @@ static uint64_t enter(struct forge_kernel_memory *k, enum phase phase, int64_t n
 	return now + (k->trial.is_slow ? LONG_USEC : SHORT_USEC);
 }
 
-/* Not the run, or nobody knows: what is there now is where watching goes on from. */
-static uint64_t go_on(struct forge_kernel_memory *k, int64_t number, uint64_t now)
+/* Not the run: what is there now is where watching goes on from. Unclear: half as far is enough. */
+static uint64_t go_on(struct forge_kernel_memory *k, int64_t number, uint64_t now,
+		      bool is_unclear)
 {
 	(void)!freeze(k, false);
-	k->base = number;
+	k->base = is_unclear ? number - SUSPICIOUS / 2 : number;
 	k->rough_base = rough_number(k);
 	k->base_system_usec = system_usec(k);
 	return enter(k, WATCHING, number, now);
-}
-
-static uint64_t stop_for_a_moment(struct forge_kernel_memory *k, int64_t number,
-				  uint64_t now)
-{
-	(void)!freeze(k,
-		      true); /* where it cannot be, both moments are alike: no opinion */
-	return enter(k, STOPPED, number, now);
-}
-
-static uint64_t begin_trial(struct forge_kernel_memory *k, int64_t number, uint64_t now,
-			    bool is_slow)
-{
-	k->trial = (struct forge_memory_trial){ .is_slow = is_slow };
-	return stop_for_a_moment(k, number, now);
 }
 
 /* Growth that nothing could be said about. True: it was one time too many. */
@@ -298,42 +288,65 @@ static bool is_last_strike(struct forge_kernel_memory *k, uint64_t now)
 	return k->strikes >= STRIKES;
 }
 
+static uint64_t blame(const struct forge_kernel_memory *k, int64_t number, uint64_t now,
+		      uint64_t *ret_taken)
+{
+	*ret_taken = number > k->base ? (uint64_t)(number - k->base) : 1;
+	return now + BUSY_USEC;
+}
+
+static uint64_t remain_unclear(struct forge_kernel_memory *k, int64_t number,
+			       uint64_t now, uint64_t *ret_taken)
+{
+	return is_last_strike(k, now) ? blame(k, number, now, ret_taken)
+				      : go_on(k, number, now, true);
+}
+
+static uint64_t stop_for_a_moment(struct forge_kernel_memory *k, int64_t number,
+				  uint64_t now, uint64_t *ret_taken)
+{
+	/* Without a cgroup that can: nothing can be said. */
+	if (freeze(k, true) < 0)
+		return remain_unclear(k, number, now, ret_taken);
+	return enter(k, STOPPED, number, now);
+}
+
+static uint64_t begin_trial(struct forge_kernel_memory *k, int64_t number, uint64_t now,
+			    bool is_slow, uint64_t *ret_taken)
+{
+	k->trial = (struct forge_memory_trial){ .is_slow = is_slow };
+	return stop_for_a_moment(k, number, now, ret_taken);
+}
+
 static uint64_t end_round(struct forge_kernel_memory *k, int64_t number, uint64_t now,
 			  uint64_t *ret_taken)
 {
 	struct forge_memory_trial *t = &k->trial;
-	int64_t grew = number - k->base;
 
 	t->rounds++;
 	switch (forge_memory_judge(t)) {
 	case FORGE_MEMORY_CAUSED:
-		*ret_taken = grew > 0 ? (uint64_t)grew : 1;
-		return now + BUSY_USEC;
+		return blame(k, number, now, ret_taken);
 	case FORGE_MEMORY_NOT_CAUSED:
-		return go_on(k, number, now);
+		return go_on(k, number, now, false);
 	case FORGE_MEMORY_UNCLEAR:
 		break;
 	}
 	if (t->rounds < (t->is_slow ? LONG_ROUNDS : SHORT_ROUNDS))
-		return stop_for_a_moment(k, number, now);
+		return stop_for_a_moment(k, number, now, ret_taken);
 	if (!k->knows_strict) {
 		k->knows_strict = true;
 		k->is_strict = has_plain_file_systems();
 	}
 	if (!k->is_strict && !is_scarce(k))
-		return go_on(k, number, now);
-	if (!t->is_slow)
-		return begin_trial(k, number, now, true);
-	if (is_last_strike(k, now)) {
-		*ret_taken = grew > 0 ? (uint64_t)grew : 1;
-		return now + BUSY_USEC;
-	}
-	return go_on(k, number, now);
+		return go_on(k, number, now, false);
+	return t->is_slow ? remain_unclear(k, number, now, ret_taken)
+			  : begin_trial(k, number, now, true, ret_taken);
 }
 
 /* ---- watching ---- */
 
-static uint64_t watch(struct forge_kernel_memory *k, uint64_t now)
+static uint64_t watch(struct forge_kernel_memory *k, uint64_t now, uint64_t *ret_taken)
 {
 	uint64_t used = system_usec(k);
 	bool is_idle = used != UINT64_MAX && used - k->looked_system_usec < WORTH_USEC;
@@ -357,8 +370,8 @@ static uint64_t watch(struct forge_kernel_memory *k, uint64_t now)
 		return now + BUSY_USEC;
 	if (used != UINT64_MAX &&
 	    (int64_t)(used - k->base_system_usec) < (exact - k->base) / BYTES_PER_USEC)
-		return go_on(k, exact, now);
-	return begin_trial(k, exact, now, false);
+		return go_on(k, exact, now, false);
+	return begin_trial(k, exact, now, false, ret_taken);
 }
 
 uint64_t forge_kernel_memory_step(struct forge_kernel_memory *k, uint64_t now,
@@ -366,7 +379,7 @@ uint64_t forge_kernel_memory_step(struct forge_kernel_memory *k, uint64_t now,
 {
 	*ret_taken = 0;
 	if (k->phase == WATCHING)
-		return watch(k, now);
+		return watch(k, now, ret_taken);
 	int64_t number = exact_number(k), grew = number - k->phase_start;
 	uint64_t usec = now > k->phase_usec ? now - k->phase_usec : 1;
 	if (k->phase == STOPPED) {

@@ -324,6 +324,15 @@ int forge_sandbox_explain(const struct forge_child_report *r, struct forge_error
 	if (stage == FORGE_STAGE_MOUNT && strcmp(r->what, "/proc") == 0 &&
 	    r->error == EPERM)
 		return forge_diagnose_proc(rc, err);
+	/* 524 is the kernel's own ENOTSUPP, which has no name outside of it. */
+	if (stage == FORGE_STAGE_SECCOMP && (r->error == 524 || r->error == ENOMEM))
+		return forge_hint(
+			err,
+			forge_fail(err, ENOMEM,
+				   "this host's memory for BPF programs, which seccomp "
+				   "filters are, stayed used up for 2 s"),
+			"Raise it: sysctl net.core.bpf_jit_limit; `bpftool prog` shows "
+			"what uses it");
 	if (stage == FORGE_STAGE_OPEN && r->error == EACCES)
 		return forge_hint(err, rc, "Your user cannot read it");
 	if (r->error == ENOSYS || (stage == FORGE_STAGE_READ_ONLY && r->error == EINVAL))

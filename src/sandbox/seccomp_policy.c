@@ -76,7 +76,7 @@ const struct forge_syscall_name forge_syscalls_allowed[] = {
 	S(getuid), S(geteuid), S(getgid), S(getegid), S(getresuid), S(getresgid), S(getgroups),
 	S(setuid), S(setgid), S(setreuid), S(setregid), S(setresuid), S(setresgid), S(setfsuid),
 	S(setfsgid), S(setgroups), S(capget), S(capset), S(prctl), S(arch_prctl),
-	S(landlock_create_ruleset), S(landlock_add_rule), S(landlock_restrict_self),
+	S(landlock_create_ruleset), S(landlock_restrict_self),
 	S(unshare), S(ptrace), S(futex), S(futex_waitv), { "futex_wake", 454 },
 	{ "futex_wait", 455 }, { "futex_requeue", 456 }, S(set_robust_list), S(get_robust_list),
 	S(set_tid_address), S(rseq), S(sched_yield), S(sched_getaffinity), S(sched_setaffinity),
@@ -125,8 +125,8 @@ const struct forge_syscall_name forge_syscalls_refused[] = {
 /* Neither list: clone3 (its flags are behind a pointer; libc falls back to clone), io_uring_*
  * (a second way to make system calls, libraries fall back), io_setup (its slots are counted for
  * the whole host, one run could take them all), openat2 and fchmodat2 (they could make setuid
- * files unseen, libraries fall back), seccomp (see PR_SET_SECCOMP below) and everything younger:
- * ENOSYS. */
+ * files unseen, libraries fall back), seccomp (see PR_SET_SECCOMP below), landlock_add_rule (a rule
+ * keeps a deleted file's blocks where no limit finds them) and everything younger: ENOSYS. */
 
 const struct forge_syscall_arg forge_syscalls_args[] = {
 	{ "clone", 0, CLONE_NEWUSER, CLONE_NEWUSER, EPERM, 0, 0, 0 },

@@ -2,7 +2,8 @@
 /*
  * nosys SYSCALL[=ERRNO[:MASK]]... -- COMMAND [ARG...]: runs the command as on a kernel that
  * lacks these system calls, or in a container that refuses them: =EPERM. With a mask, in hex,
- * only when the first argument has one of its bits. Everything it starts inherits it.
+ * only when the first argument has one of its bits. =HANG: the call never returns, as where the
+ * kernel itself hangs; a signal that kills ends it. Everything it starts inherits it.
  */
 #include <errno.h>
 #include <seccomp.h>
@@ -12,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#define HANG	     (-2)
 #define CANNOT_START 99 /* a status no command under test uses */
 
 static int number_of(const char *name)
@@ -25,7 +27,7 @@ static int number_of(const char *name)
 	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
 		if (strcmp(table[i].name, name) == 0)
 			return table[i].number;
-	return -1;
+	return strcmp(name, "HANG") == 0 ? HANG : -1;
 }
 
 static int add_rules(scmp_filter_ctx filter, int nr, uint32_t action, uint64_t mask)
@@ -56,12 +58,13 @@ static int refuse(scmp_filter_ctx filter, char *rule)
 		*answer++ = '\0';
 	int nr = seccomp_syscall_resolve_name(rule);
 	int number = answer ? number_of(answer) : ENOSYS;
-	if (nr == __NR_SCMP_ERROR || number < 0) {
+	if (nr == __NR_SCMP_ERROR || number == -1) {
 		fprintf(stderr, "nosys: unknown %s '%s'\n",
-			number < 0 ? "error" : "system call", number < 0 ? answer : rule);
+			number == -1 ? "error" : "system call", number == -1 ? answer : rule);
 		return -1;
 	}
-	int rc = add_rules(filter, nr, SCMP_ACT_ERRNO((uint32_t)number),
+	int rc = add_rules(filter, nr,
+			   number == HANG ? SCMP_ACT_NOTIFY : SCMP_ACT_ERRNO((uint32_t)number),
 			   mask ? strtoull(mask, NULL, 16) : 0);
 	if (rc < 0)
 		fprintf(stderr, "nosys: %s: %s\n", rule, strerror(-rc));
@@ -92,6 +95,10 @@ int main(int argc, char **argv)
 		fprintf(stderr, "nosys: load: %s\n", strerror(-rc));
 		return CANNOT_START;
 	}
+	/* Nobody ever answers what waits there, as long as somebody could. */
+	int listener = seccomp_notify_fd(filter);
+	if (listener >= 0)
+		(void)dup(listener); /* without close-on-exec */
 	seccomp_release(filter);
 	(void)execvp(argv[i + 1], argv + i + 1);
 	perror(argv[i + 1]);

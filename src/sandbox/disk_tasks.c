@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds processes that keep deleted files where no descriptor shows them. */
+/* The processes of a run, for measuring what they hold: listed, stopped, and what they wrote. */
 #include "sandbox/disk.h"
 
 #include <dirent.h>
@@ -9,69 +9,33 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "base/fd.h"
-
-/* Lines of maps: "start-end perms offset major:minor inode  path (deleted)". */
-static bool maps_deleted(long pid, dev_t dev)
-{
-	char path[40], line[4400], want[24];
-
-	(void)snprintf(path, sizeof(path), "/proc/%ld/maps", pid);
-	(void)snprintf(want, sizeof(want), " %02x:%02x ", major(dev), minor(dev));
-	forge_auto_file FILE *f = fopen(path, "re");
-	while (f && fgets(line, sizeof(line), f)) {
-		size_t len = strcspn(line, "\n");
-		static const char mark[] = " (deleted)";
-		if (len > sizeof(mark) && strstr(line, want) &&
-		    memcmp(line + len - (sizeof(mark) - 1), mark, sizeof(mark) - 1) == 0)
-			return true;
-	}
-	return false;
-}
-
-/* A UNIX socket's fdinfo says how many descriptors wait in it. */
-static bool has_descriptors_in_flight(long pid)
-{
-	char path[64], text[1024];
-
-	(void)snprintf(path, sizeof(path), "/proc/%ld/fd", pid);
-	forge_auto_dir DIR *dir = opendir(path);
-	for (struct dirent *e; dir && (e = readdir(dir));) {
-		struct stat st;
-		if (e->d_name[0] == '.' ||
-		    fstatat(dirfd(dir), e->d_name, &st, AT_NO_AUTOMOUNT) < 0 ||
-		    !S_ISSOCK(st.st_mode))
-			continue;
-		(void)snprintf(path, sizeof(path), "/proc/%ld/fdinfo/%.10s", pid,
-			       e->d_name);
-		if (forge_read_at(AT_FDCWD, path, text, sizeof(text)) <= 0)
-			continue;
-		const char *n = strstr(text, "scm_fds:");
-		if (n && strtoul(n + strlen("scm_fds:"), NULL, 10) > 0)
-			return true;
-	}
-	return false;
-}
 
 struct process {
 	pid_t pid, parent;
 	bool is_ours;
 };
 
-/* "pid (name) state parent ...", where the name may be anything. */
-static pid_t parent_of(const char *pid)
+/* "pid (name) state parent ...", where the name may be anything. What follows the name, or NULL. */
+static const char *read_stat(long pid, char *text, size_t size)
 {
-	char path[64], text[512];
+	char path[40];
 
-	(void)snprintf(path, sizeof(path), "/proc/%.20s/stat", pid);
-	if (forge_read_at(AT_FDCWD, path, text, sizeof(text)) <= 0)
-		return -1;
+	(void)snprintf(path, sizeof(path), "/proc/%ld/stat", pid);
+	if (forge_read_at(AT_FDCWD, path, text, size) <= 0)
+		return NULL;
 	const char *end = strrchr(text, ')');
-	return end && strlen(end) > 4 ? (pid_t)strtol(end + 4, NULL, 10) : -1;
+	return end && strlen(end) > 4 ? end + 2 : NULL;
+}
+
+static pid_t parent_of(long pid)
+{
+	char text[512];
+	const char *p = read_stat(pid, text, sizeof(text));
+
+	return p ? (pid_t)strtol(p + 2, NULL, 10) : -1;
 }
 
 /* All processes that we see. Returns how many, at most max. */
@@ -81,12 +45,10 @@ static size_t list_processes(struct process *list, size_t max)
 	forge_auto_dir DIR *dir = opendir("/proc");
 
 	for (struct dirent *e; dir && n < max && (e = readdir(dir));) {
-		pid_t parent = e->d_name[0] >= '1' && e->d_name[0] <= '9'
-				       ? parent_of(e->d_name)
-				       : -1;
+		long pid = strtol(e->d_name, NULL, 10);
+		pid_t parent = pid > 0 ? parent_of(pid) : -1;
 		if (parent >= 0)
-			list[n++] = (struct process){ (pid_t)strtol(e->d_name, NULL, 10),
-						      parent, false };
+			list[n++] = (struct process){ (pid_t)pid, parent, false };
 	}
 	return n;
 }
@@ -99,7 +61,7 @@ static int by_pid(const void *a, const void *b)
 }
 
 /*
- * Marks init and who descends from it: in a pid namespace that is everybody. The kernel lists
+ * Marks init and what descends from it: in a pid namespace that is everybody. The kernel lists
  * in the order of pids, so that mostly one round is enough.
  */
 static void mark_ours(struct process *list, size_t n, pid_t init)
@@ -186,16 +148,70 @@ int forge_disk_freeze(struct forge_disk_tasks tasks, bool frozen)
 	return -ETIMEDOUT;
 }
 
-bool forge_disk_has_hidden(struct forge_disk_tasks tasks, dev_t dev)
+/* Fields 14 to 17 of stat: its own and its reaped children's time, user and system, in ticks. */
+static uint64_t cpu_usec_of(long pid)
 {
-	char buf[32768];
+	char text[1024];
+	const char *p = read_stat(pid, text, sizeof(text));
+	uint64_t ticks = 0;
+	long hz = sysconf(_SC_CLK_TCK);
 
-	if (forge_disk_read_tasks(tasks, buf, sizeof(buf)) <= 0)
-		return false;
-	for (char *p = buf; *p; p += strspn(p, "\n")) {
-		long tid = strtol(p, &p, 10);
-		if (tid > 0 && (maps_deleted(tid, dev) || has_descriptors_in_flight(tid)))
-			return true;
+	/* p is at field 3; 11 fields further is the first of them. */
+	for (int field = 3; p && field < 14; field++) {
+		p = strchr(p, ' ');
+		p = p ? p + 1 : NULL;
 	}
-	return false;
+	for (int i = 0; p && i < 4; i++) {
+		char *end;
+		ticks += strtoull(p, &end, 10);
+		p = end;
+	}
+	return ticks * 1000000 / (uint64_t)(hz > 0 ? hz : 100);
+}
+
+/*
+ * What it, and those of its children that it has waited for, made dirty, less what they deleted
+ * before it came to the disk. False: not to be seen.
+ */
+static bool add_written_by(long pid, int64_t *bytes)
+{
+	char path[40], text[512];
+
+	(void)snprintf(path, sizeof(path), "/proc/%ld/io", pid);
+	if (forge_read_at(AT_FDCWD, path, text, sizeof(text)) <= 0)
+		return false;
+	*bytes += (int64_t)forge_key_u64(text, "write_bytes:", 0) -
+		  (int64_t)forge_key_u64(text, "cancelled_write_bytes:", 0);
+	return true;
+}
+
+/*
+ * The most that a run can hold is what it has written: blocks that are taken without writing need
+ * a quota (FORGE_SLOT_ALLOCATE). A process counts for its parent once that has waited for it. One
+ * that nobody waits for takes its numbers with it, but not its CPU time, which the cgroup knows;
+ * and a CPU fills no more than 2 GB of a file in a second.
+ */
+uint64_t forge_disk_most_written(struct forge_disk_tasks tasks, uint64_t cpu_usec)
+{
+	const uint64_t bytes_per_usec = 2000, tick_usec = 10000;
+	char buf[32768];
+	uint64_t seen_usec = 0, slack = 2 * tick_usec;
+	int64_t written = 0;
+	ssize_t n =
+		tasks.cgroup < 0 || cpu_usec == UINT64_MAX
+			? -1
+			: forge_read_at(tasks.cgroup, "cgroup.procs", buf, sizeof(buf));
+
+	if (n < 0 || n == (ssize_t)sizeof(buf) - 1)
+		return UINT64_MAX;
+	for (char *p = buf; *p; p += strspn(p, "\n")) {
+		long pid = strtol(p, &p, 10);
+		if (pid > 0 && add_written_by(pid, &written)) {
+			seen_usec += cpu_usec_of(pid);
+			slack += tick_usec;
+		}
+	}
+	if (cpu_usec > seen_usec + slack)
+		written += (int64_t)((cpu_usec - seen_usec - slack) * bytes_per_usec);
+	return written > 0 ? (uint64_t)written : 0;
 }
