@@ -182,3 +182,21 @@ EOS
     end_server
     wait_for gone "$hasher"
 }
+
+@test "an open input whose server is silent does not keep the supervisor from its limits" {
+    serve deaf
+    "$FORGE" run --json --disk 20M --timeout 3s --grace 100ms -i in -- \
+        sh -c 'exec 3<in/stuck; echo open; sleep 60' >record 3>&- {ends}>&- &
+    started+=($!)
+    wait_for has_opened
+    # The file system loses more than the run may use: now its descriptors are looked at.
+    head -c 60000000 /dev/zero >neighbour
+    status=0
+    wait "${started[0]}" || status=$?
+    started=()
+    echo "$status: $(field .completion_notes)"
+    [ "$status" -eq 124 ]
+    # 3 s, and 5 s for a process that waits for the server when its file is closed.
+    [ "$(jq '.usage.wall_seconds < 12' record)" = true ]
+}
+has_opened() { cat home/runs/*/stdout | grep -q open; }

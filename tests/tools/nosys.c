@@ -97,8 +97,8 @@ int main(int argc, char **argv)
 	}
 	/* Nobody ever answers what waits there, as long as somebody could. */
 	int listener = seccomp_notify_fd(filter);
-	if (listener >= 0)
-		(void)dup(listener); /* without close-on-exec */
+	if (listener >= 0 && dup(listener) < 0) /* without close-on-exec */
+		return CANNOT_START;
 	seccomp_release(filter);
 	(void)execvp(argv[i + 1], argv + i + 1);
 	perror(argv[i + 1]);

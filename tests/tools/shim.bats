@@ -180,3 +180,49 @@ stepped() {
     [ "$(field .reason)" = wall_time ]
     awk -v t="$(field .usage.wall_seconds)" 'BEGIN { exit !(t >= 0.3 && t < 1) }'
 }
+
+@test "while the kernel hangs in the start, a signal ends forge at once" {
+    "$NOSYS" seccomp=HANG:1 -- "$FORGE" run --json -- true >record 2>err 3>&- &
+    pid=$!
+    wait_for has_hung
+    start=$SECONDS
+    kill -TERM "$pid"
+    status=0
+    wait "$pid" || status=$?
+    [ "$status" -eq 130 ]
+    [ "$((SECONDS - start))" -le 8 ]
+    [ "$(jq -r .status record)" = cancelled ]
+}
+
+# The run has a slot, and some process waits for an answer of the listener that never comes.
+has_hung() { grep -lqs seccomp_do_user_notification /proc/[0-9]*/wchan; }
+wait_for() {
+    local deadline=$((SECONDS + 5))
+    until "$@" >/dev/null 2>&1; do
+        [ "$SECONDS" -lt "$deadline" ] || return 1
+        read -rt 0.02 <> <(:) || true
+    done
+}
+
+@test "a start that hangs in the kernel is given up after 30 s" {
+    start=$SECONDS
+    run "$NOSYS" seccomp=HANG:1 -- sh -c '"$FORGE" run --json -- true 2>err >record'
+    [ "$status" -eq 125 ]
+    [ "$((SECONDS - start))" -ge 29 ]
+    [ "$((SECONDS - start))" -le 45 ]
+    [ "$(jq -r .reason record)" = sandbox ]
+    [[ "$(jq -r .completion_notes record)" == *"could not be built in 30 s"* ]]
+}
+
+@test "where seccomp(2) is refused the filter is set by prctl, and nobody counts: no datagrams" {
+    record_without seccomp=EPERM -- -- python3 -c '
+import socket
+socket.create_server(("127.0.0.1", 0))
+try:
+    socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+except OSError as e:
+    print(e.errno)'
+    [ "$status" -eq 0 ]
+    [ "$(field .isolation.level)" = full ]
+    [ "$(cat "$(field .logs.stdout)")" = 93 ]
+}
