@@ -461,15 +461,32 @@ static int packet(int argc, char **argv)
 	return 0; /* no answer: it would be part of the packets */
 }
 
-/* A core would be written by the host's kernel, maybe by a program of the host. */
+/* Tries to set a limit in every way there is. What it is afterwards. */
+static rlim_t set_core(rlim_t value)
+{
+	struct rlimit want = { value, value }, now = { 0 };
+
+	(void)setrlimit(RLIMIT_CORE, &want);
+	(void)prlimit(0, RLIMIT_CORE, &want, NULL);
+	(void)prlimit(getpid(), RLIMIT_CORE, &want, NULL);
+	(void)syscall(SYS_prlimit64, getppid(), 0xffffffff00000004ULL, &want, NULL);
+	(void)getrlimit(RLIMIT_CORE, &now);
+	return now.rlim_max < now.rlim_cur ? now.rlim_max : now.rlim_cur;
+}
+
+/*
+ * A core would be written by the host's kernel, or by a program of the host, which gets it also at
+ * a limit of 0: only at 1 there is none.
+ */
 static int core(int argc, char **argv)
 {
-	struct rlimit more = { RLIM_INFINITY, RLIM_INFINITY };
 	int status;
 
 	(void)argc, (void)argv;
-	if (setrlimit(RLIMIT_CORE, &more) == 0)
+	if (set_core(RLIM_INFINITY) != 1)
 		return broke("the limit could be raised");
+	if (set_core(0) != 1)
+		return broke("the limit could be lowered");
 	pid_t pid = fork();
 	if (pid == 0)
 		abort();
@@ -506,7 +523,11 @@ static int rlimits(int argc, char **argv)
 		note_as(&t, now.rlim_max <= rows[i].most, "%s %llu", rows[i].name,
 			(unsigned long long)now.rlim_max);
 		more.rlim_cur = more.rlim_max = now.rlim_max + 1;
-		note(&t, "raise", setrlimit((__rlimit_resource_t)resource, &more));
+		int rc = setrlimit((__rlimit_resource_t)resource, &more);
+		/* An answer alone raises nothing. */
+		(void)getrlimit((__rlimit_resource_t)resource, &more);
+		note_as(&t, rc < 0 || more.rlim_max == now.rlim_max, "raise %s",
+			rc < 0 ? error_name(errno) : "ignored");
 	}
 	return judge(&t);
 }

@@ -48,6 +48,19 @@ static int keep(const char *what, long bytes, long seconds)
 	return broke("kept %ld MiB in %s", bytes / MIB, what);
 }
 
+/* With "burst" as the last word: pauses after every 33 MiB, while somebody may be looking. */
+static bool is_bursting;
+
+static void pause_between_bursts(long got)
+{
+	static long next = 33 * MIB;
+
+	if (is_bursting && got >= next) {
+		next = got + 33 * MIB;
+		(void)usleep(800000);
+	}
+}
+
 static void use_all_descriptors(void)
 {
 	struct rlimit r;
@@ -227,6 +240,8 @@ static int tcp_pin(int argc, char **argv)
 	long got = 0, refused = 0;
 	struct sockaddr_in at;
 
+	is_bursting = argc > 2 && strcmp(argv[argc - 1], "burst") == 0;
+
 	use_all_descriptors();
 	int listener = bound_socket(SOCK_STREAM, 0, &at);
 	if (listener < 0 || listen(listener, 64) < 0 ||
@@ -242,6 +257,7 @@ static int tcp_pin(int argc, char **argv)
 			continue;
 		}
 		got += (long)sizeof(data);
+		pause_between_bursts(got);
 		for (size_t left = sizeof(data) - 64; left > 0;) {
 			ssize_t n = send(drain[0], data, left, MSG_DONTWAIT);
 			left -= n > 0 ? (size_t)n : 0;
@@ -283,6 +299,8 @@ static int file_locks(int argc, char **argv)
 	int command = argc > 2 && strcmp(argv[2], "ofd") == 0 ? F_OFD_SETLK : F_SETLK;
 	long got = 0;
 
+	is_bursting = argc > 2 && strcmp(argv[argc - 1], "burst") == 0;
+
 	use_all_descriptors();
 	for (int file = 0; got < want; file++) {
 		char name[32];
@@ -298,6 +316,7 @@ static int file_locks(int argc, char **argv)
 				return held("locks: %s", error_name(errno));
 			got += 216;
 		}
+		pause_between_bursts(got);
 	}
 	return keep("locks of files", got, seconds);
 }
@@ -470,9 +489,9 @@ const struct probe probe_kernel[] = {
 	{ "udp-cork", "MIB SECONDS: keep datagrams that are not finished", udp_cork },
 	{ "tcp-stamps", "MIB SECONDS: keep time stamps of streams", tcp_stamps },
 	{ "tcp-many", "MIB SECONDS [mptcp]: fill the queues of many streams", tcp_many },
-	{ "tcp-pin", "MIB SECONDS: pin pages by single bytes in queues", tcp_pin },
+	{ "tcp-pin", "MIB SECONDS [burst]: pin pages by single bytes in queues", tcp_pin },
 	{ "netlink-errors", "MIB SECONDS: keep answers of netlink", netlink_errors },
-	{ "file-locks", "MIB SECONDS [ofd]: lock every second byte", file_locks },
+	{ "file-locks", "MIB SECONDS [ofd] [burst]: lock every second byte", file_locks },
 	{ "mem-policies", "MIB SECONDS: policies for pages of shared memory", mem_policies },
 	{ "make-bpf", "make one BPF program of each kind", make_bpf },
 	{ "protocols", "sockets of protocols that the kernel would load", protocols },

@@ -2,11 +2,13 @@
 /* Watches the kernel memory that nobody is charged for; see kernel_memory.h. */
 #include "sandbox/kernel_memory.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -24,29 +26,41 @@
 #define IDLE_USEC 50000
 /* CPU time in the kernel between two looks that are worth their cost. */
 #define WORTH_USEC 3000
-/* How long a run is stopped, and let go, at a time. */
-#define SHORT_USEC   8000
+/* How long a run is stopped, and let go, at a time; longer where the number grew slowly. */
+#define SHORT_USEC   4000
 #define LONG_USEC    50000
-#define SHORT_ROUNDS 3
-#define LONG_ROUNDS  4
+#define LONGEST_USEC 400000
+#define SHORT_ROUNDS 5
+#define LONG_ROUNDS  3
+/* Rounds that must each look like its doing: one can be chance. */
+#define SHORT_ALIKE 3
+#define LONG_ALIKE  2
+/* What a long moment should show, if the run is the cause. */
+#define SHOWN (4 * MIB)
 /* The number wavers by this much by itself. */
 #define NOISE (2 * MIB)
-/* Growth with no opinion, so many times within so long, is no chance either. */
-#define STRIKES	     3
+/* Growth with no opinion but with signs of guilt, so many times within so long, is no chance. */
+#define STRIKES	     2
 #define STRIKES_USEC 60000000ULL
 
 enum phase { WATCHING, STOPPED, MOVING };
 
 struct forge_kernel_memory {
 	struct forge_cgroup *cg;
+	pid_t init;
 	int meminfo, zoneinfo, cpu_stat, arcstats;
 	int root_kernel; /* what all cgroups are charged for kernel memory, -1: unknown */
 	enum phase phase;
-	int64_t rough_base, base;  /* the lowest numbers so far */
-	uint64_t base_system_usec; /* CPU time in the kernel at that time */
+	int64_t rough_base, base; /* the lowest numbers so far */
+	uint64_t base_usec,
+		base_system_usec; /* the time, and CPU time in the kernel, of that */
+	uint64_t moment_usec;
+	uint64_t waiting_usec; /* since when for its turn, 0: it does not */
 	uint64_t looked_usec, looked_system_usec;
 	int64_t phase_start; /* the number when the phase began */
 	uint64_t phase_usec;
+	int64_t grew_stopped; /* in the moment before this one */
+	uint64_t usec_stopped;
 	struct forge_memory_trial trial;
 	bool is_strict, knows_strict;
 	unsigned strikes;
@@ -230,23 +244,116 @@ static bool has_plain_file_systems(void)
 	return is_plain;
 }
 
+/* ---- signs ---- */
+
+/* How many locks a process has through one descriptor: "lock: ..." lines. */
+static uint64_t count_locks(int fdinfo, const char *name)
+{
+	forge_auto_close int fd = openat(fdinfo, name, O_RDONLY | O_CLOEXEC);
+	char buf[65536];
+	uint64_t n_locks = 0;
+	ssize_t n;
+
+	while (fd >= 0 && (n = read(fd, buf, sizeof(buf) - 1)) > 0) {
+		buf[n] = '\0';
+		for (const char *p = buf; (p = strstr(p, "lock:\t")); p++)
+			n_locks++;
+	}
+	return n_locks;
+}
+
+/* Bytes of locks that the run's processes have; enough: more are not counted. */
+static int64_t bytes_of_locks(const struct forge_kernel_memory *k, int64_t enough)
+{
+	const int64_t one = 192; /* struct file_lock, the smallest there was */
+	char procs[16384], path[48];
+	int64_t bytes = 0;
+	int dir = k->cg->v2_fd >= 0 ? k->cg->v2_fd : k->cg->memory_fd;
+
+	if (forge_read_at(dir, "cgroup.procs", procs, sizeof(procs)) <= 0)
+		return 0;
+	for (char *p = procs; *p && bytes < enough; p += strspn(p, "\n")) {
+		(void)snprintf(path, sizeof(path), "/proc/%ld/fdinfo", strtol(p, &p, 10));
+		forge_auto_dir DIR *d = opendir(path);
+		for (struct dirent *e; d && bytes < enough && (e = readdir(d));)
+			if (e->d_name[0] != '.')
+				bytes += one * (int64_t)count_locks(dirfd(d), e->d_name);
+	}
+	return bytes;
+}
+
+/* Bytes that wait in queues of streams: "... tx_queue:rx_queue ...", in hex. */
+static int64_t bytes_in_queues(const struct forge_kernel_memory *k, const char *file)
+{
+	char path[48], *line = NULL;
+	size_t room = 0;
+	int64_t bytes = 0;
+
+	(void)snprintf(path, sizeof(path), "/proc/%ld/net/%s", (long)k->init, file);
+	forge_auto_file FILE *f = fopen(path, "re");
+	while (f && getline(&line, &room, f) > 0) {
+		unsigned long tx, rx;
+		if (sscanf(line, "%*s %*s %*s %*s %lx:%lx", &tx, &rx) == 2)
+			bytes += (int64_t)(tx + rx);
+	}
+	free(line);
+	return bytes;
+}
+
+/*
+ * Is the run charged for much more in queues of streams than there is in them? A queue of single
+ * bytes can pin 32 KiB for each of the 17 pieces in 1.3 KiB that are charged.
+ */
+static bool has_thin_queues(const struct forge_kernel_memory *k, int64_t grew)
+{
+	char text[8192];
+	int64_t charged, in_queues;
+
+	if (k->cg->memory_fd >= 0)
+		charged = number_at(k->cg->memory_fd, "memory.kmem.tcp.usage_in_bytes");
+	else
+		charged =
+			forge_read_at(k->cg->v2_fd, "memory.stat", text, sizeof(text)) > 0
+				? (int64_t)forge_key_u64(text, "sock", 0)
+				: 0;
+	in_queues = bytes_in_queues(k, "tcp") + bytes_in_queues(k, "tcp6");
+	return charged > 64 << 10 && in_queues > 0 && in_queues < charged / 8 &&
+	       charged * 400 > grew;
+}
+
 /* ---- the trial ---- */
 
 enum forge_memory_opinion forge_memory_judge(const struct forge_memory_trial *t)
 {
-	int64_t least = t->is_slow ? 4 * MIB : 8 * MIB;
+	int64_t least = t->is_slow ? 3 * SHOWN / 2 : 2 * SHOWN;
 	int64_t stopped = t->grew_stopped > 0 ? t->grew_stopped : 0;
 	/* Rates, multiplied by both times. */
 	double rate_moving = (double)t->grew_moving * (double)t->usec_stopped;
 	double rate_stopped = (double)stopped * (double)t->usec_moving;
 
-	if (t->grew_moving >= least && rate_moving >= 4 * rate_stopped)
+	if (t->alike >= (t->is_slow ? LONG_ALIKE : SHORT_ALIKE) &&
+	    t->grew_moving >= least && rate_moving >= 4 * rate_stopped)
 		return FORGE_MEMORY_CAUSED;
 	/* A little growth while it stood can be chance: then all rounds are waited for. */
 	bool is_last = t->rounds >= (t->is_slow ? LONG_ROUNDS : SHORT_ROUNDS);
 	if (stopped >= (is_last ? NOISE : 4 * NOISE) && 2 * rate_stopped >= rate_moving)
 		return FORGE_MEMORY_NOT_CAUSED;
 	return FORGE_MEMORY_UNCLEAR;
+}
+
+void forge_memory_note(struct forge_memory_trial *t, int64_t grew_stopped,
+		       uint64_t usec_stopped, int64_t grew_moving, uint64_t usec_moving)
+{
+	double rate_moving = (double)grew_moving * (double)usec_stopped;
+	double rate_stopped = (double)grew_stopped * (double)usec_moving;
+
+	t->rounds++;
+	t->alike += grew_moving >= (t->is_slow ? SHOWN / 2 : SHOWN / 4) &&
+		    rate_moving >= 4 * rate_stopped;
+	t->grew_stopped += grew_stopped;
+	t->usec_stopped += usec_stopped;
+	t->grew_moving += grew_moving;
+	t->usec_moving += usec_moving;
 }
 
 static int freeze(const struct forge_kernel_memory *k, bool is_on)
@@ -262,44 +369,81 @@ static uint64_t enter(struct forge_kernel_memory *k, enum phase phase, int64_t n
 	k->phase = phase;
 	k->phase_start = number;
 	k->phase_usec = now;
-	if (phase == WATCHING)
-		return now + BUSY_USEC;
-	return now + (k->trial.is_slow ? LONG_USEC : SHORT_USEC);
+	return now + (phase == WATCHING ? BUSY_USEC : k->moment_usec);
 }
 
-/* Not the run: what is there now is where watching goes on from. Unclear: half as far is enough. */
-static uint64_t go_on(struct forge_kernel_memory *k, int64_t number, uint64_t now,
-		      bool is_unclear)
+static void set_base(struct forge_kernel_memory *k, int64_t number, uint64_t now)
+{
+	k->base = number;
+	k->base_usec = now;
+	k->base_system_usec = system_usec(k);
+}
+
+/*
+ * One run of the host is tried at a time: two that stop and go together would look like one. The
+ * lock is on a file that every supervisor has open anyway, and that nobody inside can reach.
+ */
+#define TURN_USEC  2000
+#define TURNS_USEC 400000
+
+static bool has_turn(struct forge_kernel_memory *k, uint64_t now)
+{
+	bool is_ours = flock(k->meminfo, LOCK_EX | LOCK_NB) == 0;
+
+	if (!is_ours && !k->waiting_usec)
+		k->waiting_usec = now;
+	/* Whoever holds it for so long does not mean to give it back. */
+	if (!is_ours && now - k->waiting_usec < TURNS_USEC)
+		return false;
+	k->waiting_usec = 0;
+	return true;
+}
+
+static void give_turn_back(struct forge_kernel_memory *k)
+{
+	k->waiting_usec = 0;
+	(void)flock(k->meminfo, LOCK_UN); /* maybe not held */
+}
+
+/* Not the run, or nobody knows: what is there now is where watching goes on from. */
+static uint64_t go_on(struct forge_kernel_memory *k, int64_t number, uint64_t now)
 {
 	(void)!freeze(k, false);
-	k->base = is_unclear ? number - SUSPICIOUS / 2 : number;
+	give_turn_back(k);
+	set_base(k, number, now);
 	k->rough_base = rough_number(k);
-	k->base_system_usec = system_usec(k);
 	return enter(k, WATCHING, number, now);
 }
 
-/* Growth that nothing could be said about. True: it was one time too many. */
-static bool is_last_strike(struct forge_kernel_memory *k, uint64_t now)
-{
-	if (now - k->strike_usec > STRIKES_USEC)
-		k->strikes = 0;
-	if (k->strikes++ == 0)
-		k->strike_usec = now;
-	return k->strikes >= STRIKES;
-}
-
-static uint64_t blame(const struct forge_kernel_memory *k, int64_t number, uint64_t now,
+static uint64_t blame(struct forge_kernel_memory *k, int64_t number, uint64_t now,
 		      uint64_t *ret_taken)
 {
+	give_turn_back(k);
 	*ret_taken = number > k->base ? (uint64_t)(number - k->base) : 1;
 	return now + BUSY_USEC;
 }
 
+/*
+ * The number grew, and the run could have done it, but while it was looked at nothing moved: it
+ * may have stopped by itself. What it holds says more, where there is a way to see that.
+ */
 static uint64_t remain_unclear(struct forge_kernel_memory *k, int64_t number,
 			       uint64_t now, uint64_t *ret_taken)
 {
-	return is_last_strike(k, now) ? blame(k, number, now, ret_taken)
-				      : go_on(k, number, now, true);
+	int64_t grew = number - k->base;
+
+	/* It went back meanwhile, by itself. */
+	if (grew < SUSPICIOUS / 2)
+		return go_on(k, number, now);
+	if (bytes_of_locks(k, grew / 2) >= grew / 2)
+		return blame(k, number, now, ret_taken);
+	if (!has_thin_queues(k, grew) && !is_scarce(k))
+		return go_on(k, number, now);
+	if (now - k->strike_usec > STRIKES_USEC)
+		k->strikes = 0;
+	k->strike_usec = now;
+	return ++k->strikes >= STRIKES ? blame(k, number, now, ret_taken)
+				       : go_on(k, number, now);
 }
 
 static uint64_t stop_for_a_moment(struct forge_kernel_memory *k, int64_t number,
@@ -312,9 +456,25 @@ static uint64_t stop_for_a_moment(struct forge_kernel_memory *k, int64_t number,
 }
 
 static uint64_t begin_trial(struct forge_kernel_memory *k, int64_t number, uint64_t now,
-			    bool is_slow, uint64_t *ret_taken)
+			    uint64_t *ret_taken)
 {
-	k->trial = (struct forge_memory_trial){ .is_slow = is_slow };
+	k->trial = (struct forge_memory_trial){ 0 };
+	k->moment_usec = SHORT_USEC;
+	return stop_for_a_moment(k, number, now, ret_taken);
+}
+
+/* Moments so long that growth at the rate there was shows in them, if that can be waited for. */
+static uint64_t begin_slow_trial(struct forge_kernel_memory *k, int64_t number,
+				 uint64_t now, uint64_t *ret_taken)
+{
+	int64_t grew = number > k->base ? number - k->base : 1;
+	uint64_t usec =
+		(uint64_t)((double)SHOWN * (double)(now - k->base_usec) / (double)grew);
+
+	if (usec > LONGEST_USEC)
+		return remain_unclear(k, number, now, ret_taken);
+	k->trial = (struct forge_memory_trial){ .is_slow = true };
+	k->moment_usec = usec < LONG_USEC ? LONG_USEC : usec;
 	return stop_for_a_moment(k, number, now, ret_taken);
 }
 
@@ -323,12 +483,11 @@ static uint64_t end_round(struct forge_kernel_memory *k, int64_t number, uint64_
 {
 	struct forge_memory_trial *t = &k->trial;
 
-	t->rounds++;
 	switch (forge_memory_judge(t)) {
 	case FORGE_MEMORY_CAUSED:
 		return blame(k, number, now, ret_taken);
 	case FORGE_MEMORY_NOT_CAUSED:
-		return go_on(k, number, now, false);
+		return go_on(k, number, now);
 	case FORGE_MEMORY_UNCLEAR:
 		break;
 	}
@@ -338,10 +497,9 @@ static uint64_t end_round(struct forge_kernel_memory *k, int64_t number, uint64_
 		k->knows_strict = true;
 		k->is_strict = has_plain_file_systems();
 	}
-	if (!k->is_strict && !is_scarce(k))
-		return go_on(k, number, now, false);
-	return t->is_slow ? remain_unclear(k, number, now, ret_taken)
-			  : begin_trial(k, number, now, true, ret_taken);
+	if (t->is_slow || (!k->is_strict && !is_scarce(k)))
+		return remain_unclear(k, number, now, ret_taken);
+	return begin_slow_trial(k, number, now, ret_taken);
 }
 
 /* ---- watching ---- */
@@ -351,27 +509,29 @@ static uint64_t watch(struct forge_kernel_memory *k, uint64_t now, uint64_t *ret
 	uint64_t used = system_usec(k);
 	bool is_idle = used != UINT64_MAX && used - k->looked_system_usec < WORTH_USEC;
 
-	if (is_idle && now - k->looked_usec < 1000000)
+	if (is_idle && !k->waiting_usec && now - k->looked_usec < 1000000)
 		return now + (used == k->looked_system_usec ? IDLE_USEC : BUSY_USEC);
 	k->looked_usec = now;
 	k->looked_system_usec = used;
 	int64_t rough = rough_number(k);
 	if (rough < k->rough_base)
 		k->rough_base = rough;
-	if (rough - k->rough_base < NOTEWORTHY)
+	if (rough - k->rough_base < NOTEWORTHY && !k->waiting_usec)
 		return now + BUSY_USEC;
 	int64_t exact = exact_number(k);
 	k->rough_base = rough;
-	if (exact <= k->base) {
-		k->base = exact;
-		k->base_system_usec = used;
-	}
-	if (exact - k->base < SUSPICIOUS)
+	if (exact <= k->base)
+		set_base(k, exact, now);
+	if (exact - k->base < SUSPICIOUS) {
+		k->waiting_usec = 0;
 		return now + BUSY_USEC;
+	}
 	if (used != UINT64_MAX &&
 	    (int64_t)(used - k->base_system_usec) < (exact - k->base) / BYTES_PER_USEC)
-		return go_on(k, exact, now, false);
-	return begin_trial(k, exact, now, false, ret_taken);
+		return go_on(k, exact, now);
+	if (!has_turn(k, now))
+		return now + TURN_USEC;
+	return begin_trial(k, exact, now, ret_taken);
 }
 
 uint64_t forge_kernel_memory_step(struct forge_kernel_memory *k, uint64_t now,
@@ -383,17 +543,20 @@ uint64_t forge_kernel_memory_step(struct forge_kernel_memory *k, uint64_t now,
 	int64_t number = exact_number(k), grew = number - k->phase_start;
 	uint64_t usec = now > k->phase_usec ? now - k->phase_usec : 1;
 	if (k->phase == STOPPED) {
-		k->trial.grew_stopped += grew;
-		k->trial.usec_stopped += usec;
+		k->grew_stopped = grew;
+		k->usec_stopped = usec;
+		/* So much in one moment, and the run stood: somebody else is waited for. */
+		if (k->trial.rounds == 0 && grew >= 2 * SHOWN)
+			return go_on(k, number, now);
 		(void)!freeze(k, false);
 		return enter(k, MOVING, number, now);
 	}
-	k->trial.grew_moving += grew;
-	k->trial.usec_moving += usec;
+	forge_memory_note(&k->trial, k->grew_stopped, k->usec_stopped, grew, usec);
 	return end_round(k, number, now, ret_taken);
 }
 
-int forge_kernel_memory_new(struct forge_cgroup *cg, struct forge_kernel_memory **ret)
+int forge_kernel_memory_new(struct forge_cgroup *cg, pid_t init,
+			    struct forge_kernel_memory **ret)
 {
 	const int flags = O_RDONLY | O_CLOEXEC;
 
@@ -405,6 +568,7 @@ int forge_kernel_memory_new(struct forge_cgroup *cg, struct forge_kernel_memory 
 	if (!k)
 		return -ENOMEM;
 	k->cg = cg;
+	k->init = init;
 	k->meminfo = open("/proc/meminfo", flags);
 	k->zoneinfo = open("/proc/zoneinfo", flags);
 	k->arcstats = open("/proc/spl/kstat/zfs/arcstats", flags);
@@ -413,10 +577,10 @@ int forge_kernel_memory_new(struct forge_cgroup *cg, struct forge_kernel_memory 
 				      ? "/sys/fs/cgroup/memory/memory.kmem.usage_in_bytes"
 				      : "/sys/fs/cgroup/memory.stat",
 			      flags);
-	k->base = exact_number(k);
-	k->rough_base = rough_number(k);
-	k->base_system_usec = k->looked_system_usec = system_usec(k);
 	k->looked_usec = forge_now_usec();
+	set_base(k, exact_number(k), k->looked_usec);
+	k->rough_base = rough_number(k);
+	k->looked_system_usec = k->base_system_usec;
 	*ret = k;
 	return 0;
 }

@@ -65,9 +65,9 @@ const struct forge_syscall_name forge_syscalls_allowed[] = {
 	/* memory */
 	S(brk), S(mmap), S(munmap), S(mprotect), S(mremap), S(madvise), S(msync), S(mincore),
 	S(mlock), S(mlock2), S(munlock), S(mlockall), S(munlockall), S(memfd_create),
-	S(membarrier), S(pkey_alloc), S(pkey_free), S(pkey_mprotect), S(mbind),
+	S(membarrier), S(pkey_alloc), S(pkey_free), S(pkey_mprotect),
 	S(get_mempolicy), S(set_mempolicy), S(migrate_pages), S(move_pages),
-	{ "set_mempolicy_home_node", 450 }, { "map_shadow_stack", 453 }, { "mseal", 462 },
+	{ "map_shadow_stack", 453 }, { "mseal", 462 },
 	S(remap_file_pages),
 	/* processes, threads, time, signals */
 	S(clone), S(fork), S(vfork), S(execve), S(execveat), S(exit), S(exit_group), S(wait4),
@@ -120,6 +120,8 @@ const struct forge_syscall_name forge_syscalls_refused[] = {
 	/* other processes' memory and descriptors */
 	S(process_vm_readv), S(process_vm_writev), S(process_madvise), S(process_mrelease),
 	S(pidfd_getfd), S(kcmp),
+	/* policies for pages of shared memory are memory that no limit counts; libnuma does without */
+	S(mbind), { "set_mempolicy_home_node", 450 },
 	{ NULL, 0 },
 };
 /* Neither list: clone3 (its flags are behind a pointer; libc falls back to clone), io_uring_*

@@ -5,6 +5,7 @@ Everything that is in use, less what belongs to processes and caches and less th
 the lists of the CPUs. The number is in FILE all the time, so that nothing is lost with us.
 """
 # SPDX-License-Identifier: Apache-2.0
+import os
 import re
 import sys
 import time
@@ -25,6 +26,7 @@ while True:
     grown = kernel_kib() - base
     if grown > peak:
         peak = grown
-        with open(sys.argv[1], "w") as out:
+        with open(sys.argv[1] + ".new", "w") as out:
             print(max(peak, 0) // 1024, file=out)
+        os.rename(sys.argv[1] + ".new", sys.argv[1])
     time.sleep(0.005)
