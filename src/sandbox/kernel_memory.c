@@ -523,14 +523,19 @@ static uint64_t watch(struct forge_kernel_memory *k, uint64_t now, uint64_t *ret
 	if (exact <= k->base)
 		set_base(k, exact, now);
 	if (exact - k->base < SUSPICIOUS) {
+		if (k->waiting_usec)
+			(void)!freeze(k, false);
 		k->waiting_usec = 0;
 		return now + BUSY_USEC;
 	}
 	if (used != UINT64_MAX &&
 	    (int64_t)(used - k->base_system_usec) < (exact - k->base) / BYTES_PER_USEC)
 		return go_on(k, exact, now);
-	if (!has_turn(k, now))
+	if (!has_turn(k, now)) {
+		/* Whoever may be the cause does not go on meanwhile, nor disturb the other's trial. */
+		(void)!freeze(k, true);
 		return now + TURN_USEC;
+	}
 	return begin_trial(k, exact, now, ret_taken);
 }
 
@@ -589,7 +594,7 @@ void forge_kernel_memory_free(struct forge_kernel_memory *k)
 {
 	if (!k)
 		return;
-	if (k->phase == STOPPED)
+	if (k->phase == STOPPED || k->waiting_usec)
 		(void)!freeze(k, false);
 	int fds[] = { k->meminfo, k->zoneinfo, k->cpu_stat, k->arcstats, k->root_kernel };
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(fds); i++)

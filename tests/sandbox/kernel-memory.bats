@@ -96,6 +96,7 @@ ended_for_it() {
     local neighbour=${started[-1]} one
     background "$FORGE" run --json "${OPTS[@]}" -i "$PROBE" -- "$PROBE" file-locks 400 5 >"$T/one.json"
     one=${started[-1]}
+    most=$((2 * most)) # one each
     attack tcp-pin 1000 5
     ended_for_it
     wait "$one" || true
