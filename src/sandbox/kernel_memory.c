@@ -442,8 +442,12 @@ static uint64_t remain_unclear(struct forge_kernel_memory *k, int64_t number,
 	if (now - k->strike_usec > STRIKES_USEC)
 		k->strikes = 0;
 	k->strike_usec = now;
-	return ++k->strikes >= STRIKES ? blame(k, number, now, ret_taken)
-				       : go_on(k, number, now);
+	if (++k->strikes >= STRIKES)
+		return blame(k, number, now, ret_taken);
+	/* Half as much more is enough the next time. */
+	uint64_t at = go_on(k, number, now);
+	k->base -= SUSPICIOUS / 2;
+	return at;
 }
 
 static uint64_t stop_for_a_moment(struct forge_kernel_memory *k, int64_t number,
