@@ -36,10 +36,10 @@ static int resolve(const struct forge_syscall_name *s)
 }
 
 /* Returns that nobody else uses: what follows is another program's to say. */
-#define LOOK_AT_ARGUMENTS SCMP_ACT_TRACE(1)
-#define LOOK_AT_PERSONA	  SCMP_ACT_TRACE(2)
+#define LOOK_AT_PERSONA SCMP_ACT_TRACE(2)
 
-#define LOOK_AT_LIST(i) SCMP_ACT_TRACE((uint16_t)(16 + (i)))
+#define LOOK_AT_LIST(i)	 SCMP_ACT_TRACE((uint16_t)(16 + (i)))
+#define LOOK_AT_RULES(i) SCMP_ACT_TRACE((uint16_t)(32 + (i)))
 
 /* Which of the lists of allowed arguments a call has; -1: none. */
 static int list_of(const char *name)
@@ -51,14 +51,31 @@ static int list_of(const char *name)
 	return -1;
 }
 
-static bool has_argument_rules(const char *name)
+#define MAX_RULED 64
+
+/* Calls that are refused for some arguments; prlimit64 has its rule in here. */
+static const char *ruled[MAX_RULED];
+
+static int rules_of(const char *name)
 {
-	if (strcmp(name, "prlimit64") == 0)
-		return true;
-	for (const struct forge_syscall_arg *a = forge_syscalls_args; a->name; a++)
-		if (strcmp(a->name, name) == 0)
-			return true;
-	return false;
+	for (int i = 0; i < MAX_RULED && ruled[i]; i++)
+		if (strcmp(ruled[i], name) == 0)
+			return i;
+	return -1;
+}
+
+static void list_ruled(void)
+{
+	int n = 0;
+
+	ruled[n++] = "prlimit64";
+	for (const struct forge_syscall_arg *a = forge_syscalls_args; a->name; a++) {
+		if (rules_of(a->name) >= 0)
+			continue;
+		if (n == MAX_RULED)
+			die("rules for", a->name, n);
+		ruled[n++] = a->name;
+	}
 }
 
 static void add_names(scmp_filter_ctx ctx, const struct forge_syscall_name *s,
@@ -72,8 +89,8 @@ static void add_names(scmp_filter_ctx ctx, const struct forge_syscall_name *s,
 		uint32_t then = action;
 		if (action == SCMP_ACT_ALLOW && list >= 0)
 			then = LOOK_AT_LIST(list);
-		else if (action == SCMP_ACT_ALLOW && has_argument_rules(s->name))
-			then = LOOK_AT_ARGUMENTS;
+		else if (action == SCMP_ACT_ALLOW && rules_of(s->name) >= 0)
+			then = LOOK_AT_RULES(rules_of(s->name));
 		int rc = seccomp_rule_add(ctx, then, nr, 0);
 		if (rc < 0)
 			die("rule for", s->name, rc);
@@ -322,6 +339,197 @@ static size_t make_list(const struct forge_call_list *l,
 	return len;
 }
 
+/* ---- arguments for which a call is refused ---- */
+
+static uint32_t action_for(int error)
+{
+	return error < 0 ? FORGE_SLOT_MARK(-1 - error) : SCMP_ACT_ERRNO((uint32_t)error);
+}
+
+static bool is_bit(uint64_t mask, uint64_t match)
+{
+	return mask == match && (mask & (mask - 1)) == 0;
+}
+
+/* Everything that is compared lies in the low half, which is what the kernel looks at. */
+static void check_halves(const struct forge_syscall_arg *a)
+{
+	if ((a->mask | a->match | a->mask2 | a->match2) > UINT32_MAX)
+		die("high half in rule for", a->name, 0);
+}
+
+/* Goes on behind where the argument has this value; where it has not, to `else`, set by the caller. */
+static size_t make_test(unsigned arg, uint64_t mask, uint64_t match,
+			struct sock_filter *ret)
+{
+	size_t len = 0;
+
+	ret[len++] = load_argument(arg);
+	if (is_bit(mask, match)) {
+		ret[len++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K,
+							  (uint32_t)mask, 0, 0);
+		return len;
+	}
+	if (mask != UINT32_MAX)
+		ret[len++] = (struct sock_filter)BPF_STMT(BPF_ALU | BPF_AND | BPF_K,
+							  (uint32_t)mask);
+	ret[len++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K,
+						  (uint32_t)match, 0, 0);
+	return len;
+}
+
+/* Two rules for bits of one argument that agree in all else are one for any of the bits. */
+static bool are_alike(const struct forge_syscall_arg *a,
+		      const struct forge_syscall_arg *b)
+{
+	return strcmp(a->name, b->name) == 0 && a->arg == b->arg &&
+	       a->error == b->error && is_bit(a->mask, a->match) &&
+	       is_bit(b->mask, b->match) && a->arg2 == b->arg2 && a->mask2 == b->mask2 &&
+	       a->match2 == b->match2;
+}
+
+static size_t make_rule(const struct forge_syscall_arg *a, struct sock_filter *ret)
+{
+	size_t len = 0, second = 0;
+	uint64_t bits = a->mask;
+
+	check_halves(a);
+	for (const struct forge_syscall_arg *b = forge_syscalls_args; b->name; b++)
+		if (are_alike(a, b)) {
+			if (b < a)
+				return 0; /* it is in there already */
+			bits |= b->mask;
+		}
+	if (a->mask2) {
+		len += make_test(a->arg2, a->mask2, a->match2, ret);
+		second = len; /* its jump is at second - 1 */
+	}
+	len += make_test(a->arg, a->mask, a->match, ret + len);
+	if (is_bit(a->mask, a->match))
+		ret[len - 1].k = (uint32_t)bits;
+	size_t first = len - 1;
+	ret[len++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, action_for(a->error));
+	ret[first].jf = distance(first, len, a->name);
+	if (second)
+		ret[second - 1].jf = distance(second - 1, len, a->name);
+	return len;
+}
+
+/* As setrlimit() of RLIMIT_CORE; without a new limit (a pointer, both halves) it only asks. */
+static size_t make_prlimit(struct sock_filter *ret)
+{
+	const struct sock_filter code[] = {
+		load_argument(1),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, RLIMIT_CORE, 0, 4),
+		load_argument(2),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 3),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, load_argument(2).k ^ sizeof(uint32_t)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SCMP_ACT_ALLOW),
+		BPF_STMT(BPF_RET | BPF_K, SCMP_ACT_ERRNO(0)),
+	};
+
+	memcpy(ret, code, sizeof(code));
+	return sizeof(code) / sizeof(code[0]);
+}
+
+static size_t make_rules(const char *name, struct sock_filter *ret)
+{
+	size_t len = 0;
+
+	if (strcmp(name, "prlimit64") == 0)
+		return make_prlimit(ret);
+	for (const struct forge_syscall_arg *a = forge_syscalls_args; a->name; a++)
+		if (strcmp(a->name, name) == 0)
+			len += make_rule(a, ret + len);
+	ret[len++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SCMP_ACT_ALLOW);
+	return len;
+}
+
+/* What a program says to a call with all its arguments. */
+static uint32_t run_program(const struct sock_filter *prog, size_t n,
+			    const struct seccomp_data *d)
+{
+	uint32_t a = 0, m[BPF_MEMWORDS] = { 0 };
+
+	for (size_t pc = 0; pc < n; pc++) {
+		const struct sock_filter *f = &prog[pc];
+		switch (f->code) {
+		case BPF_LD | BPF_W | BPF_ABS:
+			memcpy(&a, (const char *)d + f->k, sizeof(a));
+			break;
+		case BPF_LD | BPF_MEM:
+			a = m[f->k];
+			break;
+		case BPF_ST:
+			m[f->k] = a;
+			break;
+		case BPF_ALU | BPF_AND | BPF_K:
+			a &= f->k;
+			break;
+		case BPF_JMP | BPF_JEQ | BPF_K:
+			pc += a == f->k ? f->jt : f->jf;
+			break;
+		case BPF_JMP | BPF_JGT | BPF_K:
+			pc += a > f->k ? f->jt : f->jf;
+			break;
+		case BPF_JMP | BPF_JGE | BPF_K:
+			pc += a >= f->k ? f->jt : f->jf;
+			break;
+		case BPF_JMP | BPF_JSET | BPF_K:
+			pc += a & f->k ? f->jt : f->jf;
+			break;
+		case BPF_JMP | BPF_JA:
+			pc += f->k;
+			break;
+		case BPF_RET | BPF_K:
+			return f->k;
+		default:
+			die("instruction in", "program", f->code);
+		}
+	}
+	die("end of", "program", 0);
+	return 0;
+}
+
+/* libseccomp, given the same rules, must give the same answers. */
+static void compare_rules(const char *name, const struct sock_filter *mine, size_t n,
+			  const struct sock_filter *theirs, size_t m)
+{
+	static const uint64_t more[] = {
+		0, 1, 0x40000, ~0ULL, 0xffffffffULL, 1ULL << 32, 0x8000000000000000ULL
+	};
+	uint64_t values[256], n_values = 0;
+	struct seccomp_data d = { .nr = seccomp_syscall_resolve_name(name),
+				  .arch = seccomp_arch_native() };
+
+	for (size_t i = 0; i < sizeof(more) / sizeof(more[0]); i++)
+		values[n_values++] = more[i];
+	values[n_values++] = RLIMIT_CORE;
+	values[n_values++] = RLIMIT_CORE | 1ULL << 40;
+	for (const struct forge_syscall_arg *a = forge_syscalls_args; a->name; a++)
+		if (strcmp(a->name, name) == 0 && n_values + 6 < 256) {
+			values[n_values++] = a->match;
+			values[n_values++] = a->match | 1ULL << 33;
+			values[n_values++] = a->match ^ 1;
+			values[n_values++] = a->match2;
+			values[n_values++] = a->match2 | a->match;
+			values[n_values++] = ~a->match;
+		}
+	for (int arg = 0; arg < 4; arg++)
+		for (int other = 0; other < 4; other++)
+			for (size_t i = 0; i < n_values; i++)
+				for (size_t j = 0; j < n_values; j++) {
+					memset(d.args, 0, sizeof(d.args));
+					d.args[arg] = values[i];
+					d.args[other] = values[j];
+					if (run_program(mine, n, &d) !=
+					    run_program(theirs, m, &d))
+						die("rules of libseccomp differ for",
+						    name, arg);
+				}
+}
+
 static size_t make_call_list(const struct forge_call_list *l, struct sock_filter *ret)
 {
 	size_t n = 0;
@@ -353,14 +561,20 @@ static void lead_on(struct sock_filter *all, size_t n, uint32_t answer, size_t t
  */
 static void emit(scmp_filter_ctx calls, scmp_filter_ctx args, scmp_filter_ctx persona)
 {
-	static struct sock_filter all[3 * BPF_MAXINSNS];
+	static struct sock_filter all[3 * BPF_MAXINSNS], theirs[BPF_MAXINSNS];
 	size_t n = shorten(all, export(calls, "calls", all));
-	size_t m = export(args, "args", all + n);
-	size_t p = export(persona, "personality", all + n + m);
+	size_t n_theirs = export(args, "args", theirs);
+	size_t len = n + export(persona, "personality", all + n);
 
-	size_t len = n + m + p;
-	lead_on(all, n, LOOK_AT_ARGUMENTS, n);
-	lead_on(all, n, LOOK_AT_PERSONA, n + m);
+	lead_on(all, n, LOOK_AT_PERSONA, n);
+	for (int i = 0; i < MAX_RULED && ruled[i]; i++) {
+		if (seccomp_syscall_resolve_name(ruled[i]) < 0)
+			continue; /* not on this ABI */
+		size_t made = make_rules(ruled[i], all + len);
+		compare_rules(ruled[i], all + len, made, theirs, n_theirs);
+		lead_on(all, n, LOOK_AT_RULES(i), len);
+		len += made;
+	}
 	for (size_t i = 0; forge_call_lists[i].names[0]; i++) {
 		lead_on(all, n, LOOK_AT_LIST(i), len);
 		len += make_call_list(&forge_call_lists[i], all + len);
@@ -388,6 +602,7 @@ static scmp_filter_ctx new_filter(uint32_t action, const char *name)
 int main(void)
 {
 	printf("/* Made by gen_filter.c from seccomp_policy.c. */\n");
+	list_ruled();
 	scmp_filter_ctx calls = new_filter(SCMP_ACT_ERRNO(ENOSYS), "calls");
 	add_names(calls, forge_syscalls_allowed, SCMP_ACT_ALLOW);
 	add_names(calls, forge_syscalls_refused, SCMP_ACT_ERRNO(EPERM));

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reads the numbers; see kernel_numbers.h. */
+#include "sandbox/kernel_numbers.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+
+static char *read_whole(int fd, char *buf, size_t size)
+{
+	ssize_t n = fd < 0 ? -1 : pread(fd, buf, size - 1, 0);
+
+	buf[n > 0 ? n : 0] = '\0';
+	return buf;
+}
+
+/* "Key:   N kB" of meminfo, in bytes; 0 where this kernel has no such line. */
+static int64_t kib(const char *text, const char *key)
+{
+	const char *p = strstr(text, key);
+
+	return p ? strtoll(p + strlen(key), NULL, 10) * 1024 : 0;
+}
+
+int64_t forge_kernel_rough_number(const struct forge_kernel_numbers *k)
+{
+	static const char *const not_kernel[] = {
+		"MemFree:",	 "Buffers:", "\nCached:", "\nSwapCached:", "AnonPages:",
+		"SReclaimable:", "\nZswap:", "CmaFree:",  "Hugetlb:"
+	};
+	char text[8192];
+	int64_t n = kib(read_whole(k->meminfo, text, sizeof(text)), "MemTotal:");
+
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(not_kernel); i++)
+		n -= kib(text, not_kernel[i]);
+	return n;
+}
+
+/* Free pages in the lists of the CPUs, which nobody counts as free. "count: N" in pages. */
+static int64_t pages_in_lists(const struct forge_kernel_numbers *k)
+{
+	char buf[4096];
+	int64_t pages = 0;
+	off_t at = 0;
+
+	for (;;) {
+		ssize_t n = k->zoneinfo < 0
+				    ? -1
+				    : pread(k->zoneinfo, buf, sizeof(buf) - 1, at);
+		if (n <= 0)
+			return pages * sysconf(_SC_PAGESIZE);
+		buf[n] = '\0';
+		/* Whole lines only; the rest is read again. */
+		char *end = strrchr(buf, '\n');
+		if (!end)
+			return 0;
+		end[1] = '\0';
+		at += end + 1 - buf;
+		for (const char *p = buf; (p = strstr(p, " count:")); p++)
+			pages += strtoll(p + strlen(" count:"), NULL, 10);
+	}
+}
+
+static int64_t number_at(int dir, const char *file)
+{
+	uint64_t n;
+
+	return dir >= 0 && forge_read_u64_at(dir, file, &n) == 0 ? (int64_t)n : 0;
+}
+
+/*
+ * What this run is charged for and is neither a process's memory nor a cache's: the kernel's own,
+ * and pages that only the kernel still holds.
+ */
+static int64_t charged_to_run(const struct forge_kernel_numbers *k, int64_t *ret_kernel)
+{
+	const struct forge_cgroup *cg = k->cg;
+	char text[8192];
+	bool is_v1 = cg->memory_fd >= 0;
+	int dir = is_v1 ? cg->memory_fd : cg->v2_fd;
+
+	*ret_kernel = 0;
+	if (forge_read_at(dir, "memory.stat", text, sizeof(text)) <= 0)
+		return 0;
+	if (!is_v1) {
+		*ret_kernel = (int64_t)forge_key_u64(text, "kernel", 0);
+		return number_at(dir, "memory.current") -
+		       (int64_t)forge_key_u64(text, "anon", 0) -
+		       (int64_t)forge_key_u64(text, "file", 0);
+	}
+	*ret_kernel = number_at(dir, "memory.kmem.usage_in_bytes");
+	return number_at(dir, "memory.usage_in_bytes") +
+	       number_at(dir, "memory.kmem.tcp.usage_in_bytes") -
+	       (int64_t)forge_key_u64(text, "rss", 0) -
+	       (int64_t)forge_key_u64(text, "cache", 0);
+}
+
+/* What all others are charged for. */
+static int64_t charged_to_others(const struct forge_kernel_numbers *k, int64_t own)
+{
+	char text[8192];
+	int64_t all;
+
+	read_whole(k->root_kernel, text, sizeof(text));
+	all = k->cg->memory_fd >= 0 ? strtoll(text, NULL, 10)
+				    : (int64_t)forge_key_u64(text, "kernel", 0);
+	return all > own ? all - own : 0;
+}
+
+/* ZFS has a cache of its own, which gives way like any other. "size  4  N". */
+static int64_t zfs_cache(const struct forge_kernel_numbers *k)
+{
+	char text[8192];
+	const char *p = strstr(read_whole(k->arcstats, text, sizeof(text)), "\nsize ");
+	char *end;
+
+	if (!p)
+		return 0;
+	(void)strtoll(p + strlen("\nsize "), &end, 10); /* the type */
+	return strtoll(end, NULL, 10);
+}
+
+int64_t forge_kernel_exact_number(const struct forge_kernel_numbers *k)
+{
+	int64_t own_kernel, own = charged_to_run(k, &own_kernel);
+
+	return forge_kernel_rough_number(k) - pages_in_lists(k) - own -
+	       charged_to_others(k, own_kernel) - zfs_cache(k);
+}
+
+uint64_t forge_kernel_system_usec(const struct forge_kernel_numbers *k)
+{
+	char text[1024];
+
+	return forge_key_u64(read_whole(k->cpu_stat, text, sizeof(text)), "system_usec",
+			     UINT64_MAX);
+}
+
+bool forge_kernel_is_scarce(const struct forge_kernel_numbers *k)
+{
+	char text[8192];
+
+	read_whole(k->meminfo, text, sizeof(text));
+	return kib(text, "MemAvailable:") < kib(text, "MemTotal:") / 20;
+}
+
+/*
+ * Are all file systems of this host such whose caches the kernel counts as caches? Others keep
+ * what they read in memory that looks like anybody's: there slow growth may be such a cache.
+ */
+bool forge_kernel_has_plain_file_systems(void)
+{
+	static const char plain[] =
+		" ext2 ext3 ext4 btrfs tmpfs ramfs devtmpfs overlay squashfs erofs vfat "
+		"iso9660 "
+		"nfs nfs4 proc sysfs devpts cgroup cgroup2 mqueue hugetlbfs debugfs "
+		"tracefs "
+		"securityfs pstore bpf configfs fusectl autofs binfmt_misc efivarfs "
+		"rpc_pipefs "
+		"fuse fuseblk 9p virtiofs nsfs hostfs rootfs selinuxfs ";
+	forge_auto_file FILE *f = fopen("/proc/self/mountinfo", "re");
+	char *line = NULL;
+	size_t room = 0;
+	bool is_plain = f != NULL;
+
+	while (is_plain && getline(&line, &room, f) > 0) {
+		/* "... - TYPE SOURCE OPTIONS"; FUSE's types have a name behind a dot. */
+		char type[64], *p = strstr(line, " - ");
+		if (!p || sscanf(p + 3, "%60s", type) != 1)
+			continue;
+		if (strncmp(type, "fuse.", 5) == 0)
+			type[4] = '\0';
+		char word[66];
+		(void)snprintf(word, sizeof(word), " %s ", type);
+		is_plain = strstr(plain, word) != NULL;
+	}
+	free(line);
+	return is_plain;
+}
+
+/* How many locks a process has through one descriptor: "lock: ..." lines. */
+static uint64_t count_locks(int fdinfo, const char *name)
+{
+	forge_auto_close int fd = openat(fdinfo, name, O_RDONLY | O_CLOEXEC);
+	char buf[65536];
+	uint64_t n_locks = 0;
+	ssize_t n;
+
+	while (fd >= 0 && (n = read(fd, buf, sizeof(buf) - 1)) > 0) {
+		buf[n] = '\0';
+		for (const char *p = buf; (p = strstr(p, "lock:\t")); p++)
+			n_locks++;
+	}
+	return n_locks;
+}
+
+int64_t forge_kernel_bytes_of_locks(const struct forge_kernel_numbers *k, int64_t enough)
+{
+	const int64_t one = 192; /* struct file_lock, the smallest there was */
+	char procs[16384], path[48];
+	int64_t bytes = 0;
+	int dir = k->cg->v2_fd >= 0 ? k->cg->v2_fd : k->cg->memory_fd;
+
+	if (forge_read_at(dir, "cgroup.procs", procs, sizeof(procs)) <= 0)
+		return 0;
+	for (char *p = procs; *p && bytes < enough; p += strspn(p, "\n")) {
+		(void)snprintf(path, sizeof(path), "/proc/%ld/fdinfo", strtol(p, &p, 10));
+		forge_auto_dir DIR *d = opendir(path);
+		for (struct dirent *e; d && bytes < enough && (e = readdir(d));)
+			if (e->d_name[0] != '.')
+				bytes += one * (int64_t)count_locks(dirfd(d), e->d_name);
+	}
+	return bytes;
+}
+
+/* Bytes that wait in queues of streams: "... tx_queue:rx_queue ...", in hex. */
+static int64_t bytes_in_queues(const struct forge_kernel_numbers *k, const char *file)
+{
+	char path[48], *line = NULL;
+	size_t room = 0;
+	int64_t bytes = 0;
+
+	(void)snprintf(path, sizeof(path), "/proc/%ld/net/%s", (long)k->init, file);
+	forge_auto_file FILE *f = fopen(path, "re");
+	while (f && getline(&line, &room, f) > 0) {
+		unsigned long tx, rx;
+		if (sscanf(line, "%*s %*s %*s %*s %lx:%lx", &tx, &rx) == 2)
+			bytes += (int64_t)(tx + rx);
+	}
+	free(line);
+	return bytes;
+}
+
+/*
+ * Is the run charged for much more in queues of streams than there is in them? A queue of single
+ * bytes can pin 32 KiB for each of the 17 pieces in 1.3 KiB that are charged.
+ */
+bool forge_kernel_has_thin_queues(const struct forge_kernel_numbers *k, int64_t grew)
+{
+	char text[8192];
+	int64_t charged, in_queues;
+
+	if (k->cg->memory_fd >= 0)
+		charged = number_at(k->cg->memory_fd, "memory.kmem.tcp.usage_in_bytes");
+	else
+		charged =
+			forge_read_at(k->cg->v2_fd, "memory.stat", text, sizeof(text)) > 0
+				? (int64_t)forge_key_u64(text, "sock", 0)
+				: 0;
+	in_queues = bytes_in_queues(k, "tcp") + bytes_in_queues(k, "tcp6");
+	return charged > 64 << 10 && in_queues > 0 && in_queues < charged / 8 &&
+	       charged * 400 > grew;
+}
+
+void forge_kernel_numbers_open(struct forge_kernel_numbers *k, struct forge_cgroup *cg,
+			       pid_t init)
+{
+	*k = (struct forge_kernel_numbers){ .cg = cg,
+					    .init = init,
+					    .zoneinfo = -1,
+					    .cpu_stat = -1,
+					    .arcstats = -1,
+					    .root_kernel = -1 };
+	k->meminfo = open("/proc/meminfo", O_RDONLY | O_CLOEXEC);
+}
+
+void forge_kernel_numbers_open_rest(struct forge_kernel_numbers *k)
+{
+	const int flags = O_RDONLY | O_CLOEXEC;
+	bool is_v1 = k->cg->memory_fd >= 0;
+
+	k->zoneinfo = open("/proc/zoneinfo", flags);
+	k->arcstats = open("/proc/spl/kstat/zfs/arcstats", flags);
+	k->cpu_stat = k->cg->v2_fd < 0 ? -1 : openat(k->cg->v2_fd, "cpu.stat", flags);
+	k->root_kernel = open(is_v1 ? "/sys/fs/cgroup/memory/memory.kmem.usage_in_bytes"
+				    : "/sys/fs/cgroup/memory.stat",
+			      flags);
+}
+
+void forge_kernel_numbers_close(struct forge_kernel_numbers *k)
+{
+	int fds[] = { k->meminfo, k->zoneinfo, k->cpu_stat, k->arcstats, k->root_kernel };
+
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(fds); i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+}

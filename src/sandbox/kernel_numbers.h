@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How much memory of the host the kernel keeps for itself without charging anybody, and what a run
+ * is seen to have of it. For kernel_memory.c.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "sandbox/cgroup.h"
+
+struct forge_kernel_numbers {
+	struct forge_cgroup *cg; /* borrowed */
+	pid_t init;		 /* in the run's network namespace */
+	int meminfo, zoneinfo, cpu_stat, arcstats;
+	int root_kernel; /* what all cgroups are charged for kernel memory, -1: unknown */
+};
+
+/* Enough for the rough number; the rest is opened when it is needed. */
+void forge_kernel_numbers_open(struct forge_kernel_numbers *k, struct forge_cgroup *cg,
+			       pid_t init);
+void forge_kernel_numbers_open_rest(struct forge_kernel_numbers *k);
+void forge_kernel_numbers_close(struct forge_kernel_numbers *k);
+
+/* All memory that is neither free nor a process's nor a cache's. One file is read for it. */
+int64_t forge_kernel_rough_number(const struct forge_kernel_numbers *k);
+/* ... less free pages in the lists of the CPUs, and less what cgroups are charged for. */
+int64_t forge_kernel_exact_number(const struct forge_kernel_numbers *k);
+/* CPU time that the run has used in the kernel; UINT64_MAX where the kernel does not tell. */
+uint64_t forge_kernel_system_usec(const struct forge_kernel_numbers *k);
+/* Less than a twentieth of the host's memory is to be had. */
+bool forge_kernel_is_scarce(const struct forge_kernel_numbers *k);
+/* Do all file systems of this host keep what they have read where it counts as cache? */
+bool forge_kernel_has_plain_file_systems(void);
+/* Bytes of locks that the run's processes have; from `enough` on they are not counted. */
+int64_t forge_kernel_bytes_of_locks(const struct forge_kernel_numbers *k, int64_t enough);
+/* Is the run charged for so much more in queues than there is in them that it can have pinned this? */
+bool forge_kernel_has_thin_queues(const struct forge_kernel_numbers *k, int64_t grew);
