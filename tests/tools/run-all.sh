@@ -66,7 +66,7 @@ stage_static() {
     tests/tools/docs.py
     # Debian's shellcheck knows bats.
     one "shellcheck finds nothing" shellcheck -x -e SC2016,SC1091,SC2317 .ci/run scripts/*.sh \
-        examples/*.sh man/*.sh tests/*/*.sh tests/guest/uml-init
+        examples/*.sh man/*.sh tests/*/*.sh tests/guest/uml-init tests/guest/linux-uml
 }
 
 stage_unit() { tests/tools/with-postgres.sh tests/tools/meson-tap.py build-asan unit fuzz; }
