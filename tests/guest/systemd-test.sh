@@ -55,6 +55,30 @@ limits_io() {
         note "$(field .usage.wall_seconds)"
 }
 
+# A delegated scope that also has the shell: any number of commands, and nobody is asked for more.
+from_a_shell() {
+    unit=shell-$who.scope
+    user=
+    [ "$who" = root ] || user=--user
+    cat >"$home/shell" <<'SHELL'
+sleep 300 &
+other=$!
+for _ in 1 2 3 4 5; do
+    "$FORGE" run --json true 2>"$HOME/shell-said" >"$HOME/shell-record" || cat "$HOME/shell-said"
+    jq -r .isolation.mechanisms.cgroup "$HOME/shell-record"
+    "$FORGE" run --memory 64M -- sh -c 'exit 7' 2>/dev/null &
+done
+kill $other
+wait
+SHELL
+    # shellcheck disable=SC2086 # words
+    start systemd-run $user --quiet --scope --unit "$unit" -p Delegate=yes sh "$home/shell" >"$home/shell-out" 2>&1
+    # A user's manager marks what it delegates since systemd 254 only; without the mark it is asked.
+    wanted="v2 v2 v2 v2 v2"
+    [ "$who" = root ] || grep -q v2 "$home/shell-out" || wanted="systemd systemd systemd systemd systemd"
+    is "$who: from a shell in a delegated scope all runs are made in it" "$(xargs <"$home/shell-out")" "$wanted"
+}
+
 for who in root user; do
     home=/var/tmp/$who
     mkdir -p "$home/state"
@@ -93,7 +117,9 @@ for who in root user; do
     printf 'sandbox:\n  allow_missing: [landlock]\n' >"$home/forge.yaml"
     record start -- true
     verdict_is "without a word about cgroups a run succeeds" "0 succeeded exit"
-    note "auto chose $(field .isolation.mechanisms.cgroup)"
+    is "$who: auto asks systemd where nothing is delegated" "$(field .isolation.mechanisms.cgroup)" systemd
+    is "$who: ... and makes no group beside its units" "$(find /sys/fs/cgroup -type d -name forge)" ""
     ok "$who: no scope is left of that" no_scope_left
+    from_a_shell
 done
 done_testing
