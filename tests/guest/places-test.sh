@@ -99,7 +99,7 @@ mkdir -p $cg/login/1/shell
 new_home shell
 in_group $cg/login/1/shell sh /tmp/inside shell >/tmp/out-shell
 judge shell $cg/forge
-is "shell: nobody is moved" "$(find $cg/login -mindepth 1 -type d | xargs)" "$cg/login/1 $cg/login/1/shell"
+is "shell: nobody is moved" "$(find $cg/login -mindepth 1 -type d | sort | xargs)" "$cg/login/1 $cg/login/1/shell"
 
 # The nearest group that can give out controllers, not the root's.
 mkdir -p $cg/near/1/shell

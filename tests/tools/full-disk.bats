@@ -88,7 +88,8 @@ sound() {
     for check in over chain; do
         run "$BATS_TEST_DIRNAME/check-store.py" "$FORGE_HOME" "$url" "$check"
         echo "$check: $output"
-        [ "$status" -eq 0 ] && [ -z "$output" ]
+        [ "$status" -eq 0 ]
+        [ -z "$output" ]
     done
     "$FORGE" ps --json -a | jq -r 'select(.status == "succeeded") | .run_id' | while read -r one; do
         "$FORGE" show --json "$one" | jq -r '.outputs[] | "\(.sha256[7:])  \(.stored_as)"'
@@ -139,7 +140,8 @@ sound() {
     timed 0 5000 "$FORGE" submit -- true
     [ "$status" -eq 125 ]
     timed 0 5000 "$FORGE" ps
-    [ "$status" -eq 0 ] && [[ "$output" == *succeeded* ]]
+    [ "$status" -eq 0 ]
+    [[ "$output" == *succeeded* ]]
     rm disk/filler
     timed 0 2000 "$FORGE" run -q -- true
     [ "$status" -eq 0 ]
@@ -208,7 +210,8 @@ sound() {
         [ "$status" -eq 0 ]
     done
     timed 0 5000 "$FORGE" gc
-    [ "$status" -eq 1 ] && [[ "$stderr" == *"Read-only file system"* ]]
+    [ "$status" -eq 1 ]
+    [[ "$stderr" == *"Read-only file system"* ]]
     mount -o remount,rw disk
     sound
 }
@@ -266,7 +269,8 @@ away() {
     [[ "$stderr" == *"warning: store postgresql:"*"The record is kept in"* ]]
     [ "$(jq -r .status "$FORGE_HOME"/runs/*/record.json)" = killed ]
     timed 0 "$2" "$FORGE" submit -- true
-    [ "$status" -eq 0 ] && [ -n "$output" ]
+    [ "$status" -eq 0 ]
+    [ -n "$output" ]
     [[ "$stderr" == *"The record is kept in"* ]]
     # What the store would have to decide is not done.
     timed 0 "$2" "$FORGE" submit --idempotency-key once -- true
@@ -318,7 +322,8 @@ delivered() {
     wait_for grep -q '"wall_time"' "$FORGE_HOME/runs/$id/record.json"
     [ "$(jq '.usage.wall_seconds < 1.5' "$FORGE_HOME/runs/$id/record.json")" = true ]
     timed 0 5000 "$FORGE" run -o out -- sh -c 'echo hi >out'
-    [ "$status" -eq 0 ] && [[ "$stderr" == *"The record is kept in"* ]]
+    [ "$status" -eq 0 ]
+    [[ "$stderr" == *"The record is kept in"* ]]
     wait_for test -e "$FORGE_HOME/undelivered/$id"
     pg_start 3>&- 4>&-
     delivered

@@ -25,7 +25,10 @@ setup() {
 teardown() {
     [ -n "${dir:-}" ] || return 0
     end_server
-    for pid in "${started[@]}"; do kill "$pid" 2>/dev/null && wait "$pid" || true; done
+    for pid in "${started[@]}"; do
+        kill "$pid" 2>/dev/null || continue
+        wait "$pid" || true
+    done
     rm -rf "$dir"
 }
 
@@ -94,7 +97,7 @@ repaired() {
     # Others are not kept from running.
     run "$FORGE" run -q -- true
     [ "$status" -eq 0 ]
-    rm -rf "$FORGE_HOME/runs/$(ls "$FORGE_HOME/runs" | grep -v "$(field .run_id)")"
+    find "$FORGE_HOME/runs" -mindepth 1 -maxdepth 1 ! -name "$(field .run_id)" -exec rm -rf {} +
     repaired
 }
 

@@ -60,7 +60,9 @@ nothing_left() {
     local id own
     [ -z "$(ls "$dir/work")" ]
     [ -z "$(find "$FORGE_HOME" -path '*/active/*' -type f -size +0)" ]
-    for id in $(ls "$FORGE_HOME/runs" 2>/dev/null); do
+    for id in "$FORGE_HOME"/runs/*; do
+        [ -e "$id" ] || continue
+        id=${id##*/}
         for own in $(own_cgroups); do
             [ -z "$(find "$own" -name "forge-$id")" ]
         done
@@ -74,7 +76,8 @@ refused() {
     attempt "$@"
     [ "$status" -eq 125 ]
     [[ "$said" == *"$text"* ]]
-    [ -z "$(grep -rls 'it ran' "$FORGE_HOME/runs" --include=stdout)" ]
+    run grep -rls 'it ran' "$FORGE_HOME/runs" --include=stdout
+    [ -z "$output" ]
     nothing_left
 }
 
