@@ -314,7 +314,8 @@ static const char *fix_for(const struct doctor *d, unsigned lacking)
 		       "--network host "
 		       "are refused, all others are not concerned";
 	return *d->fix ? d->fix
-		       : "Mount or delegate the cgroup controller (docs/HOSTS.md)";
+		       : "As root, forge setup; or mount or delegate the cgroup controller "
+			 "(docs/HOSTS.md)";
 }
 
 static void check(const struct doctor *d, const struct forge_doctor_row *row,
