@@ -194,7 +194,9 @@ static int plan_init(struct forge_setup_host *host, struct forge_setup_step *ste
 					      forge_asprintf(INIT_TEXT, users))
 		       : -ENOMEM;
 
-	bool has_pam = forge_setup_exists(host, "/usr/share/pam-configs");
+	/* Not in an image whose /usr is read-only. */
+	forge_auto_free char *profiles = forge_setup_path(host, "/usr/share/pam-configs");
+	bool has_pam = profiles && access(profiles, W_OK) == 0;
 	if (rc == 0 && has_pam)
 		rc = forge_setup_add_file(step, PAM_PROFILE, 0644, strdup(pam_profile));
 	forge_setup_say(step, FORGE_SETUP_TODO,

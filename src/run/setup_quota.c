@@ -193,6 +193,19 @@ int forge_setup_apply_quota(struct forge_setup_host *host, struct forge_setup_st
 	return 0;
 }
 
+/* Leaves in err what lies in the directory, if something does. */
+static int check_empty(const char *dir, struct forge_error *err)
+{
+	forge_auto_dir DIR *d = opendir(dir);
+
+	for (struct dirent *e; d && (e = readdir(d));)
+		if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+			return forge_fail(err, ENOTEMPTY,
+					  "%s has workdirs in it (%s) and is left", dir,
+					  e->d_name);
+	return d ? 0 : forge_fail_errno(err, errno, "open %s", dir);
+}
+
 /* Workdirs that somebody has kept are not thrown away. */
 int forge_setup_retract_quota(struct forge_setup_host *host, const json_t *live,
 			      struct forge_error *err)
@@ -202,14 +215,11 @@ int forge_setup_retract_quota(struct forge_setup_host *host, const json_t *live,
 
 	if (!image)
 		return 0;
-	forge_auto_dir DIR *d = is_mounted(dir) ? opendir(dir) : NULL;
-	for (struct dirent *e; d && (e = readdir(d));)
-		if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
-			return forge_fail(err, ENOTEMPTY,
-					  "%s has workdirs in it (%s) and is left", dir,
-					  e->d_name);
-	if (d) {
-		int rc = forge_setup_run((const char *[]){ "umount", dir, NULL });
+	if (is_mounted(dir)) {
+		int rc = check_empty(dir, err);
+		if (rc < 0)
+			return rc;
+		rc = forge_setup_run((const char *[]){ "umount", dir, NULL });
 		if (rc != 0)
 			return forge_fail(err, EBUSY, "umount %s ended with status %d",
 					  dir, rc);

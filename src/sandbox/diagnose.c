@@ -142,10 +142,11 @@ static int diagnose_full(int rc, struct forge_error *err)
 		(void)snprintf(path, sizeof(path), "/proc/sys/user/max_%s_namespaces",
 			       kinds[i]);
 		if (sysctl_is(path, 0))
-			return forge_hint(err, rc,
-					  "sysctl user.max_%s_namespaces=15000 (it is 0), "
-					  "or forge setup as root",
-					  kinds[i]);
+			return forge_hint(
+				err, rc,
+				"sysctl user.max_%s_namespaces=15000 (it is 0), "
+				"or forge setup as root",
+				kinds[i]);
 	}
 	return forge_hint(
 		err, rc,

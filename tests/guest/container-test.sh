@@ -36,8 +36,27 @@ done
 /share/forge run --memory 48M -- tail /dev/zero 2>/dev/null
 echo "hog $?"
 find /sys/fs/cgroup -mindepth 1 -type d | sort | sed 's/^/group /'
+/share/forge setup --user tester --json >/tmp/report || cat /tmp/report
+jq -r '.actions[] | select(.name == "delegation") | "setup " + .state' /tmp/report
+mkdir -p /tmp/tester
+chown 4242 /tmp/tester
+cat >/tmp/as-tester <<'Y'
+/etc/init.d/forge-cgroups enter tester $$
+export FORGE_HOME=/tmp/tester/home
+sleep 200 &
+for i in 1 2 3; do
+    setpriv --reuid 4242 --regid 4242 --clear-groups /share/forge run --json true >/tmp/user-record 2>/tmp/said || cat /tmp/said
+    jq -r '"user " + .status + " " + (.isolation.missing | join(" "))' /tmp/user-record
+done
+Y
+sh /tmp/as-tester
+/share/forge setup --undo >/dev/null
+echo "undo $?"
+find /etc -name '*forge*' | sed 's/^/after /'
 X
 cp /tmp/forge /tmp/share/forge
+printf 'root:x:0:0::/root:/bin/sh\ntester:x:4242:4242::/tmp:/bin/sh\n' >/tmp/rootfs/etc/passwd
+chmod 1777 /tmp/rootfs/tmp
 
 for engine in "--cgroupns=private" "--cgroupns=private --memory 400m --pids-limit 200"; do
     # shellcheck disable=SC2086 # words
@@ -50,5 +69,9 @@ for engine in "--cgroupns=private" "--cgroupns=private --memory 400m --pids-limi
     is "... memory is limited" "$(sed -n 's/^hog //p' /tmp/out)" 137
     is "... and no group is made for a call" "$(sed -n 's,^group /sys/fs/cgroup/,,p' /tmp/out | xargs)" \
         "forge forge-supervisors"
+    is "... setup gives a user of the container a group" "$(sed -n 's/^setup //p' /tmp/out)" made
+    is "... in which the user's runs have every limit" "$(grep -c '^user succeeded landlock$' /tmp/out)" 3 ||
+        note "$(tail -n 9 /tmp/out)"
+    is "... --undo takes it back" "$(sed -n 's/^undo //p;s/^after //p' /tmp/out)" 0
 done
 done_testing

@@ -122,4 +122,34 @@ for who in root user; do
     ok "$who: no scope is left of that" no_scope_left
     from_a_shell
 done
+
+# ---- forge setup: the user managers' controllers, and a user who lingers
+
+as_root() { (unset FORGE_HOME && HOME=/root "$FORGE" setup "$@" --json >/tmp/report 2>/tmp/said); }
+useradd -m second
+cd /
+echo 0 >/proc/sys/user/max_net_namespaces
+as_root --user tester --user second
+is "setup succeeds" $? 0 || note "$(cat /tmp/said /tmp/report)"
+is "setup sets the sysctl" "$(cat /proc/sys/user/max_net_namespaces)" 15000
+is "setup gives the user managers io as well" \
+    "$(systemctl show -p DelegateControllers --value user@1000.service)" "cpu io memory pids"
+second=$(id -u second)
+is "setup starts the manager of a user who had none" "$(systemctl is-active "user@$second.service")" active
+mkdir -p /var/tmp/second/state
+printf 'sandbox:\n  allow_missing: [landlock]\n' >/var/tmp/second/forge.yaml
+chown -R "$second" /var/tmp/second
+cd /var/tmp/second || exit 1
+setpriv --reuid "$second" --regid "$second" --init-groups env HOME=/var/tmp/second FORGE_HOME=/var/tmp/second/state \
+    XDG_RUNTIME_DIR="/run/user/$second" USER=second "$FORGE" run --io-rate 64M true >/tmp/out 2>&1
+is "... who can now run analyses, with an I/O rate" $? 0 || note "$(cat /tmp/out)"
+cd /
+as_root --user tester
+is "the second time it is done" "$(jq -r '[.actions[] | select(.state != "not needed") | .state] | unique | join(" ")' /tmp/report)" "done"
+as_root --undo
+is "--undo succeeds" $? 0 || note "$(cat /tmp/said /tmp/report)"
+is "--undo sets the sysctl back" "$(cat /proc/sys/user/max_net_namespaces)" 0
+is "--undo gives back what was" "$(systemctl show -p DelegateControllers --value user@1000.service)" "cpu memory pids"
+is "--undo leaves who lingered before, and only that" "$(ls /var/lib/systemd/linger)" tester
+is "--undo leaves no file" "$(find /etc/forge /etc/sysctl.d/60-forge.conf /etc/systemd/system/user@.service.d 2>/dev/null)" ""
 done_testing

@@ -123,7 +123,7 @@ works() {
     # There clone works, and what needs a capability of the new namespace does not.
     for call in clone3=EPERM sethostname=EPERM mount=EACCES; do
         with_sysctls apparmor_restrict_unprivileged_userns 1
-        refused "profile with 'userns,' (docs/HOSTS.md), or sysctl kernel.apparmor_restrict_unprivileged_userns=0" \
+        refused "profile with 'userns,' (forge setup --user NAME does, as root; docs/HOSTS.md), or sysctl kernel.apparmor_restrict_unprivileged_userns=0" \
             "${after[@]}" "${as_user[@]}" "$NOSYS" $call --
         with_sysctls apparmor_restrict_unprivileged_userns 0
         refused '' "${after[@]}" "${as_user[@]}" "$NOSYS" $call --
@@ -232,6 +232,14 @@ docker_filter=(clone3 clone=EPERM:$NEW unshare=EPERM:$NEW setns=EPERM mount=EPER
     else
         [[ "$said" == *"Delegate=yes"* ]]
     fi
+}
+
+@test "[43] ... and doctor names forge setup as the fix" {
+    give "$user"
+    run "${undelegated[@]}" env HOME="$dir" "$FORGE" doctor
+    echo "$output"
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"To fix:"*"memory"*"forge setup --user"* ]]
 }
 
 @test "[43] ... naming what may be missing is not enough: nobody chose to go without" {
