@@ -305,11 +305,13 @@ static void enter_now(long uid, const char *name)
 static int apply_init(struct forge_setup_host *host, struct forge_setup_step *step,
 		      struct forge_error *err)
 {
+	const struct forge_cgroup_own *own;
 	const struct forge_cgroup_place *place;
 
 	(void)step;
 	/* A container's root must be empty before it can give out anything. */
-	if (forge_cgroup_place(&place) == 0 && forge_cgroup_place_prepare(place, err) < 0)
+	if (forge_cgroup_own(&own) == 0 && forge_cgroup_place(own, &place) == 0 &&
+	    forge_cgroup_place_prepare(place, err) < 0)
 		return -err->code;
 	int rc = forge_setup_run((const char *[]){ INIT_SCRIPT, "start", NULL });
 	if (rc != 0)

@@ -154,7 +154,7 @@ int forge_cgroup_predict(const char *run_id, struct forge_strv *ret)
 		if (dirs[i])
 			rc = forge_strv_addf(ret, "%s/forge-%s", dirs[i], run_id);
 	const struct forge_cgroup_place *place;
-	if (rc == 0 && forge_cgroup_place(&place) == 0 &&
+	if (rc == 0 && forge_cgroup_place(own, &place) == 0 &&
 	    strcmp(place->runs, own->unified) != 0)
 		rc = forge_strv_addf(ret, "%s/forge-%s", place->runs, run_id);
 	return rc;

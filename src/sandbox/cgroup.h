@@ -150,9 +150,11 @@ struct forge_cgroup_place {
 	enum forge_cgroup_move move;
 };
 /* Finds it and changes nothing. -ENOENT: there is none. Valid until our own group changes. */
-FORGE_MUST_CHECK int forge_cgroup_place(const struct forge_cgroup_place **ret);
+FORGE_MUST_CHECK int forge_cgroup_place(const struct forge_cgroup_own *own,
+					const struct forge_cgroup_place **ret);
 /* Says why there is none. */
-int forge_cgroup_place_explain(struct forge_error *err);
+int forge_cgroup_place_explain(const struct forge_cgroup_own *own,
+			       struct forge_error *err);
 /* Moves who must be moved, enables the controllers, makes runs; all of it once. */
 FORGE_MUST_CHECK int forge_cgroup_place_prepare(const struct forge_cgroup_place *p,
 						struct forge_error *err);

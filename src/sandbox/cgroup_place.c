@@ -195,27 +195,33 @@ static void go_up(char *path)
 		*slash = '\0';
 }
 
+/* Where does the unit around path end? Its length, or 0 when none is around it. */
+static size_t unit_length(const char *path, const char *top)
+{
+	forge_auto_free char *p = strdup(path);
+
+	while (p && !is_unit(p) && strcmp(p, top) != 0 && strchr(p, '/'))
+		go_up(p);
+	return p && is_unit(p) ? strlen(p) : 0;
+}
+
 /*
  * The highest group that is ours to change: the root of what is mounted, or, below
- * systemd, the unit around us if it is delegated. "" when nothing is.
+ * systemd, the unit around us if it is delegated. "" when nothing is. In a container that
+ * sees the host's hierarchy, only the names of the units show that systemd manages it.
  */
 static int find_border(const struct forge_cgroup_own *own, char **ret)
 {
-	char *border = strdup(own->unified);
+	size_t unit = unit_length(own->unified, own->top);
 
-	if (!border)
-		return -ENOMEM;
-	if (access("/run/systemd/system", F_OK) < 0) {
-		free(border);
-		border = strdup(own->top);
-	} else {
-		while (!is_unit(border) && strcmp(border, own->top) != 0)
-			go_up(border);
-		if (!is_unit(border) || !is_delegated(border))
-			*border = '\0';
+	if (!unit && access("/run/systemd/system", F_OK) < 0) {
+		*ret = strdup(own->top);
+		return *ret ? 0 : -ENOMEM;
 	}
-	*ret = border;
-	return border ? 0 : -ENOMEM;
+	*ret = strndup(own->unified, unit);
+	if (*ret && unit && !is_delegated(*ret))
+		**ret = '\0';
+	return *ret ? 0 : -ENOMEM;
 }
 
 static void clear(struct forge_cgroup_place *p)
@@ -263,10 +269,7 @@ static int find(const struct forge_cgroup_own *own, struct forge_cgroup_place *r
 		if (dir < 0)
 			return -errno;
 		look_at(dir, &l);
-		/*
-		 * Only root can read the mark that older systemds set; a user goes by
-		 * the owner.
-		 */
+		/* Only root can read the mark of older systemds; users go by the owner. */
 		if (!*border && geteuid() == 0)
 			return 0;
 		bool is_own = strcmp(path, own->unified) == 0;
@@ -286,26 +289,23 @@ static int find(const struct forge_cgroup_own *own, struct forge_cgroup_place *r
 	return rc;
 }
 
-int forge_cgroup_place(const struct forge_cgroup_place **ret)
+int forge_cgroup_place(const struct forge_cgroup_own *own,
+		       const struct forge_cgroup_place **ret)
 {
 	static struct forge_cgroup_place known;
-	static char *seen; /* our own group when it was found */
-	const struct forge_cgroup_own *own;
-	int rc = forge_cgroup_own(&own);
+	static char *seen; /* our own group when it was looked for */
+	int rc = 0;
 
 	*ret = &known;
-	if (rc < 0 || !own->unified)
-		return rc < 0 ? rc : -ENOENT;
-	if (!seen || strcmp(seen, own->unified) != 0 || !known.dir) {
+	if (!own->unified)
+		return -ENOENT;
+	if (!seen || strcmp(seen, own->unified) != 0) {
 		clear(&known);
 		free(seen);
 		seen = strdup(own->unified);
 		forge_auto_close int top =
 			open(own->top, O_PATH | O_DIRECTORY | O_CLOEXEC);
-		/*
-		 * What the root of it lacks nobody below has: on hybrid hosts that is
-		 * all.
-		 */
+		/* What its root lacks nobody below has: on hybrid hosts that is all. */
 		if (top >= 0 && has_all(top, "cgroup.controllers"))
 			rc = find(own, &known);
 	}
@@ -400,18 +400,17 @@ static int hint_setup(struct forge_error *err, int rc)
 			  "forge ... (docs/HOSTS.md)");
 }
 
-int forge_cgroup_place_explain(struct forge_error *err)
+int forge_cgroup_place_explain(const struct forge_cgroup_own *own,
+			       struct forge_error *err)
 {
-	const struct forge_cgroup_own *own;
-	int rc = forge_cgroup_own(&own);
 	char absent[64];
 
-	if (rc < 0 || !own->unified)
+	if (!own->unified)
 		return forge_fail(err, ENOENT, "no unified cgroup hierarchy is mounted");
 	forge_auto_close int dir = open(own->unified, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (dir < 0)
 		return forge_fail_errno(err, errno, "open %s", own->unified);
-	rc = list_absent(dir, "cgroup.controllers", absent, sizeof(absent));
+	int rc = list_absent(dir, "cgroup.controllers", absent, sizeof(absent));
 	if (rc < 0)
 		return forge_fail_errno(err, -rc, "read %s/cgroup.controllers",
 					own->unified);
@@ -425,9 +424,15 @@ int forge_cgroup_place_explain(struct forge_error *err)
 				  forge_fail(err, EACCES, "%s is not delegated to us",
 					     own->unified));
 	rc = forge_fail(err, EBUSY, "other processes live in %s", own->unified);
-	return geteuid() == 0 && access("/run/systemd/system", F_OK) < 0
-		       ? hint_move(err, rc, own->unified)
-		       : hint_setup(err, rc);
+	if (geteuid() != 0 || access("/run/systemd/system", F_OK) == 0)
+		return hint_setup(err, rc);
+	if (unit_length(own->unified, own->top))
+		return forge_hint(
+			err, rc,
+			"A systemd outside of this container manages it: run the "
+			"container with --cgroupns=private, or have the unit "
+			"delegated (Delegate=yes)");
+	return hint_move(err, rc, own->unified);
 }
 
 /* The directory "forge", which the first command makes and all others find. */

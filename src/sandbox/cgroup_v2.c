@@ -125,11 +125,13 @@ static int v2_configure(struct forge_cgroup *cg, struct forge_error *err)
 
 static int v2_create(struct forge_cgroup *cg, struct forge_error *err)
 {
+	const struct forge_cgroup_own *own;
 	const struct forge_cgroup_place *place;
+	int rc = forge_cgroup_own(&own);
 
-	if (forge_cgroup_place(&place) < 0)
-		return forge_cgroup_place_explain(err);
-	int rc = forge_cgroup_place_prepare(place, err);
+	if (rc < 0 || forge_cgroup_place(own, &place) < 0)
+		return forge_cgroup_place_explain(own, err);
+	rc = forge_cgroup_place_prepare(place, err);
 	if (rc < 0)
 		return rc;
 	cg->v2_fd = forge_cgroup_make_dir(cg, place->runs);

@@ -134,6 +134,22 @@ new_home foreign
 in_group $cg/foreign/shell sh /tmp/inside foreign >/tmp/out-foreign
 judge foreign $cg/forge
 
+# ---- groups of a systemd that is not seen here, as in a container that shows the host's hierarchy
+
+mkdir -p $cg/system.slice/engine-1.scope
+echo '+cpu +memory +pids' >$cg/system.slice/cgroup.subtree_control
+new_home unit
+# shellcheck disable=SC2016 # for the inner shell
+in_group $cg/system.slice/engine-1.scope sh -c 'sleep 500 & $FORGE run true 2>/tmp/said-unit; echo $?; kill $!' >/tmp/out-unit
+is "unit: one that was not delegated is left alone" "$(cat /tmp/out-unit)" 125 || note "$(cat /tmp/said-unit)"
+ok "unit: ... with the way out" grep -q -- '--cgroupns=private' /tmp/said-unit || note "$(cat /tmp/said-unit)"
+is "unit: ... and so is what it is in" "$(find $cg/system.slice -mindepth 1 -type d)" $cg/system.slice/engine-1.scope
+python3 -c 'import os, sys; os.setxattr(sys.argv[1], "trusted.delegate", b"1")' $cg/system.slice/engine-1.scope
+in_group $cg/system.slice/engine-1.scope sh /tmp/inside unit >/tmp/out-unit 2>&1
+judge unit $cg/system.slice/engine-1.scope
+is "unit: one that was is used, and nothing around it" "$(find $cg/system.slice -mindepth 1 -type d | sort | xargs)" \
+    "$cg/system.slice/engine-1.scope $cg/system.slice/engine-1.scope/forge-supervisors"
+
 # ---- a container: a cgroup namespace whose root has processes
 
 mkdir $cg/box

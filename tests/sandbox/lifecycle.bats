@@ -155,7 +155,7 @@ os.execv(sys.argv[1], sys.argv[1:])' "$FORGE" run --json --grace 20s -- "$PROBE"
     wait_for is_cancelled
     kill -TERM "$pid"
     wait "$pid" || status=$?
-    [ $(($(now_ms) - start)) -lt 3000 ]
+    in_time "$start" 3000
     [ "$status" -eq 130 ]
     [ "$(field .status)" = cancelled ]
     no_process_named stubborn

@@ -238,7 +238,7 @@ open("far", "w").write("x")'
     budget '  allow_unlimited: true' 'outputs:' '  max_size: 1G'
     begin=$(now_ms)
     forge_run --disk 2T -- sh -c 'mkdir outputs; truncate -s 1T outputs/huge; echo x >outputs/small'
-    [ $(($(now_ms) - begin)) -lt 20000 ]
+    in_time "$begin" 20000
     [ "$(field .status)" != succeeded ]
     [[ "$(field .completion_notes)" == *"1.00 TiB"* ]]
     [ "$(field '.outputs | length')" -eq 0 ]
@@ -257,7 +257,7 @@ open("far", "w").write("x")'
     budget '  allow_unlimited: true'
     begin=$(now_ms)
     forge_run --disk unlimited -- sh -c 'mkdir outputs; truncate -s 65G outputs/hole'
-    [ $(($(now_ms) - begin)) -lt 20000 ]
+    in_time "$begin" 20000
     [ "$(field .reason)" = missing_output ]
     [[ "$(field .completion_notes)" == *"holes of 65"*outputs.max_size* ]]
     [ "$(objects | wc -l)" -eq 0 ]
@@ -279,7 +279,7 @@ open("far", "w").write("x")'
     patiently sh -c 'test -n "$(find "$FORGE_HOME/objects" -type f)"'
     begin=$(now_ms)
     "$FORGE" kill "$id"
-    [ $(($(now_ms) - begin)) -lt 5000 ]
+    in_time "$begin" 5000
     finished "$id"
     [ "$status" -eq 130 ]
     [ "$(field .status) $(field .reason)" = "cancelled cancelled" ]
