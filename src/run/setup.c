@@ -325,8 +325,11 @@ static int put_in_force(struct forge_setup_host *host, const struct forge_setup_
 	if (!row->apply || *host->root)
 		return 0;
 	int rc = row->apply(host, step, err);
-	json_t *part = rc == 0 && step->live ? part_of(host, row->name) : NULL;
-	/* What was before the first setup is what undo goes back to. */
+	/*
+	 * What was half done is taken back too; and undo goes back to before the first
+	 * setup.
+	 */
+	json_t *part = step->live ? part_of(host, row->name) : NULL;
 	if (part)
 		(void)json_object_update_missing(json_object_get(part, "live"),
 						 step->live);
@@ -337,11 +340,9 @@ static int make_step(struct forge_setup_host *host, const struct forge_setup_row
 		     struct forge_setup_step *step, struct forge_error *err)
 {
 	struct forge_setup_result *r = step->result;
-	bool to_write[32] = { false };
+	forge_auto_free bool *to_write = calloc(step->n_files + 1, sizeof(*to_write));
+	int n = to_write ? note_files(host, step, to_write) : -ENOMEM;
 
-	if (step->n_files > FORGE_ARRAY_SIZE(to_write))
-		return forge_fail(err, E2BIG, "%s: too many files", row->name);
-	int n = note_files(host, step, to_write);
 	if (n < 0)
 		return forge_fail_errno(err, -n, "%s", row->name);
 	bool is_live = *host->root || !row->is_live || row->is_live(host, step);
@@ -353,17 +354,18 @@ static int make_step(struct forge_setup_host *host, const struct forge_setup_row
 	if (host->req->dry_run)
 		return 0;
 	int rc = save_manifest(host, err);
+	if (rc < 0)
+		return rc;
 	json_t *dirs = json_object_get(part_of(host, row->name), "dirs");
 	for (size_t i = 0; i < step->n_files && rc == 0; i++)
 		if (to_write[i])
 			rc = write_file(host, &step->files[i], dirs, err);
 	if (rc == 0)
 		rc = put_in_force(host, row, step, err);
-	if (rc == 0)
-		rc = save_manifest(host, err);
+	int saved = save_manifest(host, rc == 0 ? err : NULL);
 	if (rc == 0 && r->state == FORGE_SETUP_TODO)
 		r->state = FORGE_SETUP_MADE;
-	return rc;
+	return rc < 0 ? rc : saved;
 }
 
 static int new_report(struct forge_setup_report *ret, struct forge_error *err)

@@ -135,6 +135,14 @@ static int plan_systemd(struct forge_setup_host *host, struct forge_setup_step *
 	"        done\n"                                                                 \
 	"    done\n"                                                                     \
 	"}\n"                                                                            \
+	"unmake() {\n"                                                                   \
+	"    for tree in $(trees); do\n"                                                 \
+	"        for group in \"$tree/forge-user-$1/forge-supervisors\" "                \
+	"\"$tree/forge-user-$1\"; do\n"                                                  \
+	"            [ ! -d \"$group\" ] || rmdir \"$group\" 2>/dev/null\n"              \
+	"        done\n"                                                                 \
+	"    done\n"                                                                     \
+	"}\n"                                                                            \
 	"enter() {\n"                                                                    \
 	"    user=$1\n"                                                                  \
 	"    shift\n"                                                                    \
@@ -159,7 +167,11 @@ static int plan_systemd(struct forge_setup_host *host, struct forge_setup_step *
 	"    shift 2\n"                                                                  \
 	"    enter \"$user\" \"$@\"\n"                                                   \
 	"    ;;\n"                                                                       \
-	"stop | restart | force-reload | status) ;;\n"                                   \
+	"stop)\n"                                                                        \
+	"    # A group with processes in it stays.\n"                                    \
+	"    for user in $users; do unmake \"$user\"; done\n"                            \
+	"    ;;\n"                                                                       \
+	"restart | force-reload | status) ;;\n"                                          \
 	"*)\n"                                                                           \
 	"    echo \"usage: $0 start | enter [USER [PID...]]\" >&2\n"                     \
 	"    exit 2\n"                                                                   \
@@ -341,9 +353,9 @@ int forge_setup_retract_delegation(struct forge_setup_host *host, const json_t *
 {
 	(void)live;
 	(void)err;
-	/*
-	 * Groups with processes in them stay until these are gone; so do user managers.
-	 */
+	/* Groups with processes stay until these are gone; so do user managers. */
+	if (!forge_setup_has_systemd(host) && access(INIT_SCRIPT, X_OK) == 0)
+		(void)forge_setup_run((const char *[]){ INIT_SCRIPT, "stop", NULL });
 	if (!forge_setup_has_systemd(host) &&
 	    access("/usr/sbin/pam-auth-update", X_OK) == 0)
 		(void)forge_setup_run((const char *[]){ "pam-auth-update", "--package",

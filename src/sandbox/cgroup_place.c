@@ -269,7 +269,7 @@ static int find(const struct forge_cgroup_own *own, struct forge_cgroup_place *r
 		if (dir < 0)
 			return -errno;
 		look_at(dir, &l);
-		/* Only root can read the mark of older systemds; users go by the owner. */
+		/* Only root can read the mark of older systemds; users go by owner. */
 		if (!*border && geteuid() == 0)
 			return 0;
 		bool is_own = strcmp(path, own->unified) == 0;

@@ -108,6 +108,9 @@ is "the script makes the group at boot" "$(stat -c %u $cg/forge-user-tester/cgro
 /etc/init.d/forge-cgroups enter tester $shell
 is "... and moves a session there" "$(ask "$FORGE run true")" 0 || note "$(cat /tmp/tester/out)"
 
+# A group with a process in it would stay.
+echo $shell >$cg/elsewhere/cgroup.procs
+
 # ---- a place for workdirs
 
 make_place() {
@@ -148,6 +151,7 @@ is "--undo sets the sysctl back" "$(cat /proc/sys/user/max_user_namespaces)" 0
 is "--undo removes what was written" \
     "$(find /etc/sysctl.d/60-forge.conf /etc/init.d/forge-* /usr/share/pam-configs/forge /tmp/place/work* 2>/dev/null)" "" ||
     note "$(cat /tmp/report)"
+is "--undo removes the user's group" "$(find $cg -name 'forge-user-*')" ""
 is "--undo takes PAM's line back" "$(grep -s forge-cgroups /etc/pam.d/*)" ""
 kill $shell
 done_testing
