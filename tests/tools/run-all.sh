@@ -30,7 +30,7 @@ crash           300 200 SIGKILLs
 crash-store     300 700 more, of all that keep the records, and of the PostgreSQL server
 full-disk       300 full and read-only disks, stores that are away, clocks that jump
 power-cut       300 12 power cuts, in a guest with a disk of its own
-uml             300 unified cgroup v2, in a guest
+uml             600 unified cgroup v2, in guests, and a container there
 quota           300 project quotas on XFS, in a guest
 systemd         600 cgroups by systemd, in a guest
 '
