@@ -218,13 +218,27 @@ enum found {
 	FOUND_FOREIGN, /* not ours */
 };
 
+/* What we have written reads so: one digest, or while it is replaced the old and the new. */
+static bool is_noted(const json_t *noted, const char *digest)
+{
+	size_t i;
+	json_t *one;
+
+	if (json_is_string(noted))
+		return strcmp(json_string_value(noted), digest) == 0;
+	json_array_foreach ((json_t *)noted, i, one)
+		if (json_is_string(one) && strcmp(json_string_value(one), digest) == 0)
+			return true;
+	return false;
+}
+
 static enum found look_for(struct forge_setup_host *host, const char *row,
 			   const struct forge_setup_file *f)
 {
 	forge_auto_free char *text = forge_setup_read(host, f->path);
 	const json_t *files = json_object_get(
 		json_object_get(json_object_get(host->manifest, "rows"), row), "files");
-	const char *noted = json_string_value(json_object_get(files, f->path));
+	const json_t *noted = json_object_get(files, f->path);
 	char digest[FORGE_DIGEST_MAX];
 
 	if (!text)
@@ -234,7 +248,7 @@ static enum found look_for(struct forge_setup_host *host, const char *row,
 	digest_of(text, digest);
 	if (!noted)
 		return FOUND_FOREIGN;
-	return strcmp(noted, digest) == 0 ? FOUND_OURS : FOUND_CHANGED;
+	return is_noted(noted, digest) ? FOUND_OURS : FOUND_CHANGED;
 }
 
 /*
@@ -258,8 +272,9 @@ static int make_parents(struct forge_setup_host *host, const char *path, json_t 
 	return 0;
 }
 
-static int write_file(struct forge_setup_host *host, const struct forge_setup_file *f,
-		      json_t *dirs, struct forge_error *err)
+static int write_file(struct forge_setup_host *host, const char *row,
+		      const struct forge_setup_file *f, json_t *dirs,
+		      struct forge_error *err)
 {
 	forge_auto_free char *full = forge_setup_path(host, f->path);
 	int rc = full ? make_parents(host, f->path, dirs) : -ENOMEM;
@@ -274,7 +289,14 @@ static int write_file(struct forge_setup_host *host, const struct forge_setup_fi
 	rc = forge_replace_file(dir, slash + 1, f->text, strlen(f->text), true);
 	if (rc == 0 && fchmodat(dir, slash + 1, f->mode, 0) < 0)
 		rc = -errno;
-	return rc < 0 ? forge_fail_errno(err, -rc, "write %s/%s", full, slash + 1) : 0;
+	if (rc < 0)
+		return forge_fail_errno(err, -rc, "write %s/%s", full, slash + 1);
+	char digest[FORGE_DIGEST_MAX];
+	digest_of(f->text, digest);
+	return json_object_set_new(json_object_get(part_of(host, row), "files"), f->path,
+				   json_string(digest)) < 0
+		       ? forge_fail(err, ENOMEM, "out of memory")
+		       : 0;
 }
 
 static void add_text(struct forge_setup_result *r, const char *fmt, ...)
@@ -306,14 +328,17 @@ static int note_files(struct forge_setup_host *host, struct forge_setup_step *st
 				 found == FOUND_CHANGED ? "was changed by hand"
 							: "is not forge's");
 			r->state = FORGE_SETUP_LEFT;
+			step->is_blocked |= i == 0;
 		}
-		if (!to_write[i])
+		if (!to_write[i] || step->is_blocked)
 			continue;
 		n++;
 		digest_of(f->text, digest);
-		json_t *part = part_of(host, r->name);
-		if (!part || json_object_set_new(json_object_get(part, "files"), f->path,
-						 json_string(digest)) < 0)
+		json_t *files = json_object_get(part_of(host, r->name), "files");
+		json_t *before = json_object_get(files, f->path);
+		json_t *noted = found == FOUND_OURS ? json_pack("[O, s]", before, digest)
+						    : json_string(digest);
+		if (json_object_set_new(files, f->path, noted) < 0)
 			return -ENOMEM;
 	}
 	return n;
@@ -345,7 +370,9 @@ static int make_step(struct forge_setup_host *host, const struct forge_setup_row
 
 	if (n < 0)
 		return forge_fail_errno(err, -n, "%s", row->name);
-	bool is_live = *host->root || !row->is_live || row->is_live(host, step);
+	/* What somebody else has written there is not put in force in our name. */
+	bool is_live = *host->root || step->is_blocked || !row->is_live ||
+		       row->is_live(host, step);
 	if (n == 0 && is_live) {
 		if (r->state == FORGE_SETUP_TODO)
 			r->state = FORGE_SETUP_DONE;
@@ -359,7 +386,7 @@ static int make_step(struct forge_setup_host *host, const struct forge_setup_row
 	json_t *dirs = json_object_get(part_of(host, row->name), "dirs");
 	for (size_t i = 0; i < step->n_files && rc == 0; i++)
 		if (to_write[i])
-			rc = write_file(host, &step->files[i], dirs, err);
+			rc = write_file(host, row->name, &step->files[i], dirs, err);
 	if (rc == 0)
 		rc = put_in_force(host, row, step, err);
 	int saved = save_manifest(host, rc == 0 ? err : NULL);
@@ -449,7 +476,7 @@ static void remove_files(struct forge_setup_host *host, struct forge_setup_resul
 		char digest[FORGE_DIGEST_MAX] = "";
 		if (text)
 			digest_of(text, digest);
-		if (text && strcmp(digest, json_string_value(noted)) != 0) {
+		if (text && !is_noted(noted, digest)) {
 			r->state = FORGE_SETUP_LEFT;
 			add_text(r, "%s%s was changed by hand and is left",
 				 *r->text ? "; " : "", path);

@@ -16,8 +16,9 @@ struct forge_setup_file {
 /* What one row wants of this host. */
 struct forge_setup_step {
 	struct forge_setup_result *result;
-	struct forge_setup_file *files; /* owned */
+	struct forge_setup_file *files; /* owned; the first is what the others serve */
 	size_t n_files;
+	bool is_blocked; /* the first is somebody else's, so nothing is done */
 	json_t *live; /* object: what apply changed, for undo; owned */
 };
 

@@ -124,6 +124,13 @@ files() { (cd host && find . -type f ! -path './proc/*' | sort | xargs); }
     [ "$status" -eq 0 ]
     [ "$(state apparmor)" = left ]
     [[ "$output" == *"/etc/apparmor.d/forge is not forge's, left as it is"* ]]
+    # What would serve it is not written either.
+    mkdir -p host/etc/systemd/system/user@.service.d
+    echo '[Service]' >host/etc/systemd/system/user@.service.d/forge.conf
+    rm host/etc/forge/setup.json
+    set_up --user bob --json
+    [ "$(state delegation)" = left ]
+    [ ! -e host/var/lib/systemd/linger/bob ]
     set_up --undo
     [ "$status" -eq 0 ]
     [ "$(cat host/etc/apparmor.d/forge)" = 'profile forge /opt/forge { userns, }' ]
@@ -152,6 +159,26 @@ files() { (cd host && find . -type f ! -path './proc/*' | sort | xargs); }
     if command -v shellcheck >/dev/null; then
         shellcheck host/etc/init.d/forge-cgroups
     fi
+}
+
+@test "a setup that was cut short while it replaced a file is taken back too" {
+    rm -r host/run
+    set_up --user alice
+    cp -p host/etc/init.d/forge-cgroups old
+    set_up --user bob
+    # The manifest comes first, so this is what a crash before the file is written leaves.
+    jq --arg old "sha256:$(sha256sum <old | cut -d' ' -f1)" \
+        '.rows.delegation.files["/etc/init.d/forge-cgroups"] |= [$old, .]' host/etc/forge/setup.json >both
+    cat both >host/etc/forge/setup.json
+    cp -p old host/etc/init.d/forge-cgroups
+    cp -r host again
+    # Again makes it whole, and undo removes either.
+    run "$FORGE" setup --root again --json
+    [ "$(state delegation)" = made ]
+    grep -qx "users='alice bob'\|users='bob alice'" again/etc/init.d/forge-cgroups
+    set_up --undo --json
+    [ "$(state delegation)" = removed ]
+    [ ! -e host/etc/init.d ]
 }
 
 @test "a user that does not exist, or is root, or no name, is an error and nothing is written" {
