@@ -19,7 +19,7 @@
 #include "runtime/dpkg.h"
 
 #define LOCK_MSEC 50
-/* How often, and each time for how long, a probe waits for an installation of packages. */
+/* How often, and each time how long, a probe waits while packages are installed. */
 #define QUIET_TRIES 3
 #define QUIET_MSEC  60000
 #define POLL_MSEC   200
@@ -540,7 +540,7 @@ static bool is_known(const struct forge_runtime_state *s)
 	return s->health == FORGE_HEALTHY || forge_runtime_is_known_broken(s);
 }
 
-/* What is known, once nothing is being installed that would change it while it is read. */
+/* What is known, once no installation changes it while it is read. */
 static int known_state(const struct forge_home *home, const struct forge_runtime *rt,
 		       const struct forge_probe_listener *who,
 		       struct forge_runtime_state *ret, struct forge_error *err)

@@ -218,7 +218,7 @@ enum found {
 	FOUND_FOREIGN, /* not ours */
 };
 
-/* What we have written reads so: one digest, or while it is replaced the old and the new. */
+/* What we have written: one digest, or the old and the new while it is replaced. */
 static bool is_noted(const json_t *noted, const char *digest)
 {
 	size_t i;

@@ -348,7 +348,7 @@ static int is_locked(const char *path)
 
 bool forge_dpkg_is_busy(void)
 {
-	/* apt holds the first for all it installs, dpkg the second for each part of that. */
+	/* apt holds the first for all it installs, dpkg the second for each part. */
 	int frontend = is_locked("/" DPKG "/lock-frontend"),
 	    self = is_locked("/" DPKG "/lock");
 	struct stat st;

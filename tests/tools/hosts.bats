@@ -242,6 +242,37 @@ docker_filter=(clone3 clone=EPERM:$NEW unshare=EPERM:$NEW setns=EPERM mount=EPER
     [[ "$output" == *"To fix:"*"memory"*"forge setup --user"* ]]
 }
 
+@test "[43] ... and on cgroup v1 the script of forge setup gives the user groups" {
+    [ -d /sys/fs/cgroup/memory ] || skip "no cgroup v1 here"
+    mkdir -p host/etc
+    echo 'nobody:x:65534:65534::/:/bin/sh' >host/etc/passwd
+    give 0
+    "$FORGE" setup --root host --user nobody
+    give 65534
+    # The groups of this test are the whole hierarchy for it; those of the host stay as they are.
+    mapfile -t own < <(own_cgroups)
+    run --separate-stderr unshare --cgroup --mount --propagation private sh -ec '
+        script=$1
+        shift
+        while [ "$1" != -- ]; do
+            tree=${1#/sys/fs/cgroup/}
+            mount --bind "$1" "/sys/fs/cgroup/${tree%%/*}"
+            shift
+        done
+        shift
+        "$script" start
+        "$script" enter nobody $$
+        exec setpriv --reuid 65534 --regid 65534 --clear-groups "$@"' \
+        sh "$PWD/host/etc/init.d/forge-cgroups" "${own[@]}" -- "$FORGE" run --json -- sh -c 'echo it ran'
+    echo "$output$stderr"
+    [ "$status" -eq 0 ]
+    [ "$(jq -r .isolation.level <<<"$output")" = full ]
+    [ "$(jq -r .isolation.mechanisms.cgroup <<<"$output")" = v1 ]
+    for group in "${own[@]}"; do
+        [ ! -d "$group/forge-user-nobody" ] || rmdir "$group/forge-user-nobody"
+    done
+}
+
 @test "[43] ... naming what may be missing is not enough: nobody chose to go without" {
     configure 'sandbox:' '  allow_missing: [memory, swap, cpus, pids, cpu_time]'
     give "$user"
