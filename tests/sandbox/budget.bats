@@ -312,11 +312,14 @@ has_disk() { [ "$(stat -c %Hd "$work")" -ne 0 ]; }
 # The supervisor of the run in the background has started its command.
 has_started() { grep -q '"started"' "$FORGE_HOME"/runs/*/events.jsonl 2>/dev/null; }
 
+# A probe of ours sleeps where no signal reaches it.
+waits_for_disk() { named forge-probe | sed 's/comm$/status/' | xargs -r grep -qs '^State:.D'; }
+
 @test "[39] gc ends a run that waits for its disk and has no supervisor" {
     skip_unless "workdirs are on no disk that can be limited" has_disk
     background "$FORGE" run -q --io-rate 1M --memory 256M "$PROBE" io-stuck 64
     wait_for has_started
-    sleep 0.3
+    wait_for waits_for_disk
     kill -KILL "$pid"
     wait "$pid" || true
     start=$(now_ms)
