@@ -13,7 +13,7 @@ packages() {
         python3-sklearn r-base-core r-cran-irkernel r-cran-mass r-cran-survival samtools ;;
     test) packages demo
         packages runtimes
-        echo bats btrfs-progs busybox-static clang e2fsprogs iproute2 jq mmdebstrap postgresql procps \
+        echo bats btrfs-progs busybox-static clang conmon crun e2fsprogs iproute2 jq mmdebstrap podman postgresql procps \
             python3 shellcheck strace user-mode-linux util-linux xfsprogs zsh ;;
     demo) packages build
         echo bowtie2-examples jq python3 ;;

@@ -225,6 +225,12 @@ static int print_drift(const struct forge_runtime *rt, struct forge_error *err)
 	return json_array_size(drift) > 0;
 }
 
+static void on_wait(void *arg, const struct forge_error *warning)
+{
+	(void)arg;
+	forge_print_warning(warning);
+}
+
 /* 0: healthy (and as locked), 1: not. */
 static int check_one(struct place *p, const char *name, struct forge_error *err)
 {
@@ -233,7 +239,9 @@ static int check_one(struct place *p, const char *name, struct forge_error *err)
 	int rc = forge_runtime_open(&p->catalog, name, &rt, err);
 
 	if (rc == 0)
-		rc = forge_runtime_probe(p->cfg, &p->home, p->store, &rt, &state, err);
+		rc = forge_runtime_probe(
+			p->cfg, &p->home, p->store, &rt,
+			&(struct forge_probe_listener){ .call = on_wait }, &state, err);
 	if (rc == 0 && is_json) {
 		forge_auto_json json_t *j = describe(p, rt.decl);
 		forge_print_json(j);

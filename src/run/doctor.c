@@ -314,7 +314,9 @@ static const char *fix_for(const struct doctor *d, unsigned lacking)
 		       "--network host "
 		       "are refused, all others are not concerned";
 	return *d->fix ? d->fix
-		       : "Mount or delegate the cgroup controller (docs/HOSTS.md)";
+		       : "As root, forge setup; or mount or delegate the cgroup "
+			 "controller "
+			 "(docs/HOSTS.md)";
 }
 
 static void check(const struct doctor *d, const struct forge_doctor_row *row,
@@ -330,7 +332,12 @@ static void check(const struct doctor *d, const struct forge_doctor_row *row,
 	}
 	c->state = FORGE_DOCTOR_CANNOT;
 	(void)snprintf(c->detail, sizeof(c->detail), "not available here to this user");
-	(void)snprintf(c->fix, sizeof(c->fix), "%s", fix_for(d, lacking));
+	/* A refusal says what is wrong; root can mend it by one command. */
+	const char *fix = fix_for(d, lacking);
+	bool is_ours = lacking & FORGE_MECH_ALL_CGROUP && geteuid() != 0 &&
+		       !strstr(fix, "forge setup");
+	(void)snprintf(c->fix, sizeof(c->fix), "%s%s",
+		       is_ours ? "As root: forge setup --user NAME. " : "", fix);
 }
 
 static int check_all(struct doctor *d, struct forge_doctor_report *ret,

@@ -58,14 +58,21 @@ FORGE_MUST_CHECK int forge_runtime_tell(const struct forge_home *home,
 					const struct forge_runtime *rt,
 					struct forge_runtime_state *s,
 					struct forge_error *err);
+/* Who is told that a probe waits for something; call may be NULL. */
+struct forge_probe_listener {
+	void (*call)(void *arg, const struct forge_error *warning);
+	void *arg;
+};
 /*
  * Runs the probe in a sandbox, now, and keeps what it found. 0: *ret says how it is, which may be
  * broken. Negative: it could not be run at all. The store is told if it can be reached, and is
- * closed again when this returns.
+ * closed again when this returns. What fails while packages of the host are installed is tried again
+ * when that is over, within bounds.
  */
 FORGE_MUST_CHECK int forge_runtime_probe(const struct forge_config *cfg,
 					 const struct forge_home *home, const char *store,
 					 const struct forge_runtime *rt,
+					 const struct forge_probe_listener *who,
 					 struct forge_runtime_state *ret,
 					 struct forge_error *err);
 /* Ended by somebody, or never begun: then it says nothing about what was to be tried. */
@@ -75,12 +82,10 @@ struct forge_run_request forge_probe_request(const struct forge_runtime *rt,
 					     const char *store, char **argv,
 					     uint64_t wall_usec);
 /* For a run: what is known of it, or else a probe; many runs at once start one probe. */
-FORGE_MUST_CHECK int forge_runtime_ensure(const struct forge_config *cfg,
-					  const struct forge_home *home,
-					  const char *store,
-					  const struct forge_runtime *rt,
-					  struct forge_runtime_state *ret,
-					  struct forge_error *err);
+FORGE_MUST_CHECK int forge_runtime_ensure(
+	const struct forge_config *cfg, const struct forge_home *home, const char *store,
+	const struct forge_runtime *rt, const struct forge_probe_listener *who,
+	struct forge_runtime_state *ret, struct forge_error *err);
 /*
  * The activated environment: env is changed. Scripts of the environment are sourced once, in a
  * sandbox; what they change is remembered by their content. workdir: of the run to come.

@@ -16,8 +16,13 @@
 #include "run/env.h"
 #include "run/run.h"
 #include "run/signals.h"
+#include "runtime/dpkg.h"
 
 #define LOCK_MSEC 50
+/* How often, and each time how long, a probe waits while packages are installed. */
+#define QUIET_TRIES 3
+#define QUIET_MSEC  60000
+#define POLL_MSEC   200
 
 static const char *text_of(const json_t *j, const char *key)
 {
@@ -408,19 +413,82 @@ static int note_change(const struct forge_home *home, const struct forge_runtime
 	return rc;
 }
 
-int forge_runtime_probe(const struct forge_config *cfg, const struct forge_home *home,
-			const char *store, const struct forge_runtime *rt,
-			struct forge_runtime_state *ret, struct forge_error *err)
+static int probe_once(const struct forge_config *cfg, const struct forge_home *home,
+		      const char *store, const struct forge_runtime *rt,
+		      struct forge_runtime_state *s, bool *ret_is_away,
+		      struct forge_error *err)
 {
-	struct forge_runtime_state s = { .versions = json_object() };
-	bool is_away = false;
-	int rc = s.versions ? forge_runtime_digest(home, rt, s.digest, err)
-			    : forge_fail(err, ENOMEM, "out of memory");
+	*s = (struct forge_runtime_state){ .versions = json_object() };
+	int rc = s->versions ? forge_runtime_digest(home, rt, s->digest, err)
+			     : forge_fail(err, ENOMEM, "out of memory");
 
 	if (rc == 0)
-		rc = run_probe(cfg, store, rt, &s, &is_away, err);
-	if (rc == 0)
-		rc = note_change(home, rt, &s, err);
+		rc = run_probe(cfg, store, rt, s, ret_is_away, err);
+	return rc == 0 ? note_change(home, rt, s, err) : rc;
+}
+
+/* ---- packages that are installed meanwhile ---- */
+
+/* Waits until no packages are being installed, or has waited long enough. */
+static int wait_until_quiet(const struct forge_runtime *rt,
+			    const struct forge_probe_listener *who,
+			    struct forge_error *err)
+{
+	forge_auto_close int signals = forge_signals_fd();
+	struct forge_error warning = FORGE_ERROR_INIT;
+
+	for (int waited = 0; forge_dpkg_is_busy() && waited < QUIET_MSEC;
+	     waited += POLL_MSEC) {
+		struct pollfd end = { .fd = signals, .events = POLLIN };
+		(void)forge_fail(&warning, EBUSY,
+				 "packages are being installed on this host (dpkg): "
+				 "runtime %s is checked when that is over",
+				 rt->decl->name);
+		if (waited == 0 && who->call)
+			who->call(who->arg, &warning);
+		/* Locks have no descriptor to wait for. */
+		if (poll(&end, 1, POLL_MSEC) > 0)
+			return forge_fail(err, ECANCELED,
+					  "interrupted while packages are installed");
+	}
+	return 0;
+}
+
+/* Did packages of the host change since the stamp, or are they changing? */
+static bool is_installing(uint64_t stamp)
+{
+	return forge_dpkg_stamp() != stamp || forge_dpkg_is_busy();
+}
+
+int forge_runtime_probe(const struct forge_config *cfg, const struct forge_home *home,
+			const char *store, const struct forge_runtime *rt,
+			const struct forge_probe_listener *who,
+			struct forge_runtime_state *ret, struct forge_error *err)
+{
+	struct forge_runtime_state s;
+	bool is_away = false;
+	int rc;
+
+	for (int tries = 0;; tries++) {
+		uint64_t stamp = forge_dpkg_stamp();
+		rc = probe_once(cfg, home, store, rt, &s, &is_away, err);
+		/* A runtime that is being replaced can look broken in any way. */
+		bool is_doubtful = rc == -EBUSY || (rc == 0 && s.health != FORGE_HEALTHY);
+		if (!is_doubtful || !is_installing(stamp))
+			break;
+		if (tries == QUIET_TRIES) {
+			size_t n = strlen(s.problem);
+			(void)snprintf(s.problem + n, sizeof(s.problem) - n,
+				       " (packages are being installed on this host)");
+			break;
+		}
+		forge_runtime_state_done(&s);
+		rc = wait_until_quiet(rt, who, err);
+		if (rc < 0)
+			return rc;
+		if (err)
+			*err = FORGE_ERROR_INIT;
+	}
 	if (rc == 0) {
 		clean_problem(&s);
 		s.checked_unix = time(NULL);
@@ -472,11 +540,28 @@ static bool is_known(const struct forge_runtime_state *s)
 	return s->health == FORGE_HEALTHY || forge_runtime_is_known_broken(s);
 }
 
-int forge_runtime_ensure(const struct forge_config *cfg, const struct forge_home *home,
-			 const char *store, const struct forge_runtime *rt,
-			 struct forge_runtime_state *ret, struct forge_error *err)
+/* What is known, once no installation changes it while it is read. */
+static int known_state(const struct forge_home *home, const struct forge_runtime *rt,
+		       const struct forge_probe_listener *who,
+		       struct forge_runtime_state *ret, struct forge_error *err)
 {
 	int rc = forge_runtime_state(home, rt, ret, err);
+
+	for (int tries = 0; rc == -EBUSY && tries < QUIET_TRIES && forge_dpkg_is_busy();
+	     tries++) {
+		rc = wait_until_quiet(rt, who, err);
+		if (rc == 0)
+			rc = forge_runtime_state(home, rt, ret, err);
+	}
+	return rc;
+}
+
+int forge_runtime_ensure(const struct forge_config *cfg, const struct forge_home *home,
+			 const char *store, const struct forge_runtime *rt,
+			 const struct forge_probe_listener *who,
+			 struct forge_runtime_state *ret, struct forge_error *err)
+{
+	int rc = known_state(home, rt, who, ret, err);
 
 	if (rc < 0 || is_known(ret))
 		return rc;
@@ -485,10 +570,10 @@ int forge_runtime_ensure(const struct forge_config *cfg, const struct forge_home
 	if (lock < 0)
 		return lock;
 	/* Whoever had the lock may have found out. */
-	rc = forge_runtime_state(home, rt, ret, err);
+	rc = known_state(home, rt, who, ret, err);
 	if (rc == 0 && !is_known(ret)) {
 		forge_runtime_state_done(ret);
-		rc = forge_runtime_probe(cfg, home, store, rt, ret, err);
+		rc = forge_runtime_probe(cfg, home, store, rt, who, ret, err);
 	}
 	(void)flock(lock, LOCK_UN); /* a child that is still there may have it open */
 	return rc;

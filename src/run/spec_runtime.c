@@ -204,12 +204,13 @@ int forge_spec_check_runtime(struct forge_spec *s, const struct forge_config *cf
 			     struct forge_error *err)
 {
 	struct forge_runtime_state state = { .health = FORGE_UNCHECKED };
+	const struct forge_probe_listener who = { req->on_warning, req->arg };
 
 	if (!s->has_runtime)
 		return 0;
 	int rc = req->is_probe ? forge_runtime_state(home, &s->runtime, &state, err)
 			       : forge_runtime_ensure(cfg, home, store, &s->runtime,
-						      &state, err);
+						      &who, &state, err);
 	if (rc == 0 && !req->is_probe && state.health != FORGE_HEALTHY)
 		rc = forge_hint(err,
 				forge_fail(err, ENOEXEC, "runtime %s is broken: %s",

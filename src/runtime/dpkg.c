@@ -10,12 +10,15 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/fd.h"
 
 #define DPKG	   "var/lib/dpkg" /* below a root */
 #define STATUS_MAX (256u << 20)
+/* Between two parts of one installation the database rests for less. */
+#define STILL_SECONDS 5
 
 /* A package as status has it; strings point into the file's text. */
 struct deb {
@@ -330,4 +333,41 @@ int forge_dpkg_packages(const struct forge_strv *files, struct forge_packages *r
 		rc = add_results(&db, files, found, ret);
 	close_database(&db);
 	return rc < 0 ? forge_fail_errno(err, -rc, "read the package database") : 0;
+}
+
+/* Is a lock of fcntl(2) held on the file? -errno when we may not look. */
+static int is_locked(const char *path)
+{
+	forge_auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+
+	if (fd < 0 || fcntl(fd, F_GETLK, &lock) < 0)
+		return -errno;
+	return lock.l_type != F_UNLCK;
+}
+
+bool forge_dpkg_is_busy(void)
+{
+	/* apt holds the first for all it installs, dpkg the second for each part. */
+	int frontend = is_locked("/" DPKG "/lock-frontend"),
+	    self = is_locked("/" DPKG "/lock");
+	struct stat st;
+
+	if (frontend != -EACCES || self != -EACCES)
+		return frontend > 0 || self > 0;
+	if (stat("/" DPKG "/status", &st) < 0)
+		return false;
+	time_t age = time(NULL) - st.st_mtim.tv_sec;
+	return age >= 0 && age < STILL_SECONDS;
+}
+
+uint64_t forge_dpkg_stamp(void)
+{
+	struct stat st;
+
+	if (stat("/" DPKG "/status", &st) < 0)
+		return 0;
+	/* dpkg replaces the file; one that is written in place has another time. */
+	return ((uint64_t)st.st_ino << 32) ^ (uint64_t)st.st_mtim.tv_sec * 1000000000 ^
+	       (uint64_t)st.st_mtim.tv_nsec;
 }

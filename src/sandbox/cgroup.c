@@ -84,9 +84,9 @@ static char *own_dir(const char *text, const char *controller)
 	char *dir = forge_asprintf("%s%.*s", mnt, len == 1 ? 0 : (int)len, path);
 	/*
 	 * In a container the mount may show our own cgroup as its root while the path names
-	 * it from the host's; then the root of the mount is where we are.
+	 * it from the host's, or as "/..", from below; then the root of the mount is where we are.
 	 */
-	if (dir && access(dir, F_OK) < 0) {
+	if (dir && (strncmp(path, "/..", 3) == 0 || access(dir, F_OK) < 0)) {
 		free(dir);
 		dir = strdup(mnt);
 	}
@@ -111,6 +111,7 @@ static void forget(struct forge_cgroup_own *own)
 	free(own->cpu);
 	free(own->cpuacct);
 	free(own->blkio);
+	free(own->top);
 	*own = (struct forge_cgroup_own){ 0 };
 }
 
@@ -131,6 +132,8 @@ int forge_cgroup_own(const struct forge_cgroup_own **ret)
 	seen = strdup(text);
 	known.unified = own_dir(text, "");
 	leave_leaf(known.unified);
+	char top[64];
+	known.top = known.unified ? strdup(hierarchy_mount("", top)) : NULL;
 	known.memory = own_dir(text, "memory");
 	known.pids = own_dir(text, "pids");
 	known.cpu = own_dir(text, "cpu");
@@ -150,6 +153,10 @@ int forge_cgroup_predict(const char *run_id, struct forge_strv *ret)
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(dirs) && rc == 0; i++)
 		if (dirs[i])
 			rc = forge_strv_addf(ret, "%s/forge-%s", dirs[i], run_id);
+	const struct forge_cgroup_place *place;
+	if (rc == 0 && forge_cgroup_place(own, &place) == 0 &&
+	    strcmp(place->runs, own->unified) != 0)
+		rc = forge_strv_addf(ret, "%s/forge-%s", place->runs, run_id);
 	return rc;
 }
 

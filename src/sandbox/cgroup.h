@@ -61,7 +61,7 @@ struct forge_cgroup {
 
 /*
  * Contract of a manager. Ops never log; they fill err (with a hint where a person can fix
- * it) and return -errno. Only children of our own cgroup are ever made.
+ * it) and return -errno. Groups are made below our own cgroup, or in the place of manager v2.
  */
 struct forge_cgroup_ops {
 	const char *name; /* "v2", "systemd", "v1", "none": also what the record says */
@@ -120,8 +120,10 @@ void forge_cgroup_free(struct forge_cgroup *cg);
 FORGE_DEFINE_AUTO(cgroup, struct forge_cgroup *, forge_cgroup_free)
 #define forge_auto_cgroup FORGE_CLEANUP(forge_auto_cgroup_)
 
-/* Where forge itself goes on a unified host, so that its own group can have children. */
+/* Where processes go on a unified host, so that the group they were in can have children. */
 #define FORGE_CGROUP_LEAF "forge-supervisors"
+/* What the groups of runs lie in where the group above is shared with others. */
+#define FORGE_CGROUP_DIR "forge"
 
 /* For the managers. */
 /*
@@ -130,8 +132,34 @@ FORGE_DEFINE_AUTO(cgroup, struct forge_cgroup *, forge_cgroup_free)
  */
 struct forge_cgroup_own {
 	char *unified, *memory, *pids, *cpu, *cpuacct, *blkio;
+	char *top; /* where the unified one is mounted; unified is it or below it */
 };
 FORGE_MUST_CHECK int forge_cgroup_own(const struct forge_cgroup_own **ret);
+
+/* Which processes must leave a group before it can give controllers to its children. */
+enum forge_cgroup_move {
+	FORGE_CGROUP_MOVE_NOBODY,
+	FORGE_CGROUP_MOVE_US, /* and the helpers we started */
+	FORGE_CGROUP_MOVE_ALL,
+};
+
+/* Where the groups of runs are made on a unified hierarchy; see cgroup_place.c. */
+struct forge_cgroup_place {
+	char *dir;  /* the group whose controllers are given out; NULL: there is none */
+	char *runs; /* dir, or FORGE_CGROUP_DIR in it */
+	enum forge_cgroup_move move;
+};
+/* Finds it and changes nothing. -ENOENT: there is none. Valid until our own group changes. */
+FORGE_MUST_CHECK int forge_cgroup_place(const struct forge_cgroup_own *own,
+					const struct forge_cgroup_place **ret);
+/* Says why there is none. */
+int forge_cgroup_place_explain(const struct forge_cgroup_own *own,
+			       struct forge_error *err);
+/* Moves who must be moved, enables the controllers, makes runs; all of it once. */
+FORGE_MUST_CHECK int forge_cgroup_place_prepare(const struct forge_cgroup_place *p,
+						struct forge_error *err);
+/* Is it one of the words in text? */
+bool forge_cgroup_has_word(const char *text, const char *word);
 /* Makes <parent>/<name>, notes it in dirs and opens it. Returns the fd or -errno. */
 int forge_cgroup_make_dir(struct forge_cgroup *cg, const char *parent);
 /* Writes the I/O rate into dir: io.max where it has one, else the files of v1's blkio. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Manager "v2": a child of our own cgroup on the unified hierarchy. */
+/* Manager "v2": one group for each run on the unified hierarchy, in the place of cgroup_place.c. */
 #include "sandbox/cgroup.h"
 
 #include <errno.h>
@@ -9,132 +9,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "base/proc.h"
-
-#define LEAF FORGE_CGROUP_LEAF
-
-#define HINT_DELEGATE                                                                    \
-	"Start forge in a delegated cgroup of its own: systemd-run --scope -p "          \
-	"Delegate=yes "                                                                  \
-	"forge ... (with --user when not root; docs/HOSTS.md)"
-
-static const struct {
-	const char *name;
-	enum forge_mechanism mech;
-} needed[] = {
-	{ "memory", FORGE_MECH_MEMORY },
-	{ "pids", FORGE_MECH_PIDS },
-	{ "cpu", FORGE_MECH_CPUS },
-};
-
-static bool has_word(const char *text, const char *word)
-{
-	size_t len = strlen(word);
-
-	for (const char *p = text; (p = strstr(p, word)); p += len)
-		if ((p == text || p[-1] == ' ') &&
-		    (p[len] == ' ' || p[len] == '\n' || !p[len]))
-			return true;
-	return false;
-}
-
-/* Which of the controllers we need are not in the named file of dir. */
-static int list_absent(int dir, const char *file, char *absent, size_t size)
-{
-	char have[512];
-	ssize_t n = forge_read_at(dir, file, have, sizeof(have));
-	size_t len = 0;
-
-	if (n < 0)
-		return (int)n;
-	absent[0] = '\0';
-	for (size_t i = 0; i < FORGE_ARRAY_SIZE(needed); i++)
-		if (!has_word(have, needed[i].name))
-			len += (size_t)snprintf(absent + len, size - len, "%s+%s",
-						len ? " " : "", needed[i].name);
-	return 0;
-}
-
-/*
- * A cgroup with processes in it cannot give controllers to children. When we are the only
- * one, we step into a leaf with the helpers we have started; with others there (a shell), it is
- * theirs and stays as it is.
- */
-static int step_aside(int own)
-{
-	char list[4096], pid[16];
-
-	if (mkdirat(own, LEAF, 0755) < 0 && errno != EEXIST)
-		return -errno;
-	ssize_t n = forge_read_at(own, "cgroup.procs", list, sizeof(list));
-	for (char *p = list; n > 0 && *p;) {
-		long child = strtol(p, &p, 10);
-		p += *p == '\n';
-		(void)snprintf(pid, sizeof(pid), "%ld", child);
-		if (child > 0 && forge_proc_parent((pid_t)child) == getpid())
-			(void)!forge_write_at(own, LEAF "/cgroup.procs",
-					      pid); /* maybe gone */
-		else if (child <= 0)
-			break; /* of a pid namespace that is not ours */
-	}
-	(void)snprintf(pid, sizeof(pid), "%ld", (long)getpid());
-	return forge_write_at(own, LEAF "/cgroup.procs", pid);
-}
-
-static int enable_controllers(int own, const char *path, struct forge_error *err)
-{
-	char absent[64];
-	int rc = list_absent(own, "cgroup.controllers", absent, sizeof(absent));
-
-	if (rc < 0)
-		return forge_fail_errno(err, -rc, "read %s/cgroup.controllers", path);
-	if (*absent)
-		return forge_hint(err,
-				  forge_fail(err, ENOENT,
-					     "controllers %s are not delegated to %s",
-					     absent, path),
-				  HINT_DELEGATE);
-	rc = list_absent(own, "cgroup.subtree_control", absent, sizeof(absent));
-	if (rc < 0)
-		return forge_fail_errno(err, -rc, "read %s/cgroup.subtree_control", path);
-	if (!*absent)
-		return 0;
-	rc = forge_write_at(own, "cgroup.subtree_control", absent);
-	/* A helper of an earlier run may be just about to end. */
-	for (int tries = 0; rc == -EBUSY && tries < 20; tries++) {
-		if (tries > 0)
-			(void)nanosleep(&(struct timespec){ .tv_nsec = 5000000 }, NULL);
-		if (step_aside(own) < 0)
-			break;
-		rc = forge_write_at(own, "cgroup.subtree_control", absent);
-	}
-	if (rc == -EBUSY)
-		return forge_hint(
-			err, forge_fail(err, EBUSY, "other processes live in %s", path),
-			HINT_DELEGATE);
-	if (rc < 0)
-		return forge_hint(
-			err, forge_fail_errno(err, -rc, "enable %s in %s", absent, path),
-			HINT_DELEGATE);
-	return 0;
-}
 
 /*
  * The io controller costs every request of every group below ours, so it is enabled only when
- * a run asks for it. We are out of our own cgroup by now, or need not be.
+ * a run asks for it. No process is in the way by now.
  */
-static int enable_io(const struct forge_cgroup *cg, int own, const char *path,
+static int enable_io(const struct forge_cgroup *cg, const char *path,
 		     struct forge_error *err)
 {
 	char have[512];
-	ssize_t n = forge_read_at(own, "cgroup.controllers", have, sizeof(have));
+	forge_auto_close int dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	ssize_t n = forge_read_at(dir, "cgroup.controllers", have, sizeof(have));
 
-	if (n < 0 || !has_word(have, "io"))
+	if (n < 0 || !forge_cgroup_has_word(have, "io"))
 		return forge_hint(
 			err,
 			forge_fail(err, ENOENT,
@@ -143,17 +33,29 @@ static int enable_io(const struct forge_cgroup *cg, int own, const char *path,
 				   cg->io_disk.name, path),
 			"Run without --io-rate, or have io delegated too "
 			"(docs/HOSTS.md), or name io in sandbox.allow_missing");
-	n = forge_read_at(own, "cgroup.subtree_control", have, sizeof(have));
-	if (n >= 0 && has_word(have, "io"))
+	n = forge_read_at(dir, "cgroup.subtree_control", have, sizeof(have));
+	if (n >= 0 && forge_cgroup_has_word(have, "io"))
 		return 0;
-	int rc = forge_write_at(own, "cgroup.subtree_control", "+io");
+	int rc = forge_write_at(dir, "cgroup.subtree_control", "+io");
 	return rc < 0 ? forge_hint(err,
 				   forge_fail_errno(err, -rc,
 						    "io_rate: enable the io controller "
 						    "in %s",
 						    path),
-				   HINT_DELEGATE)
+				   "Run without --io-rate, or have io delegated too "
+				   "(docs/HOSTS.md)")
 		      : 0;
+}
+
+/* In the place itself and in the directory of the runs, which may be one. */
+static int limit_io(struct forge_cgroup *cg, const struct forge_cgroup_place *place,
+		    struct forge_error *err)
+{
+	int rc = enable_io(cg, place->dir, err);
+
+	if (rc == 0 && strcmp(place->dir, place->runs) != 0)
+		rc = enable_io(cg, place->runs, err);
+	return rc < 0 ? rc : forge_cgroup_limit_io(cg, cg->v2_fd, true, err);
 }
 
 static int set(struct forge_cgroup *cg, const char *file, const char *value,
@@ -223,26 +125,23 @@ static int v2_configure(struct forge_cgroup *cg, struct forge_error *err)
 
 static int v2_create(struct forge_cgroup *cg, struct forge_error *err)
 {
-	const struct forge_cgroup_own *dirs;
-	int rc = forge_cgroup_own(&dirs);
-	const char *path = dirs->unified;
-	if (rc < 0 || !path)
-		return forge_fail(err, ENOENT, "no unified cgroup hierarchy is mounted");
-	forge_auto_close int own = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (own < 0)
-		return forge_fail_errno(err, errno, "open %s", path);
-	rc = enable_controllers(own, path, err);
+	const struct forge_cgroup_own *own;
+	const struct forge_cgroup_place *place;
+	int rc = forge_cgroup_own(&own);
+
+	if (rc < 0 || forge_cgroup_place(own, &place) < 0)
+		return forge_cgroup_place_explain(own, err);
+	rc = forge_cgroup_place_prepare(place, err);
 	if (rc < 0)
 		return rc;
-	cg->v2_fd = forge_cgroup_make_dir(cg, path);
+	cg->v2_fd = forge_cgroup_make_dir(cg, place->runs);
 	if (cg->v2_fd < 0)
-		return forge_fail_errno(err, -cg->v2_fd, "make a cgroup below %s", path);
+		return forge_fail_errno(err, -cg->v2_fd, "make a cgroup below %s",
+					place->runs);
 	/* Without swap in the kernel there is no such file, and nothing to limit. */
 	if (faccessat(cg->v2_fd, "memory.swap.max", F_OK, 0) < 0 && forge_host_has_swap())
 		cg->missing |= 1u << FORGE_MECH_SWAP;
-	if (*cg->io_disk.name &&
-	    (enable_io(cg, own, path, &cg->io_error) < 0 ||
-	     forge_cgroup_limit_io(cg, cg->v2_fd, true, &cg->io_error) < 0))
+	if (*cg->io_disk.name && limit_io(cg, place, &cg->io_error) < 0)
 		cg->missing |= 1u << FORGE_MECH_IO;
 	return 0;
 }

@@ -99,13 +99,15 @@ int forge_diagnose_refused(int rc, struct forge_error *err)
 	if (is_ordinary && sysctl_is("/proc/sys/kernel/unprivileged_userns_clone", 0))
 		return forge_hint(err, rc,
 				  "This host keeps user namespaces for root: sysctl "
-				  "kernel.unprivileged_userns_clone=1 (docs/HOSTS.md)");
+				  "kernel.unprivileged_userns_clone=1, or forge setup "
+				  "--user NAME as root (docs/HOSTS.md)");
 	if (is_ordinary &&
 	    sysctl_is("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", 1))
 		return forge_hint(
 			err, rc,
 			"AppArmor restricts user namespaces: give forge a profile with "
-			"'userns,' (docs/HOSTS.md), or sysctl "
+			"'userns,' (forge setup --user NAME does, as root; "
+			"docs/HOSTS.md), or sysctl "
 			"kernel.apparmor_restrict_unprivileged_userns=0");
 	if (is_filtered())
 		return forge_hint(
@@ -140,9 +142,11 @@ static int diagnose_full(int rc, struct forge_error *err)
 		(void)snprintf(path, sizeof(path), "/proc/sys/user/max_%s_namespaces",
 			       kinds[i]);
 		if (sysctl_is(path, 0))
-			return forge_hint(err, rc,
-					  "sysctl user.max_%s_namespaces=15000 (it is 0)",
-					  kinds[i]);
+			return forge_hint(
+				err, rc,
+				"sysctl user.max_%s_namespaces=15000 (it is 0), "
+				"or forge setup as root",
+				kinds[i]);
 	}
 	return forge_hint(
 		err, rc,

@@ -51,7 +51,7 @@ boot() {
     printf '%s\n' "exec sh '$here/power-cut-guest.sh' '$1' '$2' '$3' '$fs'" >"$dir/run/command"
     mkfifo "$dir/run/line"
     # One CPU, or the tracer and the traced chase each other over two.
-    TMPDIR=$fast "${apart[@]}" taskset -c "${UML_CPU:-0}" linux.uml mem=384M root=/dev/root \
+    TMPDIR=$fast "${apart[@]}" taskset -c "${UML_CPU:-0}" "$here/linux-uml" mem=384M root=/dev/root \
         rootfstype=hostfs rootflags=/ ro init="$here/uml-init" WORK="$here/../.." RUN="$dir/run" \
         uml_dir="$dir/run/" umid=guest ubd0="$fast/disk" con=null con0=null,fd:1 con1=null,fd:1 \
         ssl0=null,fd:3 loglevel=1 </dev/null >"$dir/console" 2>&1 3>"$dir/run/line" &

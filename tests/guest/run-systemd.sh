@@ -12,7 +12,7 @@ trap 'rm -rf "$run"' EXIT
 rm -f "$share/rc"
 # The image stays as it is: what the guest writes goes into a copy-on-write file.
 TMPDIR=/dev/shm timeout -k 5 "${UML_TIMEOUT:-300}" taskset -c "${UML_CPU:-0}" \
-    linux.uml mem="${UML_MEM:-1024M}" ubd0="$run/cow,$image" root=/dev/ubda rw \
+    "$here/linux-uml" mem="${UML_MEM:-1024M}" ubd0="$run/cow,$image" root=/dev/ubda rw \
     init=/lib/systemd/systemd systemd.show_status=0 forge.share="$share" \
     uml_dir="$run/" umid=guest con=null con0=null,fd:1 con1=null,fd:1 loglevel=1 \
     </dev/null | tr -d '\r' || true

@@ -12,7 +12,7 @@ printf '%s\n' "$2" >"$run/command"
 
 # One CPU, or the tracer and the traced chase each other over two; memory on a tmpfs.
 TMPDIR=/dev/shm timeout -k 5 "${UML_TIMEOUT:-300}" taskset -c "${UML_CPU:-0}" \
-    linux.uml mem="${UML_MEM:-768M}" root=/dev/root rootfstype=hostfs rootflags=/ ro \
+    "$here/linux-uml" mem="${UML_MEM:-768M}" root=/dev/root rootfstype=hostfs rootflags=/ ro \
     init="$here/uml-init" WORK="$work" RUN="$run" uml_dir="$run/" umid=guest \
     ${UML_DISK:+ubd0="$UML_DISK"} con=null con0=null,fd:1 con1=null,fd:1 loglevel=1 </dev/null | tr -d '\r' || true
 exit "$(cat "$run/rc" 2>/dev/null || echo 125)"

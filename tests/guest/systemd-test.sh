@@ -55,6 +55,30 @@ limits_io() {
         note "$(field .usage.wall_seconds)"
 }
 
+# A delegated scope that also has the shell: any number of commands, and nobody is asked for more.
+from_a_shell() {
+    unit=shell-$who.scope
+    user=
+    [ "$who" = root ] || user=--user
+    cat >"$home/shell" <<'SHELL'
+sleep 300 &
+other=$!
+for _ in 1 2 3 4 5; do
+    "$FORGE" run --json true 2>"$HOME/shell-said" >"$HOME/shell-record" || cat "$HOME/shell-said"
+    jq -r .isolation.mechanisms.cgroup "$HOME/shell-record"
+    "$FORGE" run --memory 64M -- sh -c 'exit 7' 2>/dev/null &
+done
+kill $other
+wait
+SHELL
+    # shellcheck disable=SC2086 # words
+    start systemd-run $user --quiet --scope --unit "$unit" -p Delegate=yes sh "$home/shell" >"$home/shell-out" 2>&1
+    # A user's manager marks what it delegates since systemd 254 only; without the mark it is asked.
+    wanted="v2 v2 v2 v2 v2"
+    [ "$who" = root ] || grep -q v2 "$home/shell-out" || wanted="systemd systemd systemd systemd systemd"
+    is "$who: from a shell in a delegated scope all runs are made in it" "$(xargs <"$home/shell-out")" "$wanted"
+}
+
 for who in root user; do
     home=/var/tmp/$who
     mkdir -p "$home/state"
@@ -93,7 +117,39 @@ for who in root user; do
     printf 'sandbox:\n  allow_missing: [landlock]\n' >"$home/forge.yaml"
     record start -- true
     verdict_is "without a word about cgroups a run succeeds" "0 succeeded exit"
-    note "auto chose $(field .isolation.mechanisms.cgroup)"
+    is "$who: auto asks systemd where nothing is delegated" "$(field .isolation.mechanisms.cgroup)" systemd
+    is "$who: ... and makes no group beside its units" "$(find /sys/fs/cgroup -type d -name forge)" ""
     ok "$who: no scope is left of that" no_scope_left
+    from_a_shell
 done
+
+# ---- forge setup: the user managers' controllers, and a user who lingers
+
+as_root() { (unset FORGE_HOME && HOME=/root "$FORGE" setup "$@" --json >/tmp/report 2>/tmp/said); }
+useradd -m second
+cd /
+echo 0 >/proc/sys/user/max_net_namespaces
+as_root --user tester --user second
+is "setup succeeds" $? 0 || note "$(cat /tmp/said /tmp/report)"
+is "setup sets the sysctl" "$(cat /proc/sys/user/max_net_namespaces)" 15000
+is "setup gives the user managers io as well" \
+    "$(systemctl show -p DelegateControllers --value user@1000.service)" "cpu io memory pids"
+second=$(id -u second)
+is "setup starts the manager of a user who had none" "$(systemctl is-active "user@$second.service")" active
+mkdir -p /var/tmp/second/state
+printf 'sandbox:\n  allow_missing: [landlock]\n' >/var/tmp/second/forge.yaml
+chown -R "$second" /var/tmp/second
+cd /var/tmp/second || exit 1
+setpriv --reuid "$second" --regid "$second" --init-groups env HOME=/var/tmp/second FORGE_HOME=/var/tmp/second/state \
+    XDG_RUNTIME_DIR="/run/user/$second" USER=second "$FORGE" run --io-rate 64M true >/tmp/out 2>&1
+is "... who can now run analyses, with an I/O rate" $? 0 || note "$(cat /tmp/out)"
+cd /
+as_root --user tester
+is "the second time it is done" "$(jq -r '[.actions[] | select(.state != "not needed") | .state] | unique | join(" ")' /tmp/report)" "done"
+as_root --undo
+is "--undo succeeds" $? 0 || note "$(cat /tmp/said /tmp/report)"
+is "--undo sets the sysctl back" "$(cat /proc/sys/user/max_net_namespaces)" 0
+is "--undo gives back what was" "$(systemctl show -p DelegateControllers --value user@1000.service)" "cpu memory pids"
+is "--undo leaves who lingered before, and only that" "$(ls /var/lib/systemd/linger)" tester
+is "--undo leaves no file" "$(find /etc/forge /etc/sysctl.d/60-forge.conf /etc/systemd/system/user@.service.d 2>/dev/null)" ""
 done_testing

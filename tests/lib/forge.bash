@@ -4,6 +4,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 . "$(dirname "${BASH_SOURCE[0]}")/cgroups.bash"
+. "$(dirname "${BASH_SOURCE[0]}")/time.bash"
 
 # The only reasons for which a test may be skipped although FORGE_MUST_WORK=1.
 allowed_skips=(
@@ -87,7 +88,9 @@ teardown_forge() {
     local pid run id dir left=0
     for pid in "${started[@]}"; do
         # A stopped one does not end before it goes on.
-        kill "$pid" 2>/dev/null && kill -CONT "$pid" 2>/dev/null && wait "$pid" 2>/dev/null
+        kill "$pid" 2>/dev/null || continue
+        kill -CONT "$pid" 2>/dev/null || true
+        wait "$pid" 2>/dev/null || true
     done
     for run in "$FORGE_HOME"/runs/*/; do
         id=$(basename "$run")
@@ -152,9 +155,9 @@ verdict() {
     [[ "$(field .completion_notes)" == *[0-9]* ]]
 }
 
-# wait_for COMMAND...: until it succeeds; fails after five seconds.
+# wait_for COMMAND...: until it succeeds; fails after half a minute, for a machine that has much else to do.
 wait_for() {
-    local deadline=$((SECONDS + 5))
+    local deadline=$((SECONDS + 30))
     until "$@" >/dev/null 2>&1; do
         [ "$SECONDS" -lt "$deadline" ] || return 1
         pause 0.02
@@ -164,11 +167,18 @@ wait_for() {
 # Sleeps without a process.
 pause() { read -rt "$1" <> <(:) || true; }
 
-now_ms() { local t=${EPOCHREALTIME/[.,]/}; echo $((t / 1000)); }
-
 # Processes called NAME, of any namespace.
 named() { grep -lx -- "$1" /proc/[0-9]*/comm 2>/dev/null; }
 no_process_named() { [ -z "$(named "$1")" ]; }
+
+# lasted LEAST MOST: the wall time of the last run, in seconds; the most with the machine's slack.
+lasted() {
+    local wall
+    wall=$(field .usage.wall_seconds)
+    awk -v l="$1" -v v="$wall" 'BEGIN { exit !(l <= v) }' || return 1
+    awk -v v="$wall" -v h="$2" 'BEGIN { exit !(v <= h) }' || awk -v v="$wall" -v h="$2" -v slack="$(slack_ms)" \
+        'BEGIN { print v " s of " h ", slack " slack " ms"; exit !(v <= h + slack / 1000) }'
+}
 
 # hash_of PATH...: contents, modes, owners and times.
 hash_of() {

@@ -85,7 +85,8 @@ pg_pids() {
 # As a power cut would: the postmaster first, so that it starts no new ones.
 pg_kill() {
     local pid pids
-    pid=$(pg_pid) && kill -KILL "$pid"
+    pid=$(pg_pid) || true # it went by itself
+    [ -z "$pid" ] || kill -KILL "$pid" || true
     while pids=$(pg_pids) && [ -n "$pids" ]; do
         for pid in $pids; do
             kill -KILL "$pid" 2>/dev/null || true # it went by itself

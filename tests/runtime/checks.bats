@@ -151,6 +151,99 @@ probing() {
     [ "$status" -eq 0 ]
 }
 
+# with_packages COMMAND... &: in place of this shell, with a package database of this test's own, whose lock hold_packages holds.
+with_packages() {
+    exec unshare --mount --propagation private sh -ec '
+        for file in status lock lock-frontend; do mount --bind "$0/$file" "/var/lib/dpkg/$file"; done
+        exec "$@"' "$T/dpkg" "$@"
+}
+own_packages() {
+    skip_unless "only root can do this" is_root
+    [ -e /var/lib/dpkg/lock-frontend ] || skip "no dpkg here"
+    mkdir dpkg
+    cp /var/lib/dpkg/status dpkg/status
+    touch dpkg/lock dpkg/lock-frontend
+    budget "read_only: [$T/gate]"
+    declare_runtime s 'kind: system' 'commands: [sed]' "smoke: 'until [ -e $T/gate/open ]; do sleep 0.02; done'"
+}
+# As apt does while it installs.
+hold_packages() {
+    python3 -c 'import fcntl, os, sys, time
+with open(sys.argv[1], "w") as lock:
+    fcntl.lockf(lock, fcntl.LOCK_EX)
+    open(sys.argv[2], "w").close()
+    while not os.path.exists(sys.argv[3]):
+        time.sleep(0.02)' dpkg/lock-frontend held release 3>&- &
+    started+=($!)
+    patiently test -e held
+}
+# An upgrade of what the runtime consists of.
+upgrade_sed() {
+    sed '/^Package: sed$/,/^$/s/^Version: .*/Version: 99-1/' dpkg/status >upgraded
+    cat upgraded >dpkg/status
+}
+
+@test "what changes because packages are installed is checked again when that is over" {
+    own_packages
+    hold_packages
+    with_packages "$FORGE" runtime check s >"$T/said" 2>&1 3>&- &
+    started+=($!)
+    patiently probing s
+    upgrade_sed
+    touch gate/open
+    patiently grep -q 'packages are being installed' "$T/said"
+    run grep -c healthy "$T/said"
+    [ "$output" = 0 ]
+    touch release
+    wait "${started[1]}"
+    cat "$T/said"
+    grep -q 'healthy' "$T/said"
+}
+
+@test "... also for a run, which goes on then" {
+    own_packages
+    hold_packages
+    with_packages "$FORGE" run -r s -- sed --version >"$T/said" 2>&1 3>&- &
+    started+=($!)
+    patiently probing s
+    upgrade_sed
+    touch gate/open
+    patiently grep -q 'packages are being installed' "$T/said"
+    touch release
+    wait "${started[1]}"
+    cat "$T/said"
+    grep -q '^sed (GNU sed)' "$T/said"
+}
+
+@test "... also where the installation is over when the change is found" {
+    own_packages
+    with_packages "$FORGE" runtime check s >"$T/said" 2>&1 3>&- &
+    started+=($!)
+    patiently probing s
+    upgrade_sed
+    touch gate/open
+    wait "${started[0]}"
+    cat "$T/said"
+    grep -q 'healthy' "$T/said"
+}
+
+@test "... and the wait can be ended" {
+    own_packages
+    hold_packages
+    with_packages "$FORGE" run -r s -- sed --version >"$T/said" 2>&1 3>&- &
+    started+=($!)
+    patiently probing s
+    upgrade_sed
+    touch gate/open
+    patiently grep -q 'packages are being installed' "$T/said"
+    kill -TERM "${started[1]}"
+    status=0
+    wait "${started[1]}" || status=$?
+    cat "$T/said"
+    [ "$status" -eq 125 ]
+    touch release
+}
+
 @test "a probe that somebody ended says nothing about the runtime" {
     light_env e
     printf '#!/bin/sh\nuntil [ -e "$CONDA_PREFIX/go" ]; do sleep 0.02; done\necho tool 1.0\n' >"$env_dir/bin/tool"

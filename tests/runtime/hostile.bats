@@ -103,7 +103,9 @@ teardown() { teardown_store; }
 @test "scripts see the environment and nothing else of the host, and cannot change it" {
     light_env e
     echo secret >"$HOME/secret"
-    mkdir -p "$T/victim" && echo secret >"$T/victim/file" && chmod -R a+rwX "$T/victim" "$env_dir"
+    mkdir -p "$T/victim"
+    echo secret >"$T/victim/file"
+    chmod -R a+rwX "$T/victim" "$env_dir"
     activate_script a.sh "cat '$HOME/secret' '$T/victim/file' /root/.bashrc /etc/shadow" \
         "touch '$env_dir/planted' '$T/victim/planted'" "rm -f '$env_dir/bin/tool'" \
         'export GOT=$(cat '"'$HOME/secret'"' 2>/dev/null) NET=$(ls /sys/class/net 2>/dev/null | tr "\n" " ")' true
@@ -126,7 +128,8 @@ STATE
     [ "$(sed -n 1p "$out")" = "||up|$(field .workdir)|$env_dir/bin" ]
     [ "$(sed -n 2p "$out")" = 0 ]
     # Whoever prepares the run does not load what the environment names.
-    ! grep -q such.so "$err"
+    run grep such.so "$err"
+    [ "$status" -eq 1 ]
 }
 
 @test "an environment without an interpreter never gets the host's" {
@@ -166,7 +169,9 @@ STATE
 
 @test "a venv cannot show a home by where its python leads" {
     python3 -m venv --without-pip venv
-    mkdir -p "$HOME/bin" && cp /usr/bin/python3.11 "$HOME/bin/python" && echo secret >"$HOME/secret"
+    mkdir -p "$HOME/bin"
+    cp /usr/bin/python3.11 "$HOME/bin/python"
+    echo secret >"$HOME/secret"
     ln -sf "$HOME/bin/python" venv/bin/python
     chmod -R go+rX venv . "$HOME"
     declare_runtime v 'kind: venv' "prefix: $T/venv" 'commands: [cat]'

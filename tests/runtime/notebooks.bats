@@ -61,7 +61,7 @@ executed() { "$FORGE" outputs --copy "$T/got" "$(field .run_id)" >/dev/null && [
 @test "R notebooks too" {
     notebook a.ipynb R 'n <- 1' 'cat(n, mean(mtcars$mpg) > 20)'
     forge_run -r notebook -p n=7 a.ipynb
-    echo "$(cat "$(field .logs.stderr)")"
+    cat "$(field .logs.stderr)"
     [ "$status" -eq 0 ]
     [[ "$(cat "$out")" == *"7 TRUE"* ]]
 }

@@ -63,10 +63,13 @@ teardown() { teardown_store; }
 }
 
 @test "a module that crashes, a test of its own that fails, a probe that hangs" {
-    mkdir lib && echo 'import os; os.kill(os.getpid(), 11)' >lib/crasher.py
+    mkdir lib
+    echo 'import os; os.kill(os.getpid(), 11)' >lib/crasher.py
     chmod -R go+rX lib .
     declare_runtime tree 'kind: prefix' "prefix: $T/tree" 'commands: [tool]' 'smoke: exit 3'
-    mkdir -p tree/bin && printf '#!/bin/sh\necho tool 1.0\n' >tree/bin/tool && chmod +x tree/bin/tool
+    mkdir -p tree/bin
+    printf '#!/bin/sh\necho tool 1.0\n' >tree/bin/tool
+    chmod +x tree/bin/tool
     run "$FORGE" runtime check tree
     [ "$status" -eq 1 ]
     [[ "$output" == *"its own test"*"exit 3"* ]]
@@ -131,7 +134,7 @@ teardown() { teardown_store; }
     chmod -R go+rX root .
     declare_runtime box 'kind: rootfs' "prefix: $T/root" 'commands: [sh, ls]'
     forge_run -r box -- sh -c 'cat /usr/lib/only-here; ls /usr/bin | grep -c . ; [ -e /usr/bin/python3 ] || echo no python'
-    echo "$(cat "$out")"
+    cat "$out"
     [ "$(sed -n 1p "$out")" = marker ]
     [ "$(sed -n 3p "$out")" = "no python" ]
     before=$(digest box)

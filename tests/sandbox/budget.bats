@@ -39,7 +39,7 @@ between() { awk -v l="$1" -v v="$2" -v h="$3" 'BEGIN { exit !(l <= v && v <= h) 
     OPTS=(--pids 200 --timeout 1s --grace 100ms)
     start=$(now_ms)
     probe wild-bomb 20
-    [ $(($(now_ms) - start)) -lt 2500 ]
+    in_time "$start" 2500
     verdict killed wall_time 124
 }
 
@@ -128,30 +128,31 @@ named_as() {
     OPTS=(--timeout 700ms)
     probe sleep 30
     verdict killed wall_time 124
-    between 0.7 "$(field .usage.wall_seconds)" 0.9
+    lasted 0.7 0.9
     [[ "$(field .completion_notes)" == *"of 700 ms"* ]]
 }
 
 @test "[35] the wall time is kept to 20 ms, and never cut short" {
     OPTS=(--timeout 300ms)
-    walls=()
-    for _ in 1 2 3 4 5 6 7 8 9 10; do
+    # On a busy machine a run may wait for a CPU as long as it likes; a timer that is late by itself always is.
+    in_time=0
+    for _ in {1..40}; do
         probe sleep 30
         verdict killed wall_time 124
-        between 0.3 "$(field .usage.wall_seconds)" 0.5
-        walls+=("$(field .usage.wall_seconds)")
+        lasted 0.3 0.5
+        if between 0.3 "$(field .usage.wall_seconds)" 0.32; then
+            in_time=$((in_time + 1))
+        fi
+        [ "$in_time" -lt 3 ] || break
     done
-    # The machine is shared: two of ten may have waited for a CPU.
-    late=$(printf '%s\n' "${walls[@]}" | sort -n | sed -n 8p)
-    echo "the eighth of ten: $late s"
-    between 0.3 "$late" 0.32
+    [ "$in_time" -eq 3 ]
 }
 
 @test "[36] a run that ignores all signals is killed after its grace, and not before" {
     OPTS=(--timeout 300ms --grace 400ms)
     probe stubborn 30
     verdict killed wall_time 124
-    between 0.7 "$(field .usage.wall_seconds)" 0.9
+    lasted 0.7 0.9
 }
 
 @test "[36] a run that ends when asked is not kept waiting" {
@@ -159,7 +160,7 @@ named_as() {
     probe polite 30
     verdict killed wall_time 124
     [[ "$answer" == "held: ended when asked" ]]
-    between 0.3 "$(field .usage.wall_seconds)" 0.9
+    lasted 0.3 0.9
 }
 
 @test "[36] a stopped run and one waiting in vfork are killed" {
@@ -167,7 +168,7 @@ named_as() {
     for attack in stopped vfork-wait; do
         probe "$attack"
         verdict killed wall_time 124
-        between 0.3 "$(field .usage.wall_seconds)" 0.9
+        lasted 0.3 0.9
     done
 }
 
@@ -291,11 +292,11 @@ has_disk() { [ "$(stat -c %Hd "$work")" -ne 0 ]; }
     [ "$(field .limits.io_bytes_per_second)" -eq 4194304 ]
     [ "$(field .isolation.level)" = full ]
     # 8 MiB twice, at 4 MiB a second; and it is the limit that takes the time.
-    between 3 "$(field .usage.wall_seconds)" 6
+    lasted 3 6
     OPTS=(--timeout 10s)
     probe io-rate 8 4
     [[ "$answer" == broke* ]]
-    between 0 "$(field .usage.wall_seconds)" 1.5
+    lasted 0 1.5
 }
 
 @test "[39] a run that waits for its disk ends on time all the same" {
@@ -303,24 +304,27 @@ has_disk() { [ "$(stat -c %Hd "$work")" -ne 0 ]; }
     OPTS=(--io-rate 1M --timeout 1s --grace 100ms --memory 256M)
     probe io-stuck 64
     verdict killed wall_time 124
-    between 1.0 "$(field .usage.wall_seconds)" 3
+    lasted 1.0 3
     holds io-stuck 64 leave
-    between 0.2 "$(field .usage.wall_seconds)" 2
+    lasted 0.2 2
 }
 
 # The supervisor of the run in the background has started its command.
 has_started() { grep -q '"started"' "$FORGE_HOME"/runs/*/events.jsonl 2>/dev/null; }
 
+# A probe of ours sleeps where no signal reaches it.
+waits_for_disk() { named forge-probe | sed 's/comm$/status/' | xargs -r grep -qs '^State:.D'; }
+
 @test "[39] gc ends a run that waits for its disk and has no supervisor" {
     skip_unless "workdirs are on no disk that can be limited" has_disk
     background "$FORGE" run -q --io-rate 1M --memory 256M "$PROBE" io-stuck 64
     wait_for has_started
-    sleep 0.3
+    wait_for waits_for_disk
     kill -KILL "$pid"
     wait "$pid" || true
     start=$(now_ms)
     run -0 "$FORGE" gc
-    [ $(($(now_ms) - start)) -lt 3000 ]
+    in_time "$start" 3000
 }
 
 @test "[39] an I/O rate that cannot be enforced is refused, with file system and advice" {
@@ -395,7 +399,7 @@ with_partition() {
     n=$(nproc)
     forge_run -- sh -c 'nproc; echo $OMP_NUM_THREADS'
     [ "$(head -n 1 "$out")" -eq $((n < 2 ? n : 2)) ]
-    [ "$(tail -n 1 "$out")" -eq 2 ]
+    [ "$(tail -n 1 "$out")" -eq $((n < 2 ? n : 2)) ]
 }
 
 @test "the run cannot see or touch its control groups" {

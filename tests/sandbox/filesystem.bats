@@ -8,14 +8,19 @@ setup() { setup_forge; }
 teardown() { teardown_forge; }
 
 @test "[1] a read-only input file cannot be changed in any way" {
-    mkdir in && echo data >in/file && before=$(hash_of in)
+    mkdir in
+    echo data >in/file
+    before=$(hash_of in)
     OPTS=(-i in/file)
     holds ro-write "$T/in/file"
     [ "$(hash_of in)" = "$before" ]
 }
 
 @test "[1] a read-only input directory cannot be changed in any way" {
-    mkdir -p in/sub && echo data >in/sub/file && chmod -R o+rX in && before=$(hash_of in)
+    mkdir -p in/sub
+    echo data >in/sub/file
+    chmod -R o+rX in
+    before=$(hash_of in)
     OPTS=(-i in)
     holds ro-write "$T/in"
     holds ro-write "$T/in/sub"
@@ -24,7 +29,10 @@ teardown() { teardown_forge; }
 }
 
 @test "[1] an input that everybody may write is read-only all the same" {
-    mkdir -m 777 in && echo data >in/file && chmod 666 in/file && before=$(hash_of in)
+    mkdir -m 777 in
+    echo data >in/file
+    chmod 666 in/file
+    before=$(hash_of in)
     OPTS=(-i in)
     holds ro-write "$T/in/file"
     holds ro-write "$T/in"
@@ -40,13 +48,15 @@ teardown() { teardown_forge; }
 }
 
 @test "[1] the attack itself works: outside the same file is changed" {
-    echo data >file && before=$(hash_of file)
+    echo data >file
+    before=$(hash_of file)
     breaks ro-write "$T/file"
     [ "$(hash_of file file.moved 2>/dev/null)" != "$before" ]
 }
 
 @test "[2] a read-only mount cannot be remounted, covered or taken away" {
-    mkdir in && echo data >in/file
+    mkdir in
+    echo data >in/file
     OPTS=(-i in)
     holds remount "$T/in"
     holds remount /usr
@@ -71,8 +81,11 @@ teardown() { teardown_forge; }
 }
 
 @test "[4] links in an input lead into the sandbox only" {
-    mkdir in && echo marker-7 >secret
-    ln -s /etc/shadow in/shadow && ln -s ../secret in/up && ln -s "$T/secret" in/whole
+    mkdir in
+    echo marker-7 >secret
+    ln -s /etc/shadow in/shadow
+    ln -s ../secret in/up
+    ln -s "$T/secret" in/whole
     ln -s ../../../../../../../../../../../../"$T/secret" in/far
     OPTS=(-i in)
     holds reads marker-7 "$T/in/up" "$T/in/whole" "$T/in/far"
@@ -82,7 +95,10 @@ teardown() { teardown_forge; }
 }
 
 @test "[4] an input that is a link is what it leads to, and nothing beside it" {
-    mkdir real && echo data >real/file && echo marker-7 >real/other && ln -s real/file link
+    mkdir real
+    echo data >real/file
+    echo marker-7 >real/other
+    ln -s real/file link
     OPTS=(-i link)
     forge_run -- cat link "$T/real/file"
     [ "$(cat "$out")" = $'data\ndata' ]
@@ -107,7 +123,9 @@ teardown() { teardown_forge; }
 }
 
 @test "[5] an input below a link cannot be planted through it" {
-    mkdir -p real/sub victim && echo data >real/sub/file && ln -s real alias
+    mkdir -p real/sub victim
+    echo data >real/sub/file
+    ln -s real alias
     before=$(hash_of victim real)
     forge_run -i alias/sub -i alias/sub/file -- cat alias/sub/file
     [ "$status" -eq 0 ]
@@ -137,7 +155,9 @@ teardown() { teardown_forge; }
     holds cwd
     cd /proc/self/fd 2>/dev/null
     holds cwd
-    mkdir "$T/gone" && cd "$T/gone" && rmdir "$T/gone"
+    mkdir "$T/gone"
+    cd "$T/gone"
+    rmdir "$T/gone"
     holds cwd
     cd "$T"
     breaks cwd
@@ -165,7 +185,9 @@ teardown() { teardown_forge; }
 
 @test "[14] a setuid program among the inputs gains nothing" {
     skip_unless "only root can do this" is_root
-    mkdir in && cp "$PROBE" in/suid && chmod 6755 in/suid
+    mkdir in
+    cp "$PROBE" in/suid
+    chmod 6755 in/suid
     OPTS=(-i in)
     forge_run -- "$T/in/suid" identity
     [ "$status" -eq 0 ]
@@ -191,7 +213,9 @@ teardown() { teardown_forge; }
 }
 
 @test "[17] Landlock holds by itself: a pipe in a read-only input cannot be written" {
-    mkdir in && mkfifo in/pipe && chmod 666 in/pipe
+    mkdir in
+    mkfifo in/pipe
+    chmod 666 in/pipe
     exec 8<>in/pipe
     OPTS=(-i in)
     holds fifo "$T/in/pipe"

@@ -75,7 +75,8 @@ refused() {
 
 @test "inputs that are not there, or neither file nor directory" {
     mkfifo pipe
-    ln -s nowhere dangling && ln -s loop loop
+    ln -s nowhere dangling
+    ln -s loop loop
     refused missing -i missing -- true
     refused pipe -i pipe -- true
     refused dangling -i dangling -- true
@@ -100,7 +101,8 @@ refused() {
 
 @test "inputs that the run's user could not read are named before it starts" {
     skip_unless "only root can do this" is_root
-    echo x >private && chmod 600 private
+    echo x >private
+    chmod 600 private
     refused private -i private -- true
 }
 
@@ -126,7 +128,8 @@ refused() {
     skip_unless "only root can do this" is_root
     chmod 666 "$FORGE_CONFIG"
     refused "mode 0666" -- true
-    chmod 644 "$FORGE_CONFIG" && chown 12345 "$FORGE_CONFIG"
+    chmod 644 "$FORGE_CONFIG"
+    chown 12345 "$FORGE_CONFIG"
     refused "belongs to user 12345" -- true
 }
 
@@ -140,15 +143,18 @@ refused() {
 }
 
 @test "a state directory that others can write is refused" {
-    mkdir -m 777 -p "$FORGE_HOME" && chmod 777 "$FORGE_HOME"
-    mkdir -m 777 "$FORGE_HOME/runs" && chmod 777 "$FORGE_HOME/runs"
+    mkdir -m 777 -p "$FORGE_HOME"
+    chmod 777 "$FORGE_HOME"
+    mkdir -m 777 "$FORGE_HOME/runs"
+    chmod 777 "$FORGE_HOME/runs"
     run "$FORGE" run true
     [ "$status" -eq 125 ]
     [[ "$output" == *"not yours alone"* ]]
 }
 
 @test "a workdir in a directory where others could swap it is refused" {
-    mkdir -m 777 open && chmod 777 open
+    mkdir -m 777 open
+    chmod 777 open
     configure "workdir: $T/open/{run_id}"
     refused "could replace" -- true
     [ -z "$(ls open)" ]
@@ -158,7 +164,8 @@ refused() {
 }
 
 @test "a workdir whose parent is a link is refused" {
-    mkdir real && ln -s real link
+    mkdir real
+    ln -s real link
     configure "workdir: $T/link/{run_id}"
     run "$FORGE" run -q true
     [ "$status" -eq 125 ]

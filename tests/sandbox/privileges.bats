@@ -23,7 +23,8 @@ teardown() { teardown_forge; }
     wait_for test -s "$work/scidex-analysis-own-$$/mine"
     uid=$(stat -c %u "$work/scidex-analysis-own-$$/mine")
     [ "$uid" -gt 65535 ]
-    ! getent passwd "$uid"
+    run getent passwd "$uid"
+    [ "$status" -eq 2 ]
     kill "$pid" && wait "$pid" || true
 }
 
@@ -129,7 +130,8 @@ teardown() { teardown_forge; }
 @test "[23] init has no capability either" {
     forge_run -- sh -c 'grep -E "^Cap(Inh|Prm|Eff|Bnd|Amb):" /proc/1/status'
     [ "$(wc -l <"$out")" -eq 5 ]
-    ! grep -v '\s0000000000000000$' "$out"
+    run grep -v '\s0000000000000000$' "$out"
+    [ "$status" -eq 1 ]
 }
 
 @test "[23] nothing of that can be won back" {

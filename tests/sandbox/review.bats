@@ -124,12 +124,12 @@ code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 sys.exit(code if code >= 0 else 1)' "$FORGE" run --timeout 1s --grace 500ms -- sh -c 'yes & yes >&2 & wait'
 }
 
-has_record() { [ -e "$FORGE_HOME"/runs/*/record.json ]; }
+has_record() { compgen -G "$FORGE_HOME/runs/*/record.json"; }
 
 # was_in_time: the run ended on time, with its verdict, and left nothing.
 was_in_time() {
     wait_for has_record
-    [ $(($(now_ms) - start)) -lt 4000 ]
+    in_time "$start" 4000
     find_record
     [ "$(field .status)" = killed ]
     [ "$(field .reason)" = wall_time ]
@@ -145,7 +145,7 @@ was_in_time() {
 @test "a reader who stops reading cannot keep forge from ending" {
     flood_pipe
     end_run
-    [ $(($(now_ms) - start)) -lt 4000 ]
+    in_time "$start" 4000
     [ "$status" -eq 124 ]
 }
 
@@ -157,7 +157,7 @@ was_in_time() {
 @test "a terminal that nobody reads cannot keep forge from ending" {
     flood_terminal
     end_run
-    [ $(($(now_ms) - start)) -lt 4000 ]
+    in_time "$start" 4000
     [ "$status" -eq 124 ]
 }
 
@@ -169,7 +169,7 @@ was_in_time() {
     start=$(now_ms)
     wait_for has_ended "$inside" || wait_for has_ended "$inside"
     # Timeout, grace and three seconds.
-    [ $(($(now_ms) - start)) -lt 4500 ]
+    in_time "$start" 4500
     kill -CONT "$pid"
     end_run
     verdict killed wall_time 124
@@ -201,7 +201,7 @@ sys.exit(code if code >= 0 else 1)' "$FORGE" run --json --timeout 1s --grace 100
     end_run
     [ "$status" -eq 0 ]
     [ "$(field .status)" = succeeded ]
-    grep -q done "$(field .logs.stdout)"
+    grep -q "done" "$(field .logs.stdout)"
 }
 
 @test "the caller's limit on file sizes does not kill the supervisor" {

@@ -88,7 +88,8 @@ nothing_left() {
 }
 
 @test "a run's directory that cannot be opened now is not taken for one that never was" {
-    start --keep --id "seen-$$" && a=$id
+    start --keep --id "seen-$$"
+    a=$id
     murder "$a"
     run under -P "$FORGE_HOME/runs" -e inject=openat:error=EIO:when=1 -- "$FORGE" gc
     [ "$status" -ne 0 ]

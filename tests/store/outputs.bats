@@ -33,7 +33,8 @@ outputs() { field '[.outputs[].path] | join(" ")'; }
 }
 
 @test "an input that cannot be seen whole has no digest of the rest" {
-    mkdir -p "in/$(printf 'd/%.0s' {1..70})" && echo x >in/x
+    mkdir -p "in/$(printf 'd/%.0s' {1..70})"
+    echo x >in/x
     forge_run -i in -- true
     [ "$status" -eq 0 ]
     [ "$(field '.inputs[0].sha256')" = null ]
@@ -140,7 +141,8 @@ open("outputs/file", "w").write("x")' "$T/secret"
 }
 
 @test "a directory that is a link is not walked into" {
-    mkdir "$T/tree" && echo secret >"$T/tree/x"
+    mkdir "$T/tree"
+    echo secret >"$T/tree/x"
     forge_run -i "$T/tree" -o 'd/**' -o 'real' -- sh -c 'ln -s "$0" d; touch real' "$T/tree"
     [ "$(field .reason)" = missing_output ]
     [ "$(outputs)" = real ]
@@ -236,7 +238,7 @@ open("far", "w").write("x")'
     budget '  allow_unlimited: true' 'outputs:' '  max_size: 1G'
     begin=$(now_ms)
     forge_run --disk 2T -- sh -c 'mkdir outputs; truncate -s 1T outputs/huge; echo x >outputs/small'
-    [ $(($(now_ms) - begin)) -lt 20000 ]
+    in_time "$begin" 20000
     [ "$(field .status)" != succeeded ]
     [[ "$(field .completion_notes)" == *"1.00 TiB"* ]]
     [ "$(field '.outputs | length')" -eq 0 ]
@@ -246,7 +248,8 @@ open("far", "w").write("x")'
 @test "a sparse file within the limit is stored whole" {
     forge_run -- sh -c 'mkdir outputs; truncate -s 50M outputs/sparse; echo end >>outputs/sparse'
     [ "$status" -eq 0 ]
-    truncate -s 50M same && echo end >>same
+    truncate -s 50M same
+    echo end >>same
     [ "$(output outputs/sparse sha256)" = "$(digest_of same)" ]
 }
 
@@ -254,7 +257,7 @@ open("far", "w").write("x")'
     budget '  allow_unlimited: true'
     begin=$(now_ms)
     forge_run --disk unlimited -- sh -c 'mkdir outputs; truncate -s 65G outputs/hole'
-    [ $(($(now_ms) - begin)) -lt 20000 ]
+    in_time "$begin" 20000
     [ "$(field .reason)" = missing_output ]
     [[ "$(field .completion_notes)" == *"holes of 65"*outputs.max_size* ]]
     [ "$(objects | wc -l)" -eq 0 ]
@@ -276,7 +279,7 @@ open("far", "w").write("x")'
     patiently sh -c 'test -n "$(find "$FORGE_HOME/objects" -type f)"'
     begin=$(now_ms)
     "$FORGE" kill "$id"
-    [ $(($(now_ms) - begin)) -lt 5000 ]
+    in_time "$begin" 5000
     finished "$id"
     [ "$status" -eq 130 ]
     [ "$(field .status) $(field .reason)" = "cancelled cancelled" ]
@@ -350,7 +353,8 @@ open("far", "w").write("x")'
 @test "outputs --copy tells a damaged object from a good one" {
     forge_run -o '*' -- sh -c 'echo good >x'
     stored=$FORGE_HOME/$(output x stored_as)
-    chmod 600 "$stored" && echo evil >"$stored"
+    chmod 600 "$stored"
+    echo evil >"$stored"
     run "$FORGE" outputs --copy got "$(field .run_id)"
     [ "$status" -eq 1 ]
     [[ "$output" == *"x is damaged"* ]]
@@ -364,7 +368,8 @@ open("far", "w").write("x")'
 @test "a torn object is replaced by the next good one" {
     forge_run -o '*' -- sh -c 'echo good >x'
     stored=$FORGE_HOME/$(output x stored_as)
-    chmod 600 "$stored" && : >"$stored"
+    chmod 600 "$stored"
+    : >"$stored"
     forge_run -o '*' -- sh -c 'echo good >x'
     [ "$status" -eq 0 ]
     [ "$(cat "$stored")" = good ]
@@ -389,7 +394,9 @@ open("far", "w").write("x")'
 }
 
 @test "an immutable or half-written object directory is no reason to lose the verdict" {
-    mkdir -p "$FORGE_HOME" && chmod 700 "$FORGE_HOME" && touch "$FORGE_HOME/objects"
+    mkdir -p "$FORGE_HOME"
+    chmod 700 "$FORGE_HOME"
+    touch "$FORGE_HOME/objects"
     forge_run -o x -- touch x
     [ "$status" -eq 1 ]
     [ "$(field .reason)" = missing_output ]
@@ -401,7 +408,10 @@ open("far", "w").write("x")'
 
 @test "inputs are hashed: files as sha256sum does, directories as a list" {
     seq 1000 >file
-    mkdir -p dir/sub && echo a >dir/a && echo b >dir/sub/b && ln -s a dir/link
+    mkdir -p dir/sub
+    echo a >dir/a
+    echo b >dir/sub/b
+    ln -s a dir/link
     forge_run -i file -i dir -- true
     [ "$status" -eq 0 ]
     [ "$(field '.inputs[0].sha256')" = "$(digest_of file)" ]

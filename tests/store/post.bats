@@ -66,7 +66,8 @@ records() { "$FORGE" post-process --records "$1"; }
 
 @test "it sees the outputs and inputs read-only, under their names, and nothing else of forge's" {
     echo script >in.txt
-    mkdir -p "$FORGE_HOME" && chmod 700 "$FORGE_HOME"
+    mkdir -p "$FORGE_HOME"
+    chmod 700 "$FORGE_HOME"
     forge_run -i in.txt -o 'out/*' --post-process '
         test "$(cat in.txt)" = script || exit 11
         test "$(cat out/x)" = data || exit 12

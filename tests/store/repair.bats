@@ -13,7 +13,8 @@ teardown() {
 # ---- repair
 
 @test "a run whose supervisor was killed is lost after the next forge command" {
-    start -o x && a=$id
+    start -o x
+    a=$id
     workdir=$(of "$a" .workdir)
     murder "$a"
     run "$FORGE" ps -q --status lost
@@ -59,7 +60,8 @@ teardown() {
 is_waiting() { grep -Eq -- "-> FLOCK +ADVISORY +WRITE $1 " /proc/locks; }
 
 @test "a kept workdir is not forgotten when its supervisor dies behind a repair's back" {
-    start --keep && a=$id
+    start --keep
+    a=$id
     workdir=$(of "$a" .workdir)
     # gc has looked at the slots, and has not yet asked the store who is alive.
     exec {lock}>>"$FORGE_HOME/undelivered.lock"
@@ -95,9 +97,10 @@ orphan() {
     record=$FORGE_HOME/runs/$id/record.json
     workdir=$work/scidex-analysis-kept-$$
     patiently nothing_active
-    jq 'del(.workdir_kept, .workdir_identity)' "$record" >short && cat short >"$record"
+    jq 'del(.workdir_kept, .workdir_identity)' "$record" >short
+    cat short >"$record"
     printf '{"run_id": "%s", "pid": 1, "workdir": "%s", "dev": %s, "ino": %s, "keep": true, "record": {}, "store": "%s"}\n' \
-        "$id" "$workdir" $(stat -c '%d %i' "$workdir") "${FORGE_STORE:-sqlite:$FORGE_HOME/forge.db}" >"$FORGE_HOME/active/0"
+        "$id" "$workdir" "$(stat -c %d "$workdir")" "$(stat -c %i "$workdir")" "${FORGE_STORE:-sqlite:$FORGE_HOME/forge.db}" >"$FORGE_HOME/active/0"
     "$FORGE" gc
     [ "$(of "$id" .workdir_kept)" = true ]
     [ "$(of "$id" .status)" = succeeded ]
@@ -107,7 +110,8 @@ orphan() {
 }
 
 @test "a verdict is never changed by a repair" {
-    submit -- sh -c 'echo hello; exit 3' && a=$id
+    submit -- sh -c 'echo hello; exit 3'
+    a=$id
     finished "$a"
     before=$(of "$a" . | md5sum)
     # With the slot's last line, and with only its first, which a power cut may leave.
@@ -123,7 +127,8 @@ orphan() {
 }
 
 @test "a record that the slot has forgotten is closed by what is on disk" {
-    start && a=$id
+    start
+    a=$id
     murder "$a"
     slot=$(find "$FORGE_HOME/active" -type f -size +0)
     # Only its first line, which has no record in it, came to the disk.
@@ -140,7 +145,8 @@ orphan() {
 }
 
 @test "a pid that is somebody else's by now is not the supervisor" {
-    start && a=$id
+    start
+    a=$id
     murder "$a"
     # The store alone knows of it: the slot did not reach the disk.
     find "$FORGE_HOME/active" -type f -exec truncate -s 0 {} +
@@ -157,7 +163,8 @@ orphan() {
 @test "a queued run whose supervisor was killed is lost too" {
     budget '    runs: 1'
     start
-    submit -- true && a=$id
+    submit -- true
+    a=$id
     is_in "$a" queued
     murder "$a"
     [ "$(of "$a" .status)" = lost ]
@@ -183,7 +190,8 @@ orphan() {
 }
 
 @test "gc --dry-run says what would be done, and does nothing" {
-    start && a=$id
+    start
+    a=$id
     murder "$a"
     before=$(hash_of "$FORGE_HOME/active" "$FORGE_HOME/runs" "$work/scidex-analysis-$a")
     run "$FORGE" gc --dry-run
@@ -202,9 +210,11 @@ orphan() {
 age() { touch -h -d '2 years ago' "$@"; }
 
 @test "logs go after retention.logs; the record says so and stays" {
-    submit -- echo hello && a=$id
+    submit -- echo hello
+    a=$id
     finished "$a"
-    submit -- echo hello && b=$id
+    submit -- echo hello
+    b=$id
     finished "$b"
     age "$FORGE_HOME/runs/$a/record.json"
     budget 'retention:' '  logs: 1h'
@@ -255,7 +265,8 @@ age() { touch -h -d '2 years ago' "$@"; }
     id=$(field .run_id)
     age "$FORGE_HOME/runs/$id/record.json"
     mv "$work/scidex-analysis-kept-$$" "$T/aside"
-    mkdir "$work/scidex-analysis-kept-$$" && touch "$work/scidex-analysis-kept-$$/mine"
+    mkdir "$work/scidex-analysis-kept-$$"
+    touch "$work/scidex-analysis-kept-$$/mine"
     "$FORGE" gc
     [ -e "$work/scidex-analysis-kept-$$/mine" ]
     rm -r "$work/scidex-analysis-kept-$$"
@@ -265,7 +276,8 @@ age() { touch -h -d '2 years ago' "$@"; }
     forge_run -o x -- sh -c 'echo kept >x'
     id=$(field .run_id)
     stray=$FORGE_HOME/objects/ab/cd
-    mkdir -p "${stray%/*}" && echo stray >"$stray"
+    mkdir -p "${stray%/*}"
+    echo stray >"$stray"
     "$FORGE" gc
     [ -e "$stray" ] # young
     budget 'retention:' '  objects: 1ms'
@@ -281,10 +293,12 @@ age() { touch -h -d '2 years ago' "$@"; }
 
 @test "an object stays while either the directory or the store points to it" {
     budget 'retention:' '  objects: 1ms'
-    forge_run -o x -- sh -c 'echo one >x' && a=$(field .run_id)
+    forge_run -o x -- sh -c 'echo one >x'
+    a=$(field .run_id)
     forge_run -o x -- sh -c 'echo two >x'
     stray=$FORGE_HOME/objects/ab/cd
-    mkdir -p "${stray%/*}" && echo stray >"$stray"
+    mkdir -p "${stray%/*}"
+    echo stray >"$stray"
     rm -r "$FORGE_HOME/runs/$a" # the store alone knows the first
     older() { "$FORGE" gc && [ ! -e "$stray" ]; }
     patiently older
@@ -316,9 +330,11 @@ age() { touch -h -d '2 years ago' "$@"; }
 }
 
 @test "staging directories of dead post-processes go" {
-    mkdir -p "$FORGE_HOME/staging" && chmod 700 "$FORGE_HOME" "$FORGE_HOME/staging"
+    mkdir -p "$FORGE_HOME/staging"
+    chmod 700 "$FORGE_HOME" "$FORGE_HOME/staging"
     forge_run -- true
-    mkdir "$FORGE_HOME/staging/x.999999999" && touch "$FORGE_HOME/staging/x.999999999/y"
+    mkdir "$FORGE_HOME/staging/x.999999999"
+    touch "$FORGE_HOME/staging/x.999999999/y"
     run "$FORGE" gc
     [[ "$output" == *"remove staging x.999999999"* ]]
     [ -z "$(ls "$FORGE_HOME/staging")" ]
@@ -349,7 +365,8 @@ age() { touch -h -d '2 years ago' "$@"; }
 # ---- what a run must never reach
 
 @test "a run cannot name or write what forge records" {
-    mkdir -p "$FORGE_HOME" && chmod 700 "$FORGE_HOME"
+    mkdir -p "$FORGE_HOME"
+    chmod 700 "$FORGE_HOME"
     forge_run -- sh -c '
         ls -d "$0" 2>/dev/null && exit 11
         for f in "$0"/* "$0"/runs/* "$0"/forge.db; do test ! -e "$f" || exit 12; done
@@ -372,7 +389,9 @@ age() { touch -h -d '2 years ago' "$@"; }
 
 @test "a link among the inputs does not show FORGE_HOME either" {
     forge_run -- true
-    mkdir in && ln -s "$FORGE_HOME" in/home && ln -s "$FORGE_HOME/runs" in/runs
+    mkdir in
+    ln -s "$FORGE_HOME" in/home
+    ln -s "$FORGE_HOME/runs" in/runs
     forge_run -i in -- sh -c 'ls in/home/ in/runs/ in/home/runs 2>/dev/null | grep -q . && exit 11; exit 0'
     [ "$status" -eq 0 ]
 }
@@ -396,7 +415,7 @@ age() { touch -h -d '2 years ago' "$@"; }
         supervisor=$(of "$id" .supervisor.pid)
     done
     [ -n "$courier" ]
-    ! opened "$courier" | grep -E "^pipe:|$FORGE_HOME/(active|runs|queue|spare)"
+    [ "$(opened "$courier" | grep -cE "^pipe:|$FORGE_HOME/(active|runs|queue|spare)")" -eq 0 ]
 }
 
 @test "a record that a power cut took is written anew from the store" {

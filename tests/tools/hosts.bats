@@ -60,7 +60,9 @@ nothing_left() {
     local id own
     [ -z "$(ls "$dir/work")" ]
     [ -z "$(find "$FORGE_HOME" -path '*/active/*' -type f -size +0)" ]
-    for id in $(ls "$FORGE_HOME/runs" 2>/dev/null); do
+    for id in "$FORGE_HOME"/runs/*; do
+        [ -e "$id" ] || continue
+        id=${id##*/}
         for own in $(own_cgroups); do
             [ -z "$(find "$own" -name "forge-$id")" ]
         done
@@ -74,7 +76,8 @@ refused() {
     attempt "$@"
     [ "$status" -eq 125 ]
     [[ "$said" == *"$text"* ]]
-    [ -z "$(grep -rls 'it ran' "$FORGE_HOME/runs" --include=stdout)" ]
+    run grep -rls 'it ran' "$FORGE_HOME/runs" --include=stdout
+    [ -z "$output" ]
     nothing_left
 }
 
@@ -120,7 +123,7 @@ works() {
     # There clone works, and what needs a capability of the new namespace does not.
     for call in clone3=EPERM sethostname=EPERM mount=EACCES; do
         with_sysctls apparmor_restrict_unprivileged_userns 1
-        refused "profile with 'userns,' (docs/HOSTS.md), or sysctl kernel.apparmor_restrict_unprivileged_userns=0" \
+        refused "profile with 'userns,' (forge setup --user NAME does, as root; docs/HOSTS.md), or sysctl kernel.apparmor_restrict_unprivileged_userns=0" \
             "${after[@]}" "${as_user[@]}" "$NOSYS" $call --
         with_sysctls apparmor_restrict_unprivileged_userns 0
         refused '' "${after[@]}" "${as_user[@]}" "$NOSYS" $call --
@@ -229,6 +232,45 @@ docker_filter=(clone3 clone=EPERM:$NEW unshare=EPERM:$NEW setns=EPERM mount=EPER
     else
         [[ "$said" == *"Delegate=yes"* ]]
     fi
+}
+
+@test "[43] ... and doctor names forge setup as the fix" {
+    give "$user"
+    run "${undelegated[@]}" env HOME="$dir" "$FORGE" doctor
+    echo "$output"
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"To fix:"*"memory"*"forge setup --user"* ]]
+}
+
+@test "[43] ... and on cgroup v1 the script of forge setup gives the user groups" {
+    [ -d /sys/fs/cgroup/memory ] || skip "no cgroup v1 here"
+    mkdir -p host/etc
+    echo 'nobody:x:65534:65534::/:/bin/sh' >host/etc/passwd
+    give 0
+    "$FORGE" setup --root host --user nobody
+    give 65534
+    # The groups of this test are the whole hierarchy for it; those of the host stay as they are.
+    mapfile -t own < <(own_cgroups)
+    run --separate-stderr unshare --cgroup --mount --propagation private sh -ec '
+        script=$1
+        shift
+        while [ "$1" != -- ]; do
+            tree=${1#/sys/fs/cgroup/}
+            mount --bind "$1" "/sys/fs/cgroup/${tree%%/*}"
+            shift
+        done
+        shift
+        "$script" start
+        "$script" enter nobody $$
+        exec setpriv --reuid 65534 --regid 65534 --clear-groups "$@"' \
+        sh "$PWD/host/etc/init.d/forge-cgroups" "${own[@]}" -- "$FORGE" run --json -- sh -c 'echo it ran'
+    echo "$output$stderr"
+    [ "$status" -eq 0 ]
+    [ "$(jq -r .isolation.level <<<"$output")" = full ]
+    [ "$(jq -r .isolation.mechanisms.cgroup <<<"$output")" = v1 ]
+    for group in "${own[@]}"; do
+        [ ! -d "$group/forge-user-nobody" ] || rmdir "$group/forge-user-nobody"
+    done
 }
 
 @test "[43] ... naming what may be missing is not enough: nobody chose to go without" {

@@ -30,7 +30,7 @@ crash           300 200 SIGKILLs
 crash-store     300 700 more, of all that keep the records, and of the PostgreSQL server
 full-disk       300 full and read-only disks, stores that are away, clocks that jump
 power-cut       300 12 power cuts, in a guest with a disk of its own
-uml             300 unified cgroup v2, in a guest
+uml             600 unified cgroup v2, in guests, and a container there
 quota           300 project quotas on XFS, in a guest
 systemd         600 cgroups by systemd, in a guest
 '
@@ -63,10 +63,13 @@ stage_asan() {
 
 stage_static() {
     tests/layers.py
+    tests/bats-forms.py
     tests/tools/docs.py
-    # Debian's shellcheck knows bats.
+    # Each @test is a subshell that ends at the first command that fails; its variables are the helpers'.
+    one "shellcheck finds nothing in the bats files" shellcheck -x \
+        -e SC2016,SC1091,SC2317,SC2030,SC2031,SC2034,SC2154,SC2164,SC2012,SC2174,SC2119,SC2120,SC2206,SC1003 tests/*/*.bats
     one "shellcheck finds nothing" shellcheck -x -e SC2016,SC1091,SC2317 .ci/run scripts/*.sh \
-        examples/*.sh man/*.sh tests/*/*.sh tests/guest/uml-init
+        examples/*.sh man/*.sh tests/*/*.sh tests/guest/uml-init tests/guest/linux-uml
 }
 
 stage_unit() { tests/tools/with-postgres.sh tests/tools/meson-tap.py build-asan unit fuzz; }
