@@ -2,18 +2,20 @@
 /* Tree removal and chown, by descriptor; see rmtree.h for what they withstand. */
 #include "base/rmtree.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/entries.h"
 #include "base/fd.h"
 
 #define MAX_DEPTH                                                                        \
@@ -28,7 +30,6 @@ struct walk {
 	int near;  /* the root of the subvolume we are in; elsewhere the same */
 	dev_t dev; /* of that subvolume */
 	uint64_t mount;
-	unsigned long hoisted;
 	struct forge_rmtree_stats *stats;
 };
 
@@ -96,19 +97,42 @@ static void make_subvolume_writable(int fd)
 	(void)ioctl(fd, SUBVOLUME_SET_FLAGS, &flags); /* or unlinkat will say so */
 }
 
-/* Moves a directory that is too deep to a top, where the next pass finds it. */
-static int hoist(struct walk *w, int parent, const char *name, int top)
+/* Nobody is there who could make one meanwhile; so a file system without the flag is no worse off. */
+static int move_to_free_name(int parent, const char *name, int top, const char *to)
 {
-	char to[64];
+	struct stat st;
 
-	(void)snprintf(to, sizeof(to), ".forge-removing-%lu", w->hoisted++);
+	if (renameat2(parent, name, top, to, RENAME_NOREPLACE) == 0)
+		return 0;
+	if (errno != EINVAL && errno != ENOSYS)
+		return -errno;
+	if (fstatat(top, to, &st, AT_SYMLINK_NOFOLLOW) == 0)
+		return -EEXIST;
+	return renameat(parent, name, top, to) < 0 ? -errno : 0;
+}
+
+/*
+ * Moves a directory that is too deep to a top, where the next pass finds it. Under a name that whoever
+ * made the tree cannot have guessed: a name that is taken could not be moved to.
+ */
+static int hoist(int parent, const char *name, int top)
+{
 	/* Moving a directory rewrites its "..": it must be writable. */
 	int rc = make_usable(parent, name);
+
 	if (rc < 0)
 		return rc;
-	if (renameat(parent, name, top, to) < 0)
-		return -errno;
-	return 0;
+	rc = -EEXIST;
+	for (int tries = 0; tries < 100 && rc == -EEXIST; tries++) {
+		uint64_t chance[2] = { 0 };
+		char to[64];
+		if (getrandom(chance, sizeof(chance), 0) != sizeof(chance))
+			return -EIO;
+		(void)snprintf(to, sizeof(to), ".forge-%016" PRIx64 "%016" PRIx64,
+			       chance[0], chance[1]);
+		rc = move_to_free_name(parent, name, top, to);
+	}
+	return rc;
 }
 
 static int empty_dir(struct walk *w, int fd, unsigned depth);
@@ -132,7 +156,7 @@ static int remove_dir(struct walk *w, int dir, const char *name, unsigned depth,
 	bool is_subvolume = device_of(st) != w->dev;
 
 	if (depth >= MAX_DEPTH && !is_subvolume)
-		return hoist(w, dir, name, w->near);
+		return hoist(dir, name, w->near);
 	forge_auto_close int sub = open_dir(dir, name);
 	if (sub < 0)
 		return sub;
@@ -144,7 +168,7 @@ static int remove_dir(struct walk *w, int dir, const char *name, unsigned depth,
 			return 0;
 		}
 		if (depth > 0)
-			return hoist(w, dir, name, w->top);
+			return hoist(dir, name, w->top);
 	}
 	int rc = is_subvolume ? empty_subvolume(w, sub, device_of(st))
 			      : empty_dir(w, sub, depth + 1);
@@ -175,30 +199,31 @@ static int remove_entry(struct walk *w, int dir, const char *name, unsigned dept
 	return 0;
 }
 
-/* Recursion is bounded by MAX_DEPTH. */
+/*
+ * Recursion is bounded by MAX_DEPTH. What cannot be removed keeps nothing else: on a full disk a
+ * directory can be moved once something is gone.
+ */
 static int empty_dir(struct walk *w, int fd, unsigned depth)
 {
-	int dup_fd = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	forge_auto_dir DIR *d = dup_fd < 0 ? NULL : fdopendir(dup_fd);
+	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
+	int rc = forge_entries_open(&d, fd, ".");
 
-	if (!d)
-		return -errno;
-	for (;;) {
-		bool found = false;
-		struct dirent *e;
-		while ((e = readdir(d))) {
-			if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
-				continue;
-			int rc = remove_entry(w, fd, e->d_name, depth);
-			if (rc < 0)
-				return rc;
-			found = true;
+	while (rc == 0) {
+		bool has_moved = false;
+		int first = 0;
+		for (const char *name; (name = forge_entries_next(&d));) {
+			int one = remove_entry(w, fd, name, depth);
+			has_moved |= one == 0;
+			first = first ? first : one;
 		}
+		if (d.error)
+			return d.error;
 		/* Removing while reading may skip entries: read until there are none. */
-		if (!found)
-			return 0;
-		rewinddir(d);
+		if (!has_moved)
+			return first;
+		forge_entries_rewind(&d);
 	}
+	return rc;
 }
 
 static int open_verified(const char *path, dev_t dev, ino_t ino, struct forge_error *err)
@@ -251,30 +276,29 @@ int forge_rmtree(const char *path, dev_t dev, ino_t ino, struct forge_rmtree_sta
 
 static int chown_dir(int fd, uid_t uid, gid_t gid, uint64_t mnt, unsigned depth)
 {
-	int dup_fd = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	forge_auto_dir DIR *d = dup_fd < 0 ? NULL : fdopendir(dup_fd);
-	struct dirent *e;
+	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
 
-	if (!d)
-		return -errno;
-	while ((e = readdir(d))) {
+	(void)forge_entries_open(&d, fd, "."); /* d keeps the error */
+	for (const char *name; (name = forge_entries_next(&d));) {
 		struct statx st;
-		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 ||
-		    mount_of(fd, e->d_name, &st) < 0 || st.stx_mnt_id != mnt)
+		int rc = mount_of(fd, name, &st);
+		if (rc < 0)
+			return rc;
+		if (st.stx_mnt_id != mnt)
 			continue;
 		/* The kernel drops setuid and setgid of files with a change of owner. */
-		if (fchownat(fd, e->d_name, uid, gid, AT_SYMLINK_NOFOLLOW) < 0)
+		if (fchownat(fd, name, uid, gid, AT_SYMLINK_NOFOLLOW) < 0)
 			return -errno;
 		if (!S_ISDIR(st.stx_mode))
 			continue;
 		if (depth >= 256)
 			return -ELOOP;
-		forge_auto_close int sub = open_dir(fd, e->d_name);
-		int rc = sub < 0 ? sub : chown_dir(sub, uid, gid, mnt, depth + 1);
+		forge_auto_close int sub = open_dir(fd, name);
+		rc = sub < 0 ? sub : chown_dir(sub, uid, gid, mnt, depth + 1);
 		if (rc < 0)
 			return rc;
 	}
-	return 0;
+	return d.error;
 }
 
 int forge_chown_tree(const char *path, uid_t uid, gid_t gid, dev_t dev, ino_t ino,
