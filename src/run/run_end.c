@@ -12,6 +12,7 @@
 #include "base/rmtree.h"
 #include "run/collect.h"
 #include "run/judge.h"
+#include "run/kept.h"
 #include "run/postprocess.h"
 #include "run/run_state.h"
 #include "run/signals.h"
@@ -49,6 +50,8 @@ int forge_run_clean(struct run *r, struct forge_error *err)
 							      w->dev, w->ino, err)
 					   : 0;
 		if (rc == 0 && r->record.json) {
+			rc = forge_kept_write(r->record.dir_fd, w->path, w->dev, w->ino,
+					      err);
 			forge_record_event(&r->record, "workdir_kept", w->path);
 			json_object_set_new(r->record.json, "workdir_kept", json_true());
 			json_object_set_new(r->record.json, "workdir_identity",

@@ -1,0 +1,286 @@
+#!/usr/bin/env bats
+# What a store says is data: whoever writes a team's database must not make us open, show or remove
+# anything. And errors that must not be taken for absence.
+# SPDX-License-Identifier: Apache-2.0
+
+load ../lib/store.bash
+setup() { setup_store; }
+teardown() {
+    rm -rf "$work/scidex-analysis-kept-$$"
+    teardown_store
+}
+
+# sql STATEMENT: in this test's store, as another of its users could.
+sql() {
+    if [ "${FORGE_TEST_STORE:-sqlite}" = postgres ]; then
+        pg_sql "$1" "$database"
+    else
+        /usr/bin/env python3 -c 'import sqlite3, sys
+db = sqlite3.connect(sys.argv[1])
+for row in db.execute(sys.argv[2]):
+    print("|".join("" if c is None else str(c) for c in row))
+db.commit()' "$FORGE_HOME/forge.db" "$1"
+    fi
+}
+
+# poison RUN FILTER [STATUS]: changes its row by a jq filter.
+poison() {
+    local text
+    text=$(sql "SELECT record FROM runs WHERE run_id = '$1'" | jq -c "$2" | sed "s/'/''/g")
+    sql "UPDATE runs SET record = '$text'${3:+, status = '$3'} WHERE run_id = '$1'"
+}
+
+# victim: a directory that no run has to do with. $evil makes a record point to it.
+victim() {
+    mkdir "$T/victim"
+    echo precious >"$T/victim/file"
+    # shellcheck disable=SC2046 # two numbers
+    evil=$(printf '.workdir = "%s" | .workdir_kept = true | .workdir_identity = [%s, %s]' \
+        "$T/victim" $(stat -c '%d %i' "$T/victim"))
+}
+
+long_ago() { touch -d '-100 days' "$FORGE_HOME"/runs/*/record.json; }
+
+# forge COMMAND...: must not wait for anything.
+forge() { timeout 20 "$FORGE" "$@"; }
+
+# ---- what comes from a store
+
+@test "a record restored from the store makes gc remove nothing" {
+    forge_run -- true
+    id=$(field .run_id)
+    victim
+    poison "$id" "$evil"
+    : >"$FORGE_HOME/runs/$id/record.json"
+    run forge gc
+    [ "$status" -eq 0 ]
+    [ "$(jq -r .status "$FORGE_HOME/runs/$id/record.json")" = succeeded ]
+    long_ago
+    run forge gc
+    [ "$status" -eq 0 ]
+    [ "$(cat victim/file)" = precious ]
+    [ "$(jq -r .workdir_kept "$FORGE_HOME/runs/$id/record.json")" != true ]
+}
+
+@test "a verdict that the store had first makes gc remove nothing" {
+    forge_run -- true
+    id=$(field .run_id)
+    victim
+    poison "$id" "$evil | .status = \"lost\" | .run_id = \"../../../x\"" lost
+    printf %s "${FORGE_STORE:-sqlite:$FORGE_HOME/forge.db}" >"$FORGE_HOME/undelivered/$id" 2>/dev/null ||
+        { mkdir -m 700 "$FORGE_HOME/undelivered"
+          printf %s "${FORGE_STORE:-sqlite:$FORGE_HOME/forge.db}" >"$FORGE_HOME/undelivered/$id"; }
+    forge gc
+    [ "$(jq -r .status "$FORGE_HOME/runs/$id/record.json")" = lost ]
+    [ "$(jq -r .run_id "$FORGE_HOME/runs/$id/record.json")" = "$id" ]
+    long_ago
+    forge gc
+    [ "$(cat victim/file)" = precious ]
+}
+
+@test "a kept workdir is still removed in its time after the store's verdict was taken over" {
+    forge_run --keep --id "kept-$$" -- touch file
+    id=$(field .run_id)
+    poison "$id" '.status = "lost" | del(.workdir_kept, .workdir_identity, .workdir)' lost
+    : >"$FORGE_HOME/runs/$id/record.json"
+    forge gc
+    [ "$(jq -r .status "$FORGE_HOME/runs/$id/record.json")" = lost ]
+    [ -e "$work/scidex-analysis-kept-$$/file" ]
+    long_ago
+    forge gc
+    [ ! -e "$work/scidex-analysis-kept-$$" ]
+}
+
+@test "logs are read from our own directory, not where the store says" {
+    forge_run -- echo mine
+    id=$(field .run_id)
+    echo secret >secret
+    poison "$id" ".logs.stdout = \"$T/secret\" | .logs.stderr = \"$T/secret\" | .run_id = \"../../../..$T\""
+    run forge logs "$id"
+    [ "$status" -eq 0 ]
+    [ "$output" = mine ]
+    # A fifo in its place, by whatever accident, is not waited for either.
+    rm "$FORGE_HOME/runs/$id/stdout"
+    mkfifo "$FORGE_HOME/runs/$id/stdout"
+    run forge logs "$id"
+    [ "$status" -eq 1 ]
+    [[ "$output" != *secret* ]]
+    rm "$FORGE_HOME/runs/$id/stdout"
+}
+
+@test "a row of ours that points to fifos holds up neither ps nor gc" {
+    forge_run -- true
+    id=$(field .run_id)
+    other=01k00000000000000000000000
+    mkdir -p fifos/runs/$other fifos/active
+    mkfifo fifos/runs/$other/record.json fifos/runs/$other/events.jsonl
+    text=$(sql "SELECT record FROM runs WHERE run_id = '$id'" | jq -c ".run_id = \"$other\" |
+        .status = \"running\" | .logs.events = \"$T/fifos/runs/$other/events.jsonl\" |
+        .supervisor.home = \"$T/fifos\" | .supervisor.pid = 999999999" | sed "s/'/''/g")
+    sql "INSERT INTO runs (run_id, analysis_id, status, host, username, created_at, pid, record)
+         SELECT '$other', analysis_id, 'running', host, username, created_at, 999999999, '$text'
+         FROM runs WHERE run_id = '$id'"
+    run forge ps -a
+    [ "$status" -eq 0 ]
+    run forge gc
+    [ "$status" -eq 0 ]
+    # Its own directory as well, should somebody put one there.
+    rm "$FORGE_HOME/runs/$id/record.json"
+    mkfifo "$FORGE_HOME/runs/$id/record.json"
+    run forge show "$id"
+    [ "$status" -ne 124 ]
+    run forge gc
+    [ "$status" -eq 1 ]
+    rm "$FORGE_HOME/runs/$id/record.json"
+}
+
+@test "ids of rows that are no ids of runs lead nowhere" {
+    forge_run -- true
+    id=$(field .run_id)
+    mkdir -p "$T/outside" && echo '{"status": "running"}' >"$T/outside/record.json"
+    sql "INSERT INTO runs (run_id, analysis_id, status, host, username, created_at, pid, record)
+         SELECT '../../outside', analysis_id, 'running', host, username, created_at, 999999999, '{}'
+         FROM runs WHERE run_id = '$id'"
+    run forge gc
+    [ "$(cat "$T/outside/record.json")" = '{"status": "running"}' ]
+    [ "$(ls "$T/outside")" = record.json ]
+}
+
+@test "a command or an input that only the store knows of is not run, and not shown" {
+    echo 'echo "{\"ours\": 1}"' >post.sh
+    forge_run -o x --post-process 'echo "{\"ours\": 1}"' -- sh -c 'echo out >x'
+    id=$(field .run_id)
+    mkdir -m 700 root-only && echo secret >root-only/file && chmod 755 root-only
+    poison "$id" ".post_process.command = [\"sh\", \"-c\", \"touch $T/ran; cat $T/root-only/file >&2; echo {}\"] |
+        .inputs = [{\"path\": \"$T/root-only/file\"}]"
+    : >"$FORGE_HOME/runs/$id/record.json"
+    forge gc
+    run forge post-process "$id"
+    [ "$status" -ne 0 ]
+    [[ "$output" == *"restored from the store"* ]]
+    # Named by the user it is run, with what is ours.
+    run forge post-process --command 'ls; echo "{\"again\": 1}"' "$id"
+    [[ "$output" != *root-only* ]]
+}
+
+@test "an output of another's record is listed by its digest, wherever the row says it lies" {
+    forge_run -o x -- sh -c 'echo out >x'
+    id=$(field .run_id)
+    echo secret >secret
+    poison "$id" '.outputs[0].stored_as = "../secret"'
+    run forge outputs "$id"
+    [ "$status" -eq 0 ]
+    [[ "$output" != *secret* ]]
+    [[ "$output" == *"$FORGE_HOME/objects/"* ]]
+}
+
+# ---- cleaning goes on
+
+@test "a workdir full of the names that deep directories are moved to is removed" {
+    cat >fill.py <<'EOS'
+import os
+top = os.getcwd()
+for i in range(400):
+    os.makedirs(f".forge-removing-{i}/x")
+# Whichever comes first, some of these are met before some of those.
+for i in range(40):
+    os.chdir(top)
+    for j in range(80):
+        os.mkdir(f"d{i}")
+        os.chdir(f"d{i}")
+EOS
+    forge_run -i fill.py -- python3 "$T/fill.py"
+    [ "$(field .status)" = succeeded ]
+    [ "$(field .cleanup_error)" = null ]
+    [ ! -e "$work/scidex-analysis-$(field .run_id)" ]
+    nothing_active
+}
+
+@test "gc does the rest when there is something that it cannot do, and then says so" {
+    forge_run --keep --id "kept-$$" -- touch file
+    # Neither of these slots can be read; a workdir and a record could be in them.
+    truncate -s 2G "$FORGE_HOME/active/97"
+    mkfifo "$FORGE_HOME/active/98"
+    mkdir "$FORGE_HOME/active/99" && touch "$FORGE_HOME/active/99/x"
+    long_ago
+    run forge gc
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"remove workdir $work/scidex-analysis-kept-$$"* ]]
+    [[ "$output" == *"not done: "*"not done: "* ]]
+    [ ! -e "$work/scidex-analysis-kept-$$" ]
+    [ "$(stat -c %s "$FORGE_HOME/active/97")" -eq 2147483648 ]
+    rm -r "$FORGE_HOME/active/97" "$FORGE_HOME/active/98" "$FORGE_HOME/active/99"
+    run forge gc
+    [ "$status" -eq 0 ]
+}
+
+@test "a slot of more than 64 MiB is repaired like any other" {
+    start && a=$id
+    workdir=$work/scidex-analysis-$a
+    murder "$a"
+    slot=$(find "$FORGE_HOME/active" -type f -size +0)
+    # As a very long command line makes it: the last line again, with much in it.
+    /usr/bin/env python3 -c 'import json, sys
+facts = {}
+for line in open(sys.argv[1]):
+    facts.update(json.loads(line))
+facts["record"]["command"] = ["x" * (70 << 20)]
+open(sys.argv[1], "a").write(json.dumps(facts) + "\n")' "$slot"
+    [ -d "$workdir" ]
+    run forge gc
+    [ "$status" -eq 0 ]
+    [ ! -e "$workdir" ]
+    for dir in "${cgroup_dirs[@]}"; do
+        [ ! -e "$dir/forge-$a" ]
+    done
+    [ "$(of "$a" .status)" = lost ]
+}
+
+# ---- errors are not absence
+
+# failing_gc CALL:ERROR PATH: gc with strace, which makes that call on the path fail.
+failing_gc() {
+    strace -f -qq -o /dev/null -e "inject=$1" -P "$2" "$FORGE" gc
+}
+
+@test "a record that cannot be read is neither closed nor replaced, and its objects stay" {
+    skip_unless "strace cannot trace here" strace -qq -o /dev/null true
+    budget 'retention:' '  objects: 1ms'
+    forge_run -o x -- sh -c 'echo out >x'
+    id=$(field .run_id)
+    dir=$FORGE_HOME/runs/$id
+    # The store knows nothing of it, as after a crash.
+    for table in outputs inputs run_events; do
+        sql "DELETE FROM $table WHERE run_id = '$id'"
+    done
+    poison "$id" '.status = "running" | .outputs = [] | .supervisor.pid = 999999999' running
+    sql "UPDATE runs SET pid = 999999999 WHERE run_id = '$id'"
+    before=$(cat "$dir/record.json")
+    pause 2.1
+    for fault in openat:error=EMFILE openat:error=EIO openat:error=ENOMEM pread64:error=EIO; do
+        path=record.json
+        [[ "$fault" == openat* ]] || path=$dir/record.json
+        run failing_gc "$fault:when=1+" "$path"
+        echo "$output"
+        [ "$status" -eq 1 ]
+        [ "$(cat "$dir/record.json")" = "$before" ]
+        [ "$(objects | wc -l)" -eq 1 ]
+        [ "$(sql "SELECT status FROM runs WHERE run_id = '$id'")" = running ]
+    done
+    # And with the record in reach it is told as it was.
+    "$FORGE" gc
+    [ "$(of "$id" .status)" = succeeded ]
+    [ "$(objects | wc -l)" -eq 1 ]
+}
+
+@test "a directory that cannot be listed to its end makes gc remove no objects" {
+    skip_unless "strace cannot trace here" strace -qq -o /dev/null true
+    budget 'retention:' '  objects: 1ms'
+    forge_run -o x -- sh -c 'echo out >x'
+    sql "DELETE FROM outputs"
+    pause 2.1
+    run failing_gc "getdents64:error=EIO:when=1+" "$FORGE_HOME/runs"
+    echo "$output"
+    [ "$status" -eq 1 ]
+    [ "$(objects | wc -l)" -eq 1 ]
+}
