@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -190,6 +191,15 @@ int forge_open_regular(int dirfd, const char *path, uint64_t max, uint64_t *ret_
 		return -EFBIG;
 	*ret_size = (uint64_t)st.st_size;
 	return forge_take_fd(fd);
+}
+
+bool forge_has_no_writer(int fd)
+{
+	/* Whoever opens it in this moment waits, and we are sent a signal: one that is ignored. */
+	if (fcntl(fd, F_SETSIG, SIGURG) < 0 || fcntl(fd, F_SETLEASE, F_RDLCK) < 0)
+		return false;
+	(void)fcntl(fd, F_SETLEASE, F_UNLCK); /* it is given back when fd is closed */
+	return true;
 }
 
 const char *forge_regular_problem(int rc)

@@ -50,6 +50,12 @@ FORGE_MUST_CHECK int forge_read_file(int dirfd, const char *name, uint64_t max,
 				     char **ret, size_t *ret_len);
 /* The same for an open file, from its beginning. */
 FORGE_MUST_CHECK int forge_read_fd(int fd, uint64_t max, char **ret, size_t *ret_len);
+/*
+ * Whether it is proven that nobody, in any process, has this regular file open for writing or mapped so:
+ * the kernel grants a read lease only then. fd is read-only. False also where it cannot be told: the file
+ * is another user's, or its file system has no leases.
+ */
+bool forge_has_no_writer(int fd);
 /* What is wrong, in words, when one of these returned rc. */
 const char *forge_regular_problem(int rc);
 /* Is path the directory top or something in it? By name alone; both normalised. */

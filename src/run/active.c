@@ -125,9 +125,15 @@ int forge_active_note_workdir(struct forge_active *a, const struct forge_workdir
 			      struct forge_error *err)
 {
 	return append_facts(a,
-			    json_pack("{s:s, s:I, s:I}", "workdir", w->path, "dev",
-				      (json_int_t)w->dev, "ino", (json_int_t)w->ino),
+			    json_pack("{s:I, s:I, s:I}", "dev", (json_int_t)w->dev, "ino",
+				      (json_int_t)w->ino, "inner", (json_int_t)w->inner),
 			    err);
+}
+
+int forge_active_intend_workdir(struct forge_active *a, const char *workdir,
+				struct forge_error *err)
+{
+	return append_facts(a, json_pack("{s:s}", "workdir", workdir), err);
 }
 
 /*

@@ -32,6 +32,10 @@ FORGE_MUST_CHECK int forge_active_claim(const struct forge_home *home, unsigned 
 FORGE_MUST_CHECK int forge_active_intend(struct forge_active *a, const char *run_id,
 					 const char *workdir, const char *store,
 					 bool keep, struct forge_error *err);
+/* Instead of that workdir, whose name is taken, another one. */
+FORGE_MUST_CHECK int forge_active_intend_workdir(struct forge_active *a,
+						 const char *workdir,
+						 struct forge_error *err);
 /* Second line: the workdir exists. */
 FORGE_MUST_CHECK int forge_active_note_workdir(struct forge_active *a,
 					       const struct forge_workdir *w,

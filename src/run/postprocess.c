@@ -121,25 +121,24 @@ static int stage_one(const struct forge_home *home, int dir, const json_t *outpu
 {
 	const char *path = json_string_value(json_object_get(output, "path"));
 	const char *of = json_string_value(json_object_get(output, "sha256"));
-	char stored[FORGE_STORED_MAX], digest[FORGE_DIGEST_MAX];
+	char self[40], digest[FORGE_DIGEST_MAX];
 	uint64_t size;
 
 	/* Both may come from a store that others write. */
-	if (!path || !is_below(path) || !forge_objects_is_digest(of))
+	if (!path || !is_below(path))
 		return -EINVAL;
-	(void)forge_objects_path(stored, of);
+	forge_auto_close int from = forge_objects_get(home, of);
+	if (from < 0)
+		return from;
 	int rc = make_parents(dir, path);
 	if (rc < 0)
 		return rc;
-	if (linkat(home->fd, stored, dir, path, 0) == 0)
+	/* The inode that was checked, whatever has its name by now. */
+	(void)snprintf(self, sizeof(self), "/proc/self/fd/%d", from);
+	if (linkat(AT_FDCWD, self, dir, path, AT_SYMLINK_FOLLOW) == 0)
 		return 0;
-	forge_auto_close int from =
-		openat(home->fd, stored, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-	forge_auto_close int to =
-		from < 0 ? -1
-			 : openat(dir, path,
-				  O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
-				  0444);
+	forge_auto_close int to = openat(
+		dir, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0444);
 	if (to < 0)
 		return -errno;
 	if (ioctl(to, FICLONE, from) == 0)
@@ -181,6 +180,11 @@ static int stage_outputs(const struct forge_post_spec *spec, struct stage *ret,
 	ret->is_made = true;
 	json_array_foreach (json_object_get(spec->record, "outputs"), i, output) {
 		int rc = stage_one(spec->home, dir, output);
+		if (rc == -EUCLEAN)
+			return forge_fail(
+				err, EUCLEAN,
+				"output %s is damaged: its digest is another",
+				json_string_value(json_object_get(output, "path")));
 		if (rc < 0)
 			return forge_fail_errno(
 				err, -rc, "stage output %s",

@@ -20,6 +20,7 @@
 #include "run/home.h"
 #include "run/kept.h"
 #include "run/record.h"
+#include "run/workdir.h"
 #include "sandbox/cgroup.h"
 #include "store/state.h"
 
@@ -80,11 +81,33 @@ static bool has_begun(int dir)
 	return false;
 }
 
+static uint64_t fact(const struct repair *r, const char *key)
+{
+	return (uint64_t)json_integer_value(json_object_get(r->facts, key));
+}
+
+/*
+ * Killed between making it and noting it. Ours would have nothing in it but the run's own, which would be
+ * empty; rmdir checks that.
+ */
+static void remove_unnoted(const struct repair *r, const char *path,
+			   const struct stat *st)
+{
+	forge_auto_free char *inner = forge_asprintf("%s/%s", path, FORGE_WORKDIR_INNER);
+
+	if (!inner || st->st_uid != geteuid() || !S_ISDIR(st->st_mode) ||
+	    (st->st_mode & 0777) != 0700 || st->st_nlink > 3)
+		return;
+	say(r, "remove empty workdir", path);
+	if (r->dry_run)
+		return;
+	(void)rmdir(inner); /* not there yet, or not empty: then not ours */
+	(void)rmdir(path);
+}
+
 static int remove_workdir(const struct repair *r, struct forge_error *err)
 {
 	const char *path = json_string_value(json_object_get(r->facts, "workdir"));
-	json_t *dev = json_object_get(r->facts, "dev"),
-	       *ino = json_object_get(r->facts, "ino");
 	struct stat st;
 
 	/* Of a run that has no record nobody would ever find what was kept. */
@@ -95,18 +118,11 @@ static int remove_workdir(const struct repair *r, struct forge_error *err)
 	if (lstat(path, &st) < 0)
 		return errno == ENOENT ? 0
 				       : forge_fail_errno(err, errno, "look at %s", path);
-	if (!dev || !ino) {
-		/* Killed between making it and noting it. Ours would be empty; rmdir checks that. */
-		if (st.st_uid == geteuid() && S_ISDIR(st.st_mode) &&
-		    (st.st_mode & 0777) == 0700) {
-			say(r, "remove empty workdir", path);
-			if (!r->dry_run)
-				(void)rmdir(path); /* not empty: not ours */
-		}
+	if (!json_object_get(r->facts, "dev") || !json_object_get(r->facts, "ino")) {
+		remove_unnoted(r, path, &st);
 		return 0;
 	}
-	if (st.st_dev != (dev_t)json_integer_value(dev) ||
-	    st.st_ino != (ino_t)json_integer_value(ino))
+	if (st.st_dev != (dev_t)fact(r, "dev") || st.st_ino != (ino_t)fact(r, "ino"))
 		return 0; /* somebody else's by now */
 	say(r, "remove workdir", path);
 	return r->dry_run ? 0 : forge_rmtree(path, st.st_dev, st.st_ino, NULL, err);
@@ -115,22 +131,35 @@ static int remove_workdir(const struct repair *r, struct forge_error *err)
 /* A workdir that was to be kept is gc's to remove, when its time comes. 1: the record has changed. */
 static int note_kept(const struct repair *r, json_t *record, struct forge_error *err)
 {
-	const char *path = json_string_value(json_object_get(r->facts, "workdir"));
-	json_t *dev = json_object_get(r->facts, "dev"),
-	       *ino = json_object_get(r->facts, "ino");
+	struct forge_error why = FORGE_ERROR_INIT;
+	forge_auto_free char *kept = NULL;
+	struct forge_workdir w = {
+		.path = json_string_value(json_object_get(r->facts, "workdir")),
+		.fd = -1,
+		.dev = (dev_t)fact(r, "dev"),
+		.ino = (ino_t)fact(r, "ino"),
+		.inner = (ino_t)fact(r, "inner"),
+	};
 
-	if (!json_is_true(json_object_get(r->facts, "keep")) || !path || !dev || !ino ||
+	if (!json_is_true(json_object_get(r->facts, "keep")) || !w.path || !w.ino ||
 	    json_object_get(record, "workdir_kept"))
 		return 0;
-	if (access(path, F_OK) < 0)
-		return errno == ENOENT ? 0
-				       : forge_fail_errno(err, errno, "look at %s", path);
-	int rc = forge_kept_write(r->dir, path, (dev_t)json_integer_value(dev),
-				  (ino_t)json_integer_value(ino), err);
+	/* A slot of an older forge: the directory was the run's own. */
+	if (!w.inner)
+		w.inner = w.ino;
+	int rc = forge_workdir_keep(&w, r->run_id, &kept, &why);
+	if (rc == -ENOENT)
+		return 0; /* its user was faster */
+	if (rc < 0 && err)
+		*err = why;
+	if (rc == 0)
+		rc = forge_kept_write(r->dir, kept, w.dev, w.inner, err);
 	if (rc < 0)
 		return rc;
+	json_object_set_new(record, "workdir", json_string(kept));
 	json_object_set_new(record, "workdir_kept", json_true());
-	json_object_set_new(record, "workdir_identity", json_pack("[O, O]", dev, ino));
+	json_object_set_new(record, "workdir_identity",
+			    json_pack("[I, I]", (json_int_t)w.dev, (json_int_t)w.inner));
 	return 1;
 }
 
@@ -177,6 +206,8 @@ static int close_lost(const struct repair *r, struct forge_error *err)
 	/* ... or not even that, and the store knows more. */
 	if (json_is_object(planned)) {
 		say(r, "close record", "as lost");
+		/* Another name than the record's, when that was taken. */
+		json_object_set(planned, "workdir", json_object_get(r->facts, "workdir"));
 		if (!r->dry_run)
 			rc = note_kept(r, planned, err);
 		if (rc >= 0 && !r->dry_run)

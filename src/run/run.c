@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "run/deliver.h"
 #include "run/run_state.h"
 #include "run/signals.h"
@@ -318,10 +319,50 @@ static int admit(struct run *r, struct forge_verdict *ret_verdict,
 	return 0;
 }
 
-/* Order matters for repair: the intention is on disk before anything it names exists. */
-static int prepare(struct run *r, struct forge_error *err)
+/*
+ * The name was taken since the spec was made, by another run of this analysis or by anybody else: the
+ * run goes on in a workdir with its id in the name. Whatever says where that is, is made again.
+ */
+static int move_workdir(struct run *r, struct forge_error *err)
 {
-	int rc = forge_workdir_make(r->spec.workdir, &r->workdir, err);
+	int rc = forge_spec_rename_workdir(&r->spec, err);
+
+	if (rc == 0)
+		rc = forge_spec_environment(&r->spec, r->cfg, r->req, &r->home, r->store,
+					    err);
+	if (rc == 0)
+		rc = forge_active_intend_workdir(&r->active, r->spec.workdir, err);
+	if (rc == 0)
+		json_object_set_new(r->record.json, "workdir",
+				    forge_json_text(r->spec.workdir));
+	return rc < 0 ? rc : forge_workdir_make(r->spec.workdir, &r->workdir, err);
+}
+
+/* What a runtime's scripts change may have to be asked for by a fork, which the thread does not stand. */
+static int make_workdir(struct run *r, struct forge_netns *netns, struct forge_error *err)
+{
+	struct forge_error taken = FORGE_ERROR_INIT;
+	bool wants_netns = r->ids.privileged && r->spec.own_network;
+
+	if (wants_netns)
+		forge_netns_begin(netns);
+	int rc = forge_workdir_make(r->spec.workdir, &r->workdir, &taken);
+	if (rc == -EEXIST && !r->spec.has_other_workdir) {
+		forge_netns_done(netns);
+		taken = FORGE_ERROR_INIT;
+		rc = move_workdir(r, &taken);
+		if (rc == 0 && wants_netns)
+			forge_netns_begin(netns);
+	}
+	if (rc < 0 && err)
+		*err = taken;
+	return rc;
+}
+
+/* Order matters for repair: the intention is on disk before anything it names exists. */
+static int prepare(struct run *r, struct forge_netns *netns, struct forge_error *err)
+{
+	int rc = make_workdir(r, netns, err);
 
 	if (rc == 0)
 		rc = forge_active_note_workdir(&r->active, &r->workdir, err);
@@ -340,9 +381,7 @@ static int execute(struct run *r, struct forge_verdict *v, struct forge_outcome 
 	bool is_refused = false;
 
 	/* Nobody is forked beside the thread: what it is about, a fork would cut in half. */
-	if (r->ids.privileged && r->spec.own_network)
-		forge_netns_begin(&netns);
-	int rc = prepare(r, err);
+	int rc = prepare(r, &netns, err);
 	if (rc == 0) {
 		fill_job(r, &job);
 		job.netns = &netns;

@@ -284,3 +284,73 @@ failing_gc() {
     [ "$status" -eq 1 ]
     [ "$(objects | wc -l)" -eq 1 ]
 }
+
+# ---- objects are ours alone
+
+# Takes a descriptor from a run, by a socket in one of its inputs, and writes to it when told so.
+accomplice() {
+    cat >accomplice.py <<'EOS'
+import array, os, socket, sys, time
+s = socket.socket(socket.AF_UNIX)
+s.bind("in/socket")
+os.chmod("in/socket", 0o777)
+s.listen(1)
+open("listening", "w")
+c = s.accept()[0]
+_, parts, _, _ = c.recvmsg(1, socket.CMSG_SPACE(4))
+fd = array.array("i", parts[0][2])[0]
+if sys.argv[1] == "map":
+    import mmap
+    m = mmap.mmap(fd, 4096)
+    os.close(fd)
+c.send(b"x")
+while not os.path.exists("strike"):
+    time.sleep(0.02)
+if sys.argv[1] == "map":
+    m[0:4] = b"EVIL"
+else:
+    os.pwrite(fd, b"EVIL", 0)
+open("struck", "w")
+EOS
+    cat >give.py <<'EOS'
+import array, os, socket, sys
+f = open("x", "w+b")
+f.write(b"good" * 1024)
+f.flush()
+c = socket.socket(socket.AF_UNIX)
+c.connect(sys.argv[1])
+c.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [f.fileno()]))])
+c.recv(1)
+EOS
+    mkdir -p in
+    background /usr/bin/python3 accomplice.py "$1"
+    patiently test -e listening
+}
+
+@test "an output that somebody else can still write is copied, not adopted" {
+    for way in write map; do
+        rm -f strike struck listening in/socket
+        accomplice "$way"
+        forge_run -i in -i give.py -o x -- python3 "$T/give.py" "$T/in/socket"
+        [ "$(field .status)" = succeeded ]
+        touch strike
+        patiently test -e struck
+        # An innocent run with the same content has what it made, and so does the first.
+        for id in "$(field .run_id)" "$(forge_run -o x -- sh -c 'for i in $(seq 1024); do printf good; done >x' >/dev/null; field .run_id)"; do
+            rm -rf got
+            run forge outputs --copy got "$id"
+            [ "$status" -eq 0 ]
+            [ "$(head -c 4 got/x)" = good ]
+        done
+    done
+}
+
+@test "a damaged object is handed to no post-process" {
+    forge_run -o x -- sh -c 'echo good >x'
+    id=$(field .run_id)
+    object=$(objects)
+    chmod 600 "$object" && echo evil >"$object" && chmod 444 "$object"
+    run forge post-process --command 'cat x >&2; echo "{}"' "$id"
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"output x is damaged"* ]]
+}

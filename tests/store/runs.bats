@@ -73,13 +73,13 @@ teardown() { teardown_store; }
 }
 
 @test "a submitted run that cannot begin after all is rejected, and says why" {
-    mkdir -m 700 "$work/scidex-analysis-taken-$$"
+    mkdir -m 777 "$T/open" && chmod -t "$T/open"
+    budget "workdir: $T/open/{id}"
     submit --id "taken-$$" -- true
     finished "$id"
-    rmdir "$work/scidex-analysis-taken-$$"
     [ "$status" -eq 125 ]
     [ "$(field .status)" = rejected ]
-    [[ "$(field .completion_notes)" == *"taken-$$ exists"* ]]
+    [[ "$(field .completion_notes)" == *"others could replace workdirs"* ]]
 }
 
 @test "twenty submitted at once all end with their own verdict" {
