@@ -354,3 +354,20 @@ EOS
     [ "$status" -eq 1 ]
     [[ "$output" == *"output x is damaged"* ]]
 }
+
+@test "a byte and the text that it is written as are two outputs" {
+    forge_run --post-process 'ls outputs | wc -l >&2; echo "{}"' -- python3 -c '
+import os
+os.mkdir("outputs")
+for name in [b"\xff", b"\\xff", b"\\\\xff", b"back\\slash"]:
+    open(b"outputs/" + name, "wb").write(name)'
+    [ "$(field .post_process.status)" = succeeded ]
+    [ "$(field '[.outputs[].path] | unique | length')" -eq 4 ]
+    id=$(field .run_id)
+    [ "$(sql "SELECT count(*) FROM outputs WHERE run_id = '$id'")" -eq 4 ]
+    forge outputs --copy got "$id"
+    [ "$(ls got/outputs | wc -l)" -eq 4 ]
+    [ "$(od -An -tx1 'got/outputs/\xff')" = " ff" ]
+    [ "$(cat 'got/outputs/\\xff')" = '\xff' ]
+    [ "$(cat 'got/outputs/back\slash')" = 'back\slash' ]
+}
