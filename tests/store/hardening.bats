@@ -371,3 +371,80 @@ for name in [b"\xff", b"\\xff", b"\\\\xff", b"back\\slash"]:
     [ "$(cat 'got/outputs/\\xff')" = '\xff' ]
     [ "$(cat 'got/outputs/back\slash')" = 'back\slash' ]
 }
+
+# ---- digests of inputs
+
+@test "a digest is of the file as it is, also when somebody has it mapped" {
+    cat >mapped.py <<'EOS'
+import mmap, os, time
+f = open("big", "w+b")
+f.truncate(2 << 20)
+m = mmap.mmap(f.fileno(), 2 << 20)
+m[0:4] = b"one "
+f.close()
+open("made", "w")
+while not os.path.exists("again"):
+    time.sleep(0.02)
+m[0:4] = b"two "
+open("done", "w")
+time.sleep(60)
+EOS
+    background /usr/bin/python3 mapped.py
+    patiently test -e made
+    # What changed a moment ago is not remembered in any case.
+    pause 2.2
+    forge_run -i big -- true
+    [ "$(field '.inputs[0].sha256')" = "sha256:$(sha256sum <big | cut -d' ' -f1)" ]
+    times=$(stat -c '%y %z' big)
+    touch again
+    patiently test -e done
+    # Without this, the test would show nothing.
+    [ "$(stat -c '%y %z' big)" = "$times" ]
+    forge_run -i big -- true
+    [ "$(field '.inputs[0].sha256')" = "sha256:$(sha256sum <big | cut -d' ' -f1)" ]
+}
+
+@test "a digest of a file that nobody writes is remembered" {
+    head -c 2M /dev/urandom >big
+    pause 2.2
+    forge_run -i big -- true
+    [ "$(find "$FORGE_HOME/cache" -type f | wc -l)" -eq 1 ]
+}
+
+@test "a directory that is swapped for a link does not lead the hasher away" {
+    mkdir tree tree/sub secret
+    echo public >tree/sub/file
+    echo secret >secret/file
+    digest() { forge_run -i tree -- true >/dev/null; field '.inputs[0].sha256'; }
+    cat >swap.py <<'EOS'
+import ctypes, os
+libc = ctypes.CDLL(None)
+os.symlink("../secret", "tree/.other")
+open("swapping", "w")
+while not os.path.exists("enough"):
+    libc.renameat2(-100, b"tree/sub", -100, b"tree/.other", 2)
+EOS
+    # As it is without anybody: once with the directory, once with the link in its place.
+    ln -s ../secret tree/.other
+    as_directory=$(digest)
+    mv tree/sub tree/x && mv tree/.other tree/sub && mv tree/x tree/.other
+    as_link=$(digest)
+    mv tree/sub tree/x && mv tree/.other tree/sub && rm tree/x
+    background /usr/bin/python3 swap.py
+    patiently test -e swapping
+    # Each content may be seen under either name, or both, or none of them.
+    /usr/bin/python3 -c 'import hashlib, itertools, sys
+def of(text): return "sha256:" + hashlib.sha256(text).hexdigest()
+link = (of(b"link:../secret"), "")
+public = (of(b"public\n"), "/file")
+for a, b in itertools.product([link, public, None], repeat=2):
+    rows = sorted([(n + e[1], e[0]) for n, e in ((".other", a), ("sub", b)) if e])
+    print(of(b"".join(d.encode() + b"  " + n.encode() + b"\0" for n, d in rows)))' >allowed
+    grep -qxF "$as_directory" allowed
+    grep -qxF "$as_link" allowed
+    for i in $(seq 150); do
+        seen=$(digest)
+        [ "$seen" = null ] || grep -qxF "$seen" allowed
+    done
+    touch enough
+}
