@@ -273,7 +273,7 @@ int forge_deliver_run(const struct forge_home *home, struct forge_store *st,
 			       : json_pack("{s:O, s:O, s:O*}", "record", record, "events",
 					   events, "post_process", post);
 	if (rc == 0)
-		rc = batch ? forge_store_apply(st, batch, true, err)
+		rc = batch ? forge_store_settle(st, batch, true, err)
 			   : forge_fail(err, ENOMEM, "out of memory");
 	if (rc == -EALREADY) {
 		if (err)
@@ -372,6 +372,22 @@ static int note_dead(const struct forge_run_row *row, void *arg)
 	return forge_strv_add(&o->ids, row->run_id);
 }
 
+/* By the uid, which is the same in a login shell and under cron; records of an older forge have a name. */
+static bool is_ours(const json_t *record)
+{
+	const json_t *uid = json_object_get(json_object_get(record, "supervisor"), "uid");
+	const char *user = json_string_value(json_object_get(record, "user"));
+	const char *env = getenv("USER");
+	char name[FORGE_USER_MAX];
+
+	if (geteuid() == 0)
+		return true;
+	if (json_is_integer(uid))
+		return (uid_t)json_integer_value(uid) == getuid();
+	return user && (strcmp(user, forge_user_name(name)) == 0 ||
+			(env && strcmp(user, env) == 0));
+}
+
 /*
  * A pid of another namespace of this boot says nothing to us; nor does another boot when it was
  * that of another machine, which only has the same name (localhost).
@@ -438,7 +454,7 @@ static bool close_as_lost(const struct forge_home *home, struct forge_store *st,
 {
 	json_t *record = NULL, *events = NULL;
 
-	if (forge_store_get(st, run_id, &record, NULL) < 0 ||
+	if (forge_store_get(st, run_id, &record, NULL) < 0 || !is_ours(record) ||
 	    !can_judge(record, boot_id) || is_elsewhere(home, record, run_id) ||
 	    !(events = lost_events(home, st, run_id))) {
 		json_decref(record);
@@ -446,7 +462,7 @@ static bool close_as_lost(const struct forge_home *home, struct forge_store *st,
 	}
 	forge_record_set_lost(record);
 	json_t *batch = json_pack("{s:o, s:o}", "record", record, "events", events);
-	bool is_done = forge_store_apply(st, batch, true, NULL) ==
+	bool is_done = forge_store_settle(st, batch, true, NULL) ==
 		       0; /* else the next one tries */
 	json_decref(batch);
 	return is_done;
@@ -477,19 +493,16 @@ static bool close_one(const struct forge_home *home, struct forge_store *st,
 
 /*
  * A dead supervisor usually leaves its slot, and repair.c has closed it by now. Without one (the
- * power went before the slot reached the disk) the row is all there is. Whose processes we may
- * not see (hidepid) we do not judge; root sees all.
+ * power went before the slot reached the disk) the row is all there is. Those of others, whose processes
+ * we may not see (hidepid), are left to them; root sees all.
  */
 static int close_dead(const struct forge_home *home, struct forge_store *st, FILE *say)
 {
-	char host[256] = "", boot[FORGE_BOOT_ID_MAX], user[FORGE_USER_MAX];
+	char host[256] = "", boot[FORGE_BOOT_ID_MAX];
 	struct open_runs dead = { .boot_id = forge_boot_id(boot) };
 
 	(void)gethostname(host, sizeof(host) - 1); /* "" matches nothing */
-	struct forge_run_filter f = { .host = host,
-				      .user = geteuid() == 0 ? NULL
-							     : forge_user_name(user),
-				      .open_only = true };
+	struct forge_run_filter f = { .host = host, .open_only = true };
 	int n = 0;
 	if (forge_store_list(st, &f, note_dead, &dead, NULL) >= 0)
 		forge_strv_foreach (id, &dead.ids) {

@@ -16,7 +16,9 @@
 #include "base/fd.h"
 #include "base/json.h"
 #include "base/proc.h"
+#include "base/sha256.h"
 #include "config-build.h"
+#include "run/adopt.h"
 #include "store/state.h"
 
 static json_t *limits_json(const struct forge_limits *l)
@@ -39,40 +41,65 @@ static json_t *limits_json(const struct forge_limits *l)
 	return o;
 }
 
+/*
+ * By the uid: $USER is whatever somebody set, and cron sets nothing. From the file alone: other sources of
+ * names (LDAP) can take seconds, and are asked over a network.
+ */
 const char *forge_user_name(char buf[FORGE_USER_MAX])
 {
-	const char *name = getenv("USER");
+	uid_t uid = getuid();
+	forge_auto_file FILE *f = uid == 0 ? NULL : fopen("/etc/passwd", "re");
 
-	if (name && *name && geteuid() == getuid())
-		return name;
-	if (getuid() == 0)
+	if (uid == 0)
 		return "root";
-	(void)snprintf(buf, FORGE_USER_MAX, "%u", getuid());
+	(void)snprintf(buf, FORGE_USER_MAX, "%u", uid);
+	for (struct passwd *p; f && (p = fgetpwent(f));)
+		if (p->pw_uid == uid) {
+			(void)snprintf(buf, FORGE_USER_MAX, "%s", p->pw_name);
+			break;
+		}
 	return buf;
-}
-
-static json_t *logs_json(const struct forge_home *home, const char *run_id)
-{
-	char buf[3][4096];
-	static const char *const names[] = { "stdout", "stderr", "events.jsonl" };
-
-	for (int i = 0; i < 3; i++)
-		(void)snprintf(buf[i], sizeof(buf[i]), "%s/runs/%s/%s", home->path,
-			       run_id, names[i]);
-	return json_pack("{s:s, s:s, s:s}", "stdout", buf[0], "stderr", buf[1], "events",
-			 buf[2]);
 }
 
 static json_t *supervisor_json(const struct forge_home *home)
 {
 	char boot[FORGE_BOOT_ID_MAX], machine[FORGE_BOOT_ID_MAX];
 
-	return json_pack("{s:i, s:I, s:s, s:s, s:I, s:o}", "pid", (int)getpid(),
-			 "start_time", (json_int_t)forge_proc_start_time(getpid()),
-			 "boot_id", forge_boot_id(boot), "machine_id",
-			 forge_machine_id(machine), "pid_namespace",
-			 (json_int_t)forge_pid_namespace(), "home",
+	return json_pack("{s:i, s:I, s:I, s:s, s:s, s:I, s:o}", "pid", (int)getpid(),
+			 "uid", (json_int_t)getuid(), "start_time",
+			 (json_int_t)forge_proc_start_time(getpid()), "boot_id",
+			 forge_boot_id(boot), "machine_id", forge_machine_id(machine),
+			 "pid_namespace", (json_int_t)forge_pid_namespace(), "home",
 			 forge_json_text(home->path));
+}
+
+/*
+ * What was asked for, as a digest: who gives a key again gets the first run only if this is the same.
+ * Limits and priority are not part of it: they say how, not what.
+ */
+static json_t *request_json(const struct forge_spec *s)
+{
+	bool is_named = strcmp(s->analysis_id, s->run_id) != 0;
+	json_t *j = json_pack("{s:o, s:o, s:o, s:o, s:o, s:s?, s:s?, s:b}", "command",
+			      forge_json_texts(&s->argv), "inputs",
+			      forge_json_texts(&s->inputs), "names",
+			      forge_json_texts(&s->input_names), "outputs",
+			      forge_json_texts(&s->outputs), "post_process",
+			      forge_json_texts(&s->post_process), "analysis",
+			      is_named ? s->analysis_id : NULL, "runtime",
+			      s->has_runtime ? s->runtime.decl->name : NULL, "network",
+			      !s->own_network);
+	forge_auto_free char *text =
+		j ? json_dumps(j, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+	char digest[FORGE_DIGEST_MAX];
+	struct forge_sha256 h;
+
+	json_decref(j);
+	if (!text)
+		return NULL;
+	forge_sha256_init(&h);
+	forge_sha256_add(&h, text, strlen(text));
+	return json_string(forge_sha256_done(&h, digest));
 }
 
 static json_t *new_record(const struct forge_home *home, const struct forge_spec *s)
@@ -103,15 +130,17 @@ static json_t *new_record(const struct forge_home *home, const struct forge_spec
 	json_object_set_new(r, "network", json_string(s->own_network ? "none" : "host"));
 	json_object_set_new(r, "inputs", json_array());
 	json_object_set_new(r, "outputs", json_array());
-	json_object_set_new(r, "logs", logs_json(home, s->run_id));
+	json_object_set_new(r, "logs", forge_record_logs(home, s->run_id));
 	json_object_set_new(r, "workdir", forge_json_text(s->workdir));
 	json_object_set_new(r, "parent_run",
 			    s->parent_run ? json_string(s->parent_run) : json_null());
 	json_object_set_new(r, "attempt", json_integer(1));
 	json_object_set_new(r, "priority", json_integer(s->priority));
-	if (s->idempotency_key)
+	if (s->idempotency_key) {
 		json_object_set_new(r, "idempotency_key",
 				    forge_json_text(s->idempotency_key));
+		json_object_set_new(r, "request", request_json(s));
+	}
 	json_object_set_new(r, "supervisor", supervisor_json(home));
 	json_object_set_new(r, "forge_version", json_string(FORGE_VERSION));
 	return r;

@@ -229,8 +229,21 @@ static int claim_key(struct run *r, struct forge_error *err)
 		return 0;
 	forge_run_tell(r, true, false);
 	int rc = forge_courier_wait(&r->courier, STORE_USEC, err);
-	if (rc == -EEXIST && r->courier.other_run[0])
+	if (rc == -EEXIST && r->courier.other_run[0] && r->courier.is_same)
 		return 1;
+	if (rc == -EEXIST && r->courier.other_run[0]) {
+		if (err)
+			*err = FORGE_ERROR_INIT;
+		rc = forge_fail(
+			err, EEXIST,
+			"--idempotency-key '%s' is that of run %s, which was asked "
+			"for something else",
+			r->spec.idempotency_key, r->courier.other_run);
+		return forge_hint(err, rc,
+				  "`forge show %s` shows it; use another key for another "
+				  "command",
+				  r->courier.other_run);
+	}
 	r->is_confirmed = rc == 0;
 	return rc < 0 ? forge_wrap(err, rc, "--idempotency-key cannot be checked") : 0;
 }

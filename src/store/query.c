@@ -25,16 +25,21 @@ static int keep_first(const char *const *columns, void *arg)
 	return 0;
 }
 
-int forge_store_find_key(struct forge_store *st, const char *key, char **ret_run_id,
-			 struct forge_error *err)
+int forge_store_find_key(struct forge_store *st, const char *user, const char *key,
+			 char **ret_run_id, struct forge_error *err)
 {
 	struct found f = { 0 };
 	int rc = forge_sql(st, err, keep_first, &f,
-			   "SELECT run_id FROM runs WHERE idempotency_key = $1",
-			   SQL_TEXT(key));
+			   "SELECT run_id FROM runs WHERE idempotency_key = $1 AND "
+			   "(username = $2 OR username IS NULL)",
+			   SQL_TEXT(key), SQL_TEXT(user));
 
 	if (rc == 0)
 		return forge_fail(err, ENOENT, "no run has the key '%s'", key);
+	if (rc > 0 && !forge_run_id_is_valid(f.text)) {
+		free(f.text);
+		return forge_fail(err, EUCLEAN, "the store has a run without an id");
+	}
 	if (rc > 0)
 		*ret_run_id = f.text;
 	return rc < 0 ? rc : 0;

@@ -448,3 +448,79 @@ for a, b in itertools.product([link, public, None], repeat=2):
     done
     touch enough
 }
+
+# ---- what a store does not take
+
+@test "a key that was given to another command is an error, and runs nothing" {
+    submit --idempotency-key k -- true && a=$id
+    finished "$a"
+    for other in "sh -c exit" "true x"; do
+        # shellcheck disable=SC2086 # words
+        run "$FORGE" submit --idempotency-key k -- $other
+        [ "$status" -eq 125 ]
+        [[ "$output" == *"--idempotency-key 'k' is that of run $a"* ]]
+        # shellcheck disable=SC2086 # words
+        run "$FORGE" run --idempotency-key k -- $other
+        [ "$status" -eq 125 ]
+    done
+    mkdir other
+    run "$FORGE" submit --idempotency-key k -i other -- true
+    [ "$status" -eq 125 ]
+    run "$FORGE" submit --idempotency-key k -- true
+    [ "$output" = "$a" ]
+    [ "$("$FORGE" ps -qa)" = "$a" ]
+    nothing_active
+}
+
+@test "a key is one user's, by uid, whatever the environment says" {
+    USER=somebody forge_run --idempotency-key k -- true
+    [ "$(field .user)" = "$(id -un)" ]
+    [ "$(field .supervisor.uid)" = "$(id -u)" ]
+    a=$(field .run_id)
+    run env -u USER -u LOGNAME "$FORGE" submit --idempotency-key k -- true
+    [ "$output" = "$a" ]
+    # Of another user of the store.
+    sql "UPDATE runs SET username = 'colleague' WHERE run_id = '$a'"
+    submit --idempotency-key k -- true
+    [ "$id" != "$a" ]
+    finished "$id"
+}
+
+@test "outputs with paths of four kilobytes end in the store like any other" {
+    cat >long.py <<'EOS'
+import os, random, string
+os.mkdir("outputs")
+os.chdir("outputs")
+random.seed(1)
+for i in range(14):
+    name = "".join(random.choice(string.ascii_letters) for _ in range(250))
+    os.mkdir(name)
+    os.chdir(name)
+open("file", "w").write("deep")
+EOS
+    forge_run -i long.py -- python3 "$T/long.py"
+    [ "$(field .status)" = succeeded ]
+    [ ! -s "$err" ]
+    id=$(field .run_id)
+    [ "$(sql "SELECT status FROM runs WHERE run_id = '$id'")" = succeeded ]
+    [ "$(sql "SELECT count(*) FROM outputs WHERE run_id = '$id' AND length(path) > 3000")" -eq 1 ]
+    [ ! -e "$FORGE_HOME/undelivered/$id" ]
+}
+
+@test "a run that the store would refuse for ever does not stay open in it" {
+    forge_run -- true
+    if [ "${FORGE_TEST_STORE:-sqlite}" = postgres ]; then
+        sql "ALTER TABLE outputs ADD CHECK (path NOT LIKE '%evil%')"
+    else
+        sql "CREATE TRIGGER no BEFORE INSERT ON outputs WHEN NEW.path LIKE '%evil%'
+             BEGIN SELECT RAISE(ABORT, 'no'); END"
+    fi
+    forge_run -o evil -- touch evil
+    id=$(field .run_id)
+    [ "$(field .status)" = succeeded ]
+    [ "$(sql "SELECT status FROM runs WHERE run_id = '$id'")" = succeeded ]
+    [ "$(of "$id" .store_refused)" != null ]
+    [ "$(field '.outputs | length' "$FORGE_HOME/runs/$id/record.json")" -eq 1 ]
+    run "$FORGE" ps -q --status running
+    [ -z "$output" ]
+}

@@ -474,13 +474,13 @@ open("go").read()' "$FORGE_HOME/forge.db" >holder 3>&- &
 
 @test "the same --idempotency-key gives the same run" {
     submit --idempotency-key k1 -- true && a=$id
-    run --separate-stderr "$FORGE" submit --json --idempotency-key k1 -- sh -c 'exit 9'
+    run --separate-stderr "$FORGE" submit --json --idempotency-key k1 -- true
     [ "$status" -eq 0 ]
     [ "$(jq -r .run_id <<<"$output")" = "$a" ]
     [ "$(jq -r .existing <<<"$output")" = true ]
     finished "$a"
-    # also when it is over, and with another command
-    submit --idempotency-key k1 -- sh -c 'exit 9'
+    # also when it is over, and with other limits
+    submit --idempotency-key k1 --timeout 77s -- true
     [ "$id" = "$a" ]
     submit --idempotency-key k2 -- true
     [ "$id" != "$a" ]
