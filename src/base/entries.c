@@ -19,6 +19,17 @@ int forge_entries_take(struct forge_entries *d, int fd)
 	return d->error;
 }
 
+int forge_entries_follow(struct forge_entries *d, const char *path)
+{
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd >= 0)
+		return forge_entries_take(d, fd);
+	*d = FORGE_ENTRIES_INIT;
+	d->error = -errno;
+	return d->error;
+}
+
 int forge_entries_open(struct forge_entries *d, int dirfd, const char *name)
 {
 	int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);

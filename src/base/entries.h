@@ -24,6 +24,8 @@ struct forge_entries {
 
 /* Opens name in dirfd (AT_FDCWD for a path) without following a link at its end. Returns error. */
 int forge_entries_open(struct forge_entries *d, int dirfd, const char *name);
+/* The same for a path whose links are followed: a person's own directory, not one that a run made. */
+int forge_entries_follow(struct forge_entries *d, const char *path);
 /* The same for an open directory, whose descriptor belongs to d from then on, also on failure. */
 int forge_entries_take(struct forge_entries *d, int fd);
 /* The next name but "." and "..", valid until the next call; NULL: the end, or d->error. */

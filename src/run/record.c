@@ -284,7 +284,9 @@ json_t *forge_record_take_batch(struct forge_record *r)
 	return batch;
 }
 
-static json_t *isolation_json(const struct forge_outcome *o)
+/* Of a run that nothing was made for nobody can say that it was isolated. */
+static json_t *isolation_json(const struct forge_outcome *o, bool own_network,
+			      bool was_made)
 {
 	json_t *missing = json_array();
 	char landlock[32] = "none";
@@ -293,14 +295,18 @@ static json_t *isolation_json(const struct forge_outcome *o)
 		if (o->missing & (1u << i))
 			json_array_append_new(missing,
 					      json_string(forge_mechanism_names[i]));
+	if (!was_made)
+		return json_pack("{s:s, s:o, s:{}}", "level", "none", "missing", missing,
+				 "mechanisms");
 	if (o->landlock_abi > 0)
 		(void)snprintf(landlock, sizeof(landlock), "ABI %d", o->landlock_abi);
 	return json_pack("{s:s, s:o, s:{s:s, s:s, s:s, s:s, s:s}}", "level",
 			 o->missing ? "partial" : "full", "missing", missing,
 			 "mechanisms", "namespaces",
-			 "user mount pid network ipc uts cgroup", "cgroup",
-			 o->cgroup_manager ? o->cgroup_manager : "none", "seccomp",
-			 "filter", "landlock", landlock, "disk",
+			 own_network ? "user mount pid network ipc uts cgroup"
+				     : "user mount pid ipc uts cgroup",
+			 "cgroup", o->cgroup_manager ? o->cgroup_manager : "none",
+			 "seccomp", "filter", "landlock", landlock, "disk",
 			 o->has_quota ? "project quota" : "measured");
 }
 
@@ -328,6 +334,8 @@ static json_t *usage_json(const struct forge_outcome *o)
 void forge_record_set_outcome(struct forge_record *r, const struct forge_outcome *o,
 			      const struct forge_verdict *v)
 {
+	const char *network = json_string_value(json_object_get(r->json, "network"));
+	bool was_made = o->cgroup_manager && strcmp(v->status, "rejected") != 0;
 	char now[FORGE_TIME_MAX];
 
 	json_object_set_new(r->json, "reason", json_string(v->reason));
@@ -339,7 +347,9 @@ void forge_record_set_outcome(struct forge_record *r, const struct forge_outcome
 	json_object_set_new(r->json, "ended_at", json_string(forge_format_now(now)));
 	json_object_set_new(r->json, "exit_status", json_integer(v->exit_status));
 	json_object_set_new(r->json, "usage", usage_json(o));
-	json_object_set_new(r->json, "isolation", isolation_json(o));
+	json_object_set_new(
+		r->json, "isolation",
+		isolation_json(o, network && strcmp(network, "none") == 0, was_made));
 }
 
 int forge_record_write(struct forge_record *r, struct forge_error *err)

@@ -465,7 +465,7 @@ int forge_run(const struct forge_config *cfg, const struct forge_run_request *re
 	      struct forge_run_result *ret, struct forge_error *err)
 {
 	struct run r;
-	sigset_t before;
+	struct forge_signals before;
 
 	run_init(&r, cfg, req);
 	/* Nothing is made yet, and an input may be where looking waits for ever: ^C ends us. */
@@ -495,11 +495,16 @@ int forge_run_explain(const struct forge_config *cfg, const struct forge_run_req
 		rc = forge_store_choose(req->store, cfg, &r.store, err);
 	if (rc == 0)
 		rc = forge_spec_environment(&r.spec, cfg, req, &r.home, r.store, err);
+	if (rc == 0) {
+		struct forge_error taken = FORGE_ERROR_INIT;
+		rc = forge_ids_choose(cfg->uid_base, 0, &r.ids, &taken);
+		if (rc == -EAGAIN)
+			rc = 0; /* the first is in use; it is only shown */
+		else if (rc < 0 && err)
+			*err = taken;
+	}
 	if (rc == 0)
-		rc = forge_ids_choose(cfg->uid_base, 0, &r.ids, err);
-	if (rc == -EAGAIN)
-		rc = 0; /* the first is in use; it is only shown */
-	fill_job(&r, &job);
+		fill_job(&r, &job);
 	if (rc == 0)
 		rc = forge_executor_local.explain(&job, ret, err);
 	run_done(&r);

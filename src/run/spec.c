@@ -301,8 +301,12 @@ int forge_spec_resolve(const struct forge_config *cfg,
 		rc = forge_spec_command(ret, req->argv, &req->parameters, err);
 	if (rc == 0)
 		rc = add_roots(ret, cfg, err);
-	if (rc == 0 && add_parent(ret, req) < 0)
-		rc = forge_fail(err, ENOMEM, "out of memory");
+	if (rc == 0) {
+		rc = add_parent(ret, req);
+		if (rc < 0)
+			rc = forge_fail_errno(err, -rc, "the outputs of %s",
+					      req->parent_run);
+	}
 	forge_strv_foreach (path, &ret->view)
 		if (rc == 0 && forge_strv_add(&ret->read_only, path) < 0)
 			rc = forge_fail(err, ENOMEM, "out of memory");

@@ -524,3 +524,50 @@ EOS
     run "$FORGE" ps -q --status running
     [ -z "$output" ]
 }
+
+# ---- what a record says
+
+@test "a record claims no isolation that there was not" {
+    forge_run -- true
+    [[ " $(field .isolation.mechanisms.namespaces) " == *" network "* ]]
+    forge_run --network host -- true
+    if [ "$(field .status)" = succeeded ]; then
+        [[ " $(field .isolation.mechanisms.namespaces) " != *" network "* ]]
+        [ "$(field .network)" = host ]
+    fi
+    # More than all may have together: nothing is made for it.
+    forge_run --memory 65G -- true
+    [ "$(field .status)" = rejected ]
+    [ "$(field .isolation.level)" = none ]
+    [ "$(field '.isolation.mechanisms | length')" -eq 0 ]
+}
+
+@test "a list of a hundred thousand outputs takes no more memory than it needs" {
+    skip_unless "SQLite only" test "${FORGE_TEST_STORE:-sqlite}" = sqlite
+    forge_run -o x -- sh -c 'echo out >x'
+    id=$(field .run_id)
+    /usr/bin/env python3 -c 'import json, sqlite3, sys
+db = sqlite3.connect(sys.argv[1])
+record = json.loads(db.execute("SELECT record FROM runs").fetchone()[0])
+record["outputs"] = [dict(record["outputs"][0], path=f"outputs/{i}") for i in range(100000)]
+db.execute("UPDATE runs SET record = ?", (json.dumps(record),))
+db.commit()' "$FORGE_HOME/forge.db"
+    (ulimit -v 600000 && "${FORGE_PLAIN:-$FORGE}" outputs "$id" >list)
+    [ "$(wc -l <list)" -eq 100001 ]
+}
+
+@test "a runtime that cannot be read to its end has no digest" {
+    skip_unless "strace cannot trace here" strace -qq -o /dev/null true
+    mkdir -p tree/bin tree/sub
+    printf '#!/bin/sh\necho tool\n' >tree/bin/tool
+    chmod 755 tree/bin/tool
+    touch tree/sub/file
+    budget 'runtimes:' '  mine:' '    kind: prefix' "    prefix: $T/tree" '    commands: [tool]'
+    run "$FORGE" runtime check mine
+    echo "$output"
+    [ "$status" -eq 0 ]
+    rm -rf "$FORGE_HOME/runtimes" "$FORGE_HOME/cache"
+    run strace -f -qq -o /dev/null -e inject=getdents64:error=EIO:when=1+ -P "$T/tree/sub" "$FORGE" runtime check mine
+    echo "$output"
+    [ "$status" -ne 0 ]
+}
