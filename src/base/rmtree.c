@@ -5,8 +5,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/random.h>
@@ -135,6 +137,115 @@ static int hoist(int parent, const char *name, int top)
 	return rc;
 }
 
+/* The directories above the one that dig() is in, to know them again. */
+struct path {
+	struct {
+		dev_t dev;
+		ino_t ino;
+	} * above;
+	size_t n, cap;
+};
+
+static int path_push(struct path *p, int fd)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (p->n == p->cap) {
+		size_t cap = p->cap ? 2 * p->cap : 64;
+		void *grown = reallocarray(p->above, cap, sizeof(*p->above));
+		if (!grown)
+			return -ENOMEM;
+		p->above = grown;
+		p->cap = cap;
+	}
+	p->above[p->n].dev = st.st_dev;
+	p->above[p->n++].ino = st.st_ino;
+	return 0;
+}
+
+/* Moves *cur up by one. It must be where we came from: whoever moved it must not lead us away. */
+static int path_pop(struct path *p, int *cur)
+{
+	forge_auto_close int up =
+		openat(*cur, "..", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	struct stat st;
+
+	if (up < 0 || fstat(up, &st) < 0)
+		return -errno;
+	p->n--;
+	if (st.st_dev != p->above[p->n].dev || st.st_ino != p->above[p->n].ino)
+		return -ESTALE;
+	close(*cur);
+	*cur = forge_take_fd(up);
+	return 0;
+}
+
+/* Removes what it can of dir; ret_sub is the first directory that has something in it, "" none. */
+static int clear_level(struct walk *w, int dir, char ret_sub[NAME_MAX + 1])
+{
+	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
+	int rc = forge_entries_open(&d, dir, ".");
+
+	ret_sub[0] = '\0';
+	for (const char *name; rc == 0 && (name = forge_entries_next(&d));) {
+		struct statx st;
+		rc = mount_of(dir, name, &st);
+		if (rc == 0 && (st.stx_mnt_id != w->mount || device_of(&st) != w->dev))
+			rc = -EXDEV;
+		if (rc < 0)
+			break;
+		bool is_dir = S_ISDIR(st.stx_mode);
+		if (unlinkat(dir, name, is_dir ? AT_REMOVEDIR : 0) == 0) {
+			w->stats->dirs += is_dir;
+			w->stats->files += !is_dir;
+			if (!is_dir && st.stx_nlink <= 1)
+				w->stats->bytes += st.stx_blocks * 512;
+		} else if (is_dir && (errno == ENOTEMPTY || errno == EEXIST)) {
+			(void)snprintf(ret_sub, NAME_MAX + 1, "%s", name);
+			return 0;
+		} else {
+			rc = -errno;
+		}
+	}
+	return rc < 0 ? rc : d.error;
+}
+
+/*
+ * Removes a directory that is too deep where it is, with one descriptor and sixteen bytes a level: for
+ * where nothing can be moved (a full disk, a directory that is encrypted).
+ */
+static int dig(struct walk *w, int dir, const char *name)
+{
+	forge_auto_close int cur = open_dir(dir, name);
+	struct path p = { NULL, 0, 0 };
+	char sub[NAME_MAX + 1];
+	int rc = cur < 0 ? cur : 0;
+
+	while (rc == 0) {
+		rc = clear_level(w, cur, sub);
+		if (rc == 0 && !sub[0] && p.n == 0)
+			break;
+		if (rc == 0 && !sub[0]) {
+			rc = path_pop(&p, &cur);
+		} else if (rc == 0) {
+			rc = path_push(&p, cur);
+			int next = rc < 0 ? rc : open_dir(cur, sub);
+			rc = next < 0 ? next : 0;
+			if (next >= 0) {
+				close(cur);
+				cur = next;
+			}
+		}
+	}
+	free(p.above);
+	if (rc == 0 && unlinkat(dir, name, AT_REMOVEDIR) < 0)
+		rc = -errno;
+	w->stats->dirs += rc == 0;
+	return rc;
+}
+
 static int empty_dir(struct walk *w, int fd, unsigned depth);
 
 /* Met at the top only; so the descriptors stay few however they are nested. */
@@ -156,7 +267,7 @@ static int remove_dir(struct walk *w, int dir, const char *name, unsigned depth,
 	bool is_subvolume = device_of(st) != w->dev;
 
 	if (depth >= MAX_DEPTH && !is_subvolume)
-		return hoist(dir, name, w->near);
+		return hoist(dir, name, w->near) == 0 ? 0 : dig(w, dir, name);
 	forge_auto_close int sub = open_dir(dir, name);
 	if (sub < 0)
 		return sub;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Removes a directory tree that somebody hostile made: never follows a link, never leaves the
- * mount (subvolumes of btrfs are part of it), needs constant memory and descriptors however deep the tree is.
+ * mount (subvolumes of btrfs are part of it), needs constant descriptors however deep the tree is, and
+ * constant memory where directories can be moved.
  */
 #pragma once
 

@@ -237,8 +237,8 @@ static int close_record(const struct repair *r, struct forge_error *err)
 /* Whoever was killed after it wrote the verdict may not have waited for the disk. */
 static int sync_record(const struct repair *r)
 {
-	forge_auto_close int fd =
-		openat(r->dir, "record.json", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	forge_auto_close int fd = openat(r->dir, "record.json",
+					 O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
 
 	return fd < 0 || fdatasync(fd) < 0 || fsync(r->dir) < 0 ||
 			       fsync(r->home->runs_fd) < 0

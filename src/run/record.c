@@ -367,8 +367,8 @@ int forge_record_write(struct forge_record *r, struct forge_error *err)
 
 int forge_record_sync(struct forge_record *r, struct forge_error *err)
 {
-	forge_auto_close int fd =
-		openat(r->dir_fd, "record.json", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	forge_auto_close int fd = openat(r->dir_fd, "record.json",
+					 O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
 
 	/* Its content, then its name: the rename may have reached the disk without either. */
 	if (fd < 0 || fdatasync(fd) < 0 || fsync(r->dir_fd) < 0)

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -140,6 +141,52 @@ static void names_of_ours_can_be_taken(void **state)
 	assert_int_equal(stats.dirs, 1 + 200 * 71 + 2000);
 }
 
+/* Link with -Wl,--wrap=renameat2: as on a full disk, or where a directory is encrypted. */
+int __real_renameat2(int from_dir, const char *from, int to_dir, const char *to, unsigned flags);
+int __wrap_renameat2(int from_dir, const char *from, int to_dir, const char *to, unsigned flags);
+static bool cannot_move;
+
+int __wrap_renameat2(int from_dir, const char *from, int to_dir, const char *to, unsigned flags)
+{
+	if (!cannot_move)
+		return __real_renameat2(from_dir, from, to_dir, to, flags);
+	errno = ENOSPC;
+	return -1;
+}
+
+static void nothing_need_be_moved(void **state)
+{
+	struct tree *t = *state;
+	struct forge_rmtree_stats stats;
+	int dir = open(t->victim, O_RDONLY | O_DIRECTORY);
+
+	for (int i = 0; i < 3; i++) {
+		char name[16];
+		(void)snprintf(name, sizeof(name), "%d", i);
+		assert_int_equal(mkdirat(dir, name, 0700), 0);
+		dig(openat(dir, name, O_RDONLY | O_DIRECTORY), 700);
+	}
+	/* Branches at every level below the limit, with files, and without permissions. */
+	for (int i = 0; i < 100; i++) {
+		assert_int_equal(mkdirat(dir, "a", 0700), 0);
+		assert_int_equal(mkdirat(dir, "b", 0700), 0);
+		assert_int_equal(mkdirat(dir, "b/c", 0700), 0);
+		int fd = openat(dir, "b/c/file", O_CREAT | O_WRONLY, 0600);
+		assert_true(fd >= 0);
+		close(fd);
+		int next = openat(dir, "a", O_RDONLY | O_DIRECTORY);
+		assert_int_equal(fchmodat(dir, "b", 0, 0), 0);
+		close(dir);
+		dir = next;
+	}
+	close(dir);
+	cannot_move = true;
+	remove_it(t, &stats);
+	cannot_move = false;
+	assert_int_equal(stats.dirs, 1 + 3 * 701 + 300);
+	assert_int_equal(stats.files, 100);
+}
+
 /* What cannot go keeps nothing else. */
 static void the_rest_goes(void **state)
 {
@@ -203,6 +250,7 @@ int main(void)
 		WITH_TREE(directories_without_permissions_go),
 		WITH_TREE(depth_does_not_matter),
 		WITH_TREE(names_of_ours_can_be_taken),
+		WITH_TREE(nothing_need_be_moved),
 		WITH_TREE(the_rest_goes),
 		WITH_TREE(something_else_at_the_path_is_left_alone),
 		WITH_TREE(nothing_there_is_fine),
