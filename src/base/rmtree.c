@@ -385,6 +385,8 @@ int forge_rmtree(const char *path, dev_t dev, ino_t ino, struct forge_rmtree_sta
 	return 0;
 }
 
+#define CHOWN_DEPTH 256
+
 static int chown_dir(int fd, uid_t uid, gid_t gid, uint64_t mnt, unsigned depth)
 {
 	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
@@ -400,10 +402,9 @@ static int chown_dir(int fd, uid_t uid, gid_t gid, uint64_t mnt, unsigned depth)
 		/* The kernel drops setuid and setgid of files with a change of owner. */
 		if (fchownat(fd, name, uid, gid, AT_SYMLINK_NOFOLLOW) < 0)
 			return -errno;
-		if (!S_ISDIR(st.stx_mode))
+		/* What is still deeper keeps its owner: it must not keep all of it from being ours. */
+		if (!S_ISDIR(st.stx_mode) || depth >= CHOWN_DEPTH)
 			continue;
-		if (depth >= 256)
-			return -ELOOP;
 		forge_auto_close int sub = open_dir(fd, name);
 		rc = sub < 0 ? sub : chown_dir(sub, uid, gid, mnt, depth + 1);
 		if (rc < 0)

@@ -22,6 +22,6 @@ struct forge_rmtree_stats {
 FORGE_MUST_CHECK int forge_rmtree(const char *path, dev_t dev, ino_t ino,
 				  struct forge_rmtree_stats *ret,
 				  struct forge_error *err);
-/* Gives the whole tree to uid:gid and takes setuid and setgid bits away; same rules. */
+/* Gives the tree, 256 levels of it, to uid:gid and takes setuid and setgid bits away; same rules. */
 FORGE_MUST_CHECK int forge_chown_tree(const char *path, uid_t uid, gid_t gid, dev_t dev,
 				      ino_t ino, struct forge_error *err);

@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <poll.h>
 #include <stdio_ext.h>
 #include <string.h>
@@ -101,6 +102,9 @@ static int print_record(const json_t *record, int status)
 		json_object_get(json_object_get(record, "logs"), "stdout"));
 	const char *slash = log ? strrchr(log, '/') : NULL;
 
+	/* A reader that is gone, or a file at its limit, is an error like any other. */
+	(void)signal(SIGPIPE, SIG_IGN);
+	(void)signal(SIGXFSZ, SIG_IGN);
 	errno = 0;
 	forge_print_json(record);
 	if (fflush(stdout) == 0 && !ferror(stdout))

@@ -103,7 +103,11 @@ json_t *forge_record_adopt(const struct forge_home *home, const char *run_id,
 	if (!r)
 		return NULL;
 	copy(r, row, verdict, FORGE_ARRAY_SIZE(verdict));
-	json_object_set_new(r, "outputs", adopt_outputs(json_object_get(row, "outputs")));
+	/* What was collected here stays named, also when the row knows nothing of it. */
+	json_t *outputs = adopt_outputs(json_object_get(row, "outputs"));
+	if (json_array_size(outputs) || !json_object_get(r, "outputs"))
+		json_object_set(r, "outputs", outputs);
+	json_decref(outputs);
 	json_object_set_new(r, "run_id", json_string(run_id));
 	if (ours)
 		return r;

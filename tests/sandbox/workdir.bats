@@ -157,3 +157,15 @@ socket.socket(socket.AF_UNIX).connect(sys.argv[1])' "$work/scidex-analysis-kept-
     [ -e "$dir-$(field .run_id)/two" ]
     rm -r "$dir-$(field .run_id)"
 }
+
+@test "a kept workdir may be deeper than anybody goes" {
+    # Where the disk is measured this is over its limit, and kept all the same.
+    forge_run --keep --id "kept-$$" -- python3 -c 'import os
+for i in range(400):
+    os.mkdir("d")
+    os.chdir("d")'
+    [ "$(field .cleanup_error)" = null ]
+    [ "$(field .workdir_kept)" = true ]
+    [ -d "$work/scidex-analysis-kept-$$/d/d" ]
+    "$FORGE" gc
+}
