@@ -102,9 +102,6 @@ static int print_record(const json_t *record, int status)
 		json_object_get(json_object_get(record, "logs"), "stdout"));
 	const char *slash = log ? strrchr(log, '/') : NULL;
 
-	/* A reader that is gone, or a file at its limit, is an error like any other. */
-	(void)signal(SIGPIPE, SIG_IGN);
-	(void)signal(SIGXFSZ, SIG_IGN);
 	errno = 0;
 	forge_print_json(record);
 	if (fflush(stdout) == 0 && !ferror(stdout))
@@ -132,6 +129,9 @@ static int run(const struct forge_config *cfg, struct forge_error *err)
 	forge_request.on_warning = on_warning;
 	forge_reconcile_before_run();
 	int rc = forge_run(cfg, &forge_request, &result, err);
+	/* The run has its status: a reader that is gone, or a file at its limit, does not change it. */
+	(void)signal(SIGPIPE, SIG_IGN);
+	(void)signal(SIGXFSZ, SIG_IGN);
 	if (rc < 0 && result.record) {
 		forge_print_error(err);
 		json_decref(result.record);
