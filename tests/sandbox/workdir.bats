@@ -85,7 +85,7 @@ socket.socket(socket.AF_UNIX).connect(sys.argv[1])' "$work/scidex-analysis-kept-
     id=$(basename "$FORGE_HOME"/runs/*)
     kill -KILL "$pid"
     wait "$pid" || true
-    started=()
+    started=() # it is gone
     slot=$(find "$FORGE_HOME/active" -type f -size +0)
     cp "$slot" slot
     # Aside, with the directory around it still there, and without.

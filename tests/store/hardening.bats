@@ -366,7 +366,7 @@ for name in [b"\xff", b"\\xff", b"\\\\xff", b"back\\slash"]:
     id=$(field .run_id)
     [ "$(sql "SELECT count(*) FROM outputs WHERE run_id = '$id'")" -eq 4 ]
     forge outputs --copy got "$id"
-    [ "$(ls got/outputs | wc -l)" -eq 4 ]
+    [ "$(find got/outputs -type f -printf x | wc -c)" -eq 4 ]
     [ "$(od -An -tx1 'got/outputs/\xff')" = " ff" ]
     [ "$(cat 'got/outputs/\\xff')" = '\xff' ]
     [ "$(cat 'got/outputs/back\slash')" = 'back\slash' ]
@@ -397,7 +397,7 @@ EOS
     [ "$(field '.inputs[0].sha256')" = "sha256:$(sha256sum <big | cut -d' ' -f1)" ]
     times=$(stat -c '%y %z' big)
     touch again
-    patiently test -e done
+    patiently test -e "done"
     # Without this, the test would show nothing.
     [ "$(stat -c '%y %z' big)" = "$times" ]
     forge_run -i big -- true
@@ -442,7 +442,7 @@ for a, b in itertools.product([link, public, None], repeat=2):
     print(of(b"".join(d.encode() + b"  " + n.encode() + b"\0" for n, d in rows)))' >allowed
     grep -qxF "$as_directory" allowed
     grep -qxF "$as_link" allowed
-    for i in $(seq 150); do
+    for _ in $(seq 150); do
         seen=$(digest)
         [ "$seen" = null ] || grep -qxF "$seen" allowed
     done
