@@ -80,8 +80,9 @@ static json_t *supervisor_json(const struct forge_home *home)
 static json_t *request_json(const struct forge_spec *s)
 {
 	bool is_named = strcmp(s->analysis_id, s->run_id) != 0;
-	json_t *j = json_pack("{s:o, s:o, s:o, s:o, s:o, s:s?, s:s?, s:b}", "command",
-			      forge_json_texts(&s->argv), "inputs",
+	json_t *j = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:s?, s:s?, s:b}",
+			      "command", forge_json_texts(&s->argv), "env",
+			      forge_json_texts(s->asked_env), "inputs",
 			      forge_json_texts(&s->inputs), "names",
 			      forge_json_texts(&s->input_names), "outputs",
 			      forge_json_texts(&s->outputs), "post_process",

@@ -228,6 +228,7 @@ static int resolve_key(struct forge_spec *s, const struct forge_run_request *req
 	s->priority = req->priority;
 	s->parent_run = req->parent_run;
 	s->idempotency_key = key;
+	s->asked_env = &req->env;
 	if (!key)
 		return 0;
 	for (const char *p = key; *p; p++)

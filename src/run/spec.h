@@ -20,8 +20,10 @@ struct forge_spec {
 	bool own_network;
 	int priority;
 	const char *idempotency_key; /* borrowed, NULL: none */
-	const char *parent_run;	     /* borrowed, NULL: none */
-	struct forge_strv outputs;   /* patterns; has_outputs: the user's own */
+	const struct forge_strv
+		*asked_env;	   /* borrowed: "K=V" and "K" as they were given */
+	const char *parent_run;	   /* borrowed, NULL: none */
+	struct forge_strv outputs; /* patterns; has_outputs: the user's own */
 	bool has_outputs;
 	struct forge_strv post_process; /* argv, empty: none */
 	struct forge_strv argv;

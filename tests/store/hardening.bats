@@ -466,6 +466,8 @@ for a, b in itertools.product([link, public, None], repeat=2):
     mkdir other
     run "$FORGE" submit --idempotency-key k -i other -- true
     [ "$status" -eq 125 ]
+    run "$FORGE" submit --idempotency-key k --env SEED=2 -- true
+    [ "$status" -eq 125 ]
     run "$FORGE" submit --idempotency-key k -- true
     [ "$output" = "$a" ]
     [ "$("$FORGE" ps -qa)" = "$a" ]
