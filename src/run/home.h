@@ -9,7 +9,7 @@
  *   active/<slot>    locked by a supervisor; enough facts to repair after a crash
  *   objects/ab/...   collected outputs by their digest
  *   queue/           who waits for room, and who has how much of it
- *   spare/           files of the queue that are not in use
+ *   spare/           files of the queue, and directories around workdirs, that are not in use
  *   undelivered/     runs whose end the store has not heard of
  *   cache/           digests of big inputs and of runtimes, what activation scripts change
  *   runtimes/        what the last probe of each runtime found

@@ -348,7 +348,9 @@ static int move_workdir(struct run *r, struct forge_error *err)
 	if (rc == 0)
 		json_object_set_new(r->record.json, "workdir",
 				    forge_json_text(r->spec.workdir));
-	return rc < 0 ? rc : forge_workdir_make(r->spec.workdir, &r->workdir, err);
+	return rc < 0 ? rc
+		      : forge_workdir_make(r->spec.workdir, &r->home, r->active.slot,
+					   &r->workdir, err);
 }
 
 /* What a runtime's scripts change may have to be asked for by a fork, which the thread does not stand. */
@@ -359,7 +361,8 @@ static int make_workdir(struct run *r, struct forge_netns *netns, struct forge_e
 
 	if (wants_netns)
 		forge_netns_begin(netns);
-	int rc = forge_workdir_make(r->spec.workdir, &r->workdir, &taken);
+	int rc = forge_workdir_make(r->spec.workdir, &r->home, r->active.slot,
+				    &r->workdir, &taken);
 	if (rc == -EEXIST && !r->spec.has_other_workdir) {
 		forge_netns_done(netns);
 		taken = FORGE_ERROR_INIT;

@@ -64,13 +64,12 @@ int forge_run_clean(struct run *r, struct forge_error *err)
 		return 0;
 	if (r->req->keep && r->has_started)
 		return keep_workdir(r, err);
-	int rc = forge_rmtree(w->path, w->dev, w->ino, &stats, err);
+	int rc = forge_workdir_remove(w, &r->home, r->active.slot, &stats, err);
 	if (rc == 0 && r->record.json) {
 		(void)snprintf(detail, sizeof(detail),
 			       "%" PRIu64 " files, %" PRIu64 " directories, %" PRIu64
 			       " bytes",
-			       stats.files, stats.dirs - 1, /* the one around it */
-			       stats.bytes);
+			       stats.files, stats.dirs, stats.bytes);
 		forge_record_event(&r->record, "workdir_removed", detail);
 	}
 	return rc;

@@ -63,7 +63,7 @@ static int make_both(int parent, const char *name, struct forge_workdir *w,
 	*ret_outer = openat(parent, name, flags);
 	if (*ret_outer < 0 || fstat(*ret_outer, &st) < 0)
 		return -errno;
-	if (st.st_uid != geteuid())
+	if (st.st_uid != geteuid() || (st.st_mode & 07777) != 0700)
 		return -ESTALE;
 	w->dev = st.st_dev;
 	w->ino = st.st_ino;
@@ -76,8 +76,27 @@ static int make_both(int parent, const char *name, struct forge_workdir *w,
 	return 0;
 }
 
-int forge_workdir_make(const char *path, struct forge_workdir *ret,
-		       struct forge_error *err)
+static const char *spare_name(unsigned slot, char buf[32])
+{
+	(void)snprintf(buf, 32, "spare/%u.workdir", slot);
+	return buf;
+}
+
+/* The spare one, or a new one. */
+static int make_outer(int parent, const char *name, const struct forge_home *home,
+		      unsigned slot)
+{
+	char spare[32];
+
+	if (renameat2(home->fd, spare_name(slot, spare), parent, name,
+		      RENAME_NOREPLACE) == 0)
+		return 0;
+	/* There is none, or not here, or not for this file system. */
+	return mkdirat(parent, name, 0700) < 0 ? -errno : 0;
+}
+
+int forge_workdir_make(const char *path, const struct forge_home *home, unsigned slot,
+		       struct forge_workdir *ret, struct forge_error *err)
 {
 	char parent_path[PATH_MAX];
 	const char *name;
@@ -87,11 +106,12 @@ int forge_workdir_make(const char *path, struct forge_workdir *ret,
 
 	if (parent < 0)
 		return parent;
-	if (mkdirat(parent, name, 0700) < 0)
-		return errno == EEXIST
+	int rc = make_outer(parent, name, home, slot);
+	if (rc < 0)
+		return rc == -EEXIST
 			       ? forge_fail(err, EEXIST, "workdir %s exists", path)
-			       : forge_fail_errno(err, errno, "make workdir %s", path);
-	int rc = make_both(parent, name, &w, &outer);
+			       : forge_fail_errno(err, -rc, "make workdir %s", path);
+	rc = make_both(parent, name, &w, &outer);
 	if (rc == 0) {
 		*ret = w;
 		return 0;
@@ -105,6 +125,30 @@ int forge_workdir_make(const char *path, struct forge_workdir *ret,
 		       ? forge_fail(err, ESTALE,
 				    "workdir %s was replaced while it was made", path)
 		       : forge_fail_errno(err, -rc, "open workdir %s", path);
+}
+
+int forge_workdir_remove(const struct forge_workdir *w, const struct forge_home *home,
+			 unsigned slot, struct forge_rmtree_stats *ret,
+			 struct forge_error *err)
+{
+	forge_auto_free char *inner =
+		forge_asprintf("%s/%s", w->path, FORGE_WORKDIR_INNER);
+	char spare[32];
+
+	if (!inner)
+		return forge_fail(err, ENOMEM, "out of memory");
+	int rc = forge_rmtree(inner, w->dev, w->inner, ret, err);
+	if (rc < 0)
+		return rc;
+	struct stat st;
+	if (lstat(w->path, &st) < 0 || st.st_dev != w->dev || st.st_ino != w->ino)
+		return 0; /* its user was faster */
+	if (renameat2(AT_FDCWD, w->path, home->fd, spare_name(slot, spare),
+		      RENAME_NOREPLACE) == 0)
+		return 0;
+	return rmdir(w->path) < 0 && errno != ENOENT
+		       ? forge_fail_errno(err, errno, "remove %s", w->path)
+		       : 0;
 }
 
 /* 1: name in dir is that directory, 0: it is not, or something else is there; negative: unknown. */

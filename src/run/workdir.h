@@ -11,7 +11,9 @@
 #include <sys/types.h>
 
 #include "base/error.h"
+#include "base/rmtree.h"
 #include "base/strv.h"
+#include "run/home.h"
 #include "sandbox/plan.h"
 
 #define FORGE_WORKDIR_INNER FORGE_PLAN_WORKDIR
@@ -24,9 +26,23 @@ struct forge_workdir {
 	ino_t inner; /* of the run's own, on the same device */
 };
 
-/* -EEXIST: the name is taken. Refuses a parent directory where others could swap it. */
-FORGE_MUST_CHECK int forge_workdir_make(const char *path, struct forge_workdir *ret,
+/*
+ * -EEXIST: the name is taken. Refuses a parent directory where others could swap it. The directory around the
+ * run's own is that of the last run in this slot of home, if it was given back: see
+ * forge_workdir_remove().
+ */
+FORGE_MUST_CHECK int forge_workdir_make(const char *path, const struct forge_home *home,
+					unsigned slot, struct forge_workdir *ret,
 					struct forge_error *err);
+/*
+ * Removes the run's own directory with all that is in it. The one around it, which no run can write to, is
+ * kept in spare/ for the next run in this slot, where that is on the same file system: a directory less is
+ * made and freed, and ext4 looks at each inode that was freed lately before it makes a new one.
+ */
+FORGE_MUST_CHECK int forge_workdir_remove(const struct forge_workdir *w,
+					  const struct forge_home *home, unsigned slot,
+					  struct forge_rmtree_stats *ret,
+					  struct forge_error *err);
 /* Links for relative inputs ("rel", "target" pairs), then everything to the run's user. */
 FORGE_MUST_CHECK int forge_workdir_fill(struct forge_workdir *w,
 					const struct forge_strv *links, uid_t uid,
