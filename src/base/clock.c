@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/random.h>
 
 const char *forge_format_now(char buf[FORGE_TIME_MAX])
@@ -43,4 +44,11 @@ int forge_make_run_id(char buf[FORGE_RUN_ID_MAX])
 		buf[10 + i] = digits[chance[i] & 31];
 	buf[26] = '\0';
 	return 0;
+}
+
+bool forge_run_id_is_valid(const char *text)
+{
+	size_t len = text ? strspn(text, "0123456789abcdefghijklmnopqrstuvwxyz") : 0;
+
+	return len > 0 && len < FORGE_RUN_ID_MAX && !text[len];
 }

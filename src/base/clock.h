@@ -2,6 +2,7 @@
 /* Time: monotonic microseconds for deadlines, wall-clock text for records. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <time.h>
 
@@ -21,3 +22,5 @@ const char *forge_format_now(char buf[FORGE_TIME_MAX]);
 /* How ids of that millisecond begin: ten letters. Returns buf. */
 const char *forge_run_id_at(char buf[FORGE_RUN_ID_MAX], uint64_t msec);
 int forge_make_run_id(char buf[FORGE_RUN_ID_MAX]);
+/* Whether text can be one, or the beginning of one: letters and digits only, so it is safe in a path. */
+bool forge_run_id_is_valid(const char *text);

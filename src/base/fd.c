@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -152,15 +153,25 @@ int forge_open_nolink(const char *path, int flags)
 	return open_by_component(AT_FDCWD, "/", path, flags);
 }
 
-int forge_open_beneath(int dirfd, const char *path, int flags)
+static int open_in(int dirfd, const char *path, int flags, uint64_t resolve)
 {
 	int fd = sys_openat2(dirfd, path, (uint64_t)(unsigned)(flags | O_CLOEXEC), 0,
-			     RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS);
+			     RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | resolve);
 	if (fd >= 0)
 		return fd;
 	if (errno != ENOSYS && errno != EPERM)
 		return -errno;
 	return open_by_component(dirfd, ".", path, flags);
+}
+
+int forge_open_beneath(int dirfd, const char *path, int flags)
+{
+	return open_in(dirfd, path, flags, 0);
+}
+
+int forge_open_inside(int dirfd, const char *path, int flags)
+{
+	return open_in(dirfd, path, flags, RESOLVE_NO_SYMLINKS);
 }
 
 /* Not blocking: a fifo would be waited for, for ever. */
@@ -182,6 +193,15 @@ int forge_open_regular(int dirfd, const char *path, uint64_t max, uint64_t *ret_
 	return forge_take_fd(fd);
 }
 
+bool forge_has_no_writer(int fd)
+{
+	/* Whoever opens it in this moment waits, and we are sent a signal: one that is ignored. */
+	if (fcntl(fd, F_SETSIG, SIGURG) < 0 || fcntl(fd, F_SETLEASE, F_RDLCK) < 0)
+		return false;
+	(void)fcntl(fd, F_SETLEASE, F_UNLCK); /* it is given back when fd is closed */
+	return true;
+}
+
 const char *forge_regular_problem(int rc)
 {
 	switch (-rc) {
@@ -197,20 +217,23 @@ const char *forge_regular_problem(int rc)
 	}
 }
 
-int forge_read_regular(int dirfd, const char *path, uint64_t max, char **ret,
-		       size_t *ret_len)
+int forge_read_fd(int fd, uint64_t max, char **ret, size_t *ret_len)
 {
-	uint64_t size;
+	struct stat st;
 	size_t len = 0;
-	forge_auto_close int fd = forge_open_regular(dirfd, path, max, &size);
-	if (fd < 0)
-		return fd;
-	forge_auto_free char *text = malloc((size_t)size + 1);
+
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode))
+		return -EMEDIUMTYPE;
+	if ((uint64_t)st.st_size > max)
+		return -EFBIG;
+	forge_auto_free char *text = malloc((size_t)st.st_size + 1);
 	if (!text)
 		return -ENOMEM;
 	/* No more than it had: it may grow under our hands. */
-	while (len < size) {
-		ssize_t n = read(fd, text + len, (size_t)size - len);
+	while (len < (size_t)st.st_size) {
+		ssize_t n = pread(fd, text + len, (size_t)st.st_size - len, (off_t)len);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
@@ -223,6 +246,24 @@ int forge_read_regular(int dirfd, const char *path, uint64_t max, char **ret,
 	*ret_len = len;
 	*ret = forge_take_ptr(text);
 	return 0;
+}
+
+int forge_read_regular(int dirfd, const char *path, uint64_t max, char **ret,
+		       size_t *ret_len)
+{
+	uint64_t size;
+	forge_auto_close int fd = forge_open_regular(dirfd, path, max, &size);
+
+	return fd < 0 ? fd : forge_read_fd(fd, max, ret, ret_len);
+}
+
+int forge_read_file(int dirfd, const char *name, uint64_t max, char **ret,
+		    size_t *ret_len)
+{
+	forge_auto_close int fd = openat(
+		dirfd, name, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | O_NOFOLLOW);
+
+	return fd < 0 ? -errno : forge_read_fd(fd, max, ret, ret_len);
 }
 
 bool forge_path_is_below(const char *path, const char *top)

@@ -30,12 +30,32 @@ FORGE_MUST_CHECK int forge_open_nolink(const char *path, int flags);
  * (-EXDEV: it leads out).
  */
 FORGE_MUST_CHECK int forge_open_beneath(int dirfd, const char *path, int flags);
-/* The same for a file to read: -EMEDIUMTYPE: not a regular one, -EFBIG: larger than max. */
+/*
+ * The same without following any link, not even inside: for a tree that its owner may change while
+ * it is read. -ELOOP: a component is a link.
+ */
+FORGE_MUST_CHECK int forge_open_inside(int dirfd, const char *path, int flags);
+/* forge_open_beneath() for a file to read: -EMEDIUMTYPE: not a regular one, -EFBIG: larger than max. */
 FORGE_MUST_CHECK int forge_open_regular(int dirfd, const char *path, uint64_t max,
 					uint64_t *ret_size);
 /* All of such a file, ended with NUL, which is the caller's. */
 FORGE_MUST_CHECK int forge_read_regular(int dirfd, const char *path, uint64_t max,
 					char **ret, size_t *ret_len);
+/*
+ * The one way to read a small file of ours whole: name in dirfd, which is no link, never waited for
+ * (a fifo), at most max bytes. The text ends with NUL and is the caller's. Errors are as above; only
+ * -ENOENT means that there is none.
+ */
+FORGE_MUST_CHECK int forge_read_file(int dirfd, const char *name, uint64_t max,
+				     char **ret, size_t *ret_len);
+/* The same for an open file, from its beginning. */
+FORGE_MUST_CHECK int forge_read_fd(int fd, uint64_t max, char **ret, size_t *ret_len);
+/*
+ * Whether it is proven that nobody, in any process, has this regular file open for writing or mapped so:
+ * the kernel grants a read lease only then. fd is read-only. False also where it cannot be told: the file
+ * is another user's, or its file system has no leases.
+ */
+bool forge_has_no_writer(int fd);
 /* What is wrong, in words, when one of these returned rc. */
 const char *forge_regular_problem(int rc);
 /* Is path the directory top or something in it? By name alone; both normalised. */

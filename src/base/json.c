@@ -2,6 +2,8 @@
 /* Small JSON values; see json.h. */
 #include "base/json.h"
 
+#include <ctype.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,19 +20,38 @@ json_t *forge_json_text(const char *s)
 	return copy ? json_string(copy) : NULL;
 }
 
+/* Whether s could be what another name is written as. */
+static bool looks_written(const char *s)
+{
+	while ((s = strchr(s, '\\'))) {
+		if (s[1] == '\\' || (s[1] == 'x' && isxdigit((unsigned char)s[2]) &&
+				     isxdigit((unsigned char)s[3])))
+			return true;
+		s++;
+	}
+	return false;
+}
+
 json_t *forge_json_name(const char *s)
 {
 	static const char hex[] = "0123456789abcdef";
 	json_t *j = json_string(s);
-	if (j)
+	bool is_text = j != NULL;
+
+	if (is_text && !looks_written(s))
 		return j;
+	json_decref(j);
 	forge_auto_free char *copy = malloc(4 * strlen(s) + 1);
 	char *to = copy;
 	for (; copy && *s; s++) {
 		unsigned char c = (unsigned char)*s;
-		*to++ = c < 0x80 ? *s : '\\';
-		if (c < 0x80)
+		if (c == '\\')
+			*to++ = '\\';
+		if (c < 0x80 || is_text) {
+			*to++ = *s;
 			continue;
+		}
+		*to++ = '\\';
 		*to++ = 'x';
 		*to++ = hex[c >> 4];
 		*to++ = hex[c & 15];

@@ -10,8 +10,9 @@
 /* A string; bytes that are not UTF-8 (arguments can hold any) become "?". */
 json_t *forge_json_text(const char *s);
 /*
- * A name of a file, by which it can be told from others: where it is not UTF-8, bytes from 0x80 on
- * become "\xe9".
+ * A name of a file, by which it can be told from all others: where it is not UTF-8, bytes from 0x80 on
+ * become "\xe9". There, and in a name that has such a text in it, a backslash becomes two; so no
+ * two names are written alike.
  */
 json_t *forge_json_name(const char *s);
 json_t *forge_json_texts(const struct forge_strv *sv);

@@ -2,18 +2,22 @@
 /* Tree removal and chown, by descriptor; see rmtree.h for what they withstand. */
 #include "base/rmtree.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/entries.h"
 #include "base/fd.h"
 
 #define MAX_DEPTH                                                                        \
@@ -28,7 +32,6 @@ struct walk {
 	int near;  /* the root of the subvolume we are in; elsewhere the same */
 	dev_t dev; /* of that subvolume */
 	uint64_t mount;
-	unsigned long hoisted;
 	struct forge_rmtree_stats *stats;
 };
 
@@ -96,19 +99,151 @@ static void make_subvolume_writable(int fd)
 	(void)ioctl(fd, SUBVOLUME_SET_FLAGS, &flags); /* or unlinkat will say so */
 }
 
-/* Moves a directory that is too deep to a top, where the next pass finds it. */
-static int hoist(struct walk *w, int parent, const char *name, int top)
+/* Nobody is there who could make one meanwhile; so a file system without the flag is no worse off. */
+static int move_to_free_name(int parent, const char *name, int top, const char *to)
 {
-	char to[64];
+	struct stat st;
 
-	(void)snprintf(to, sizeof(to), ".forge-removing-%lu", w->hoisted++);
+	if (renameat2(parent, name, top, to, RENAME_NOREPLACE) == 0)
+		return 0;
+	if (errno != EINVAL && errno != ENOSYS)
+		return -errno;
+	if (fstatat(top, to, &st, AT_SYMLINK_NOFOLLOW) == 0)
+		return -EEXIST;
+	return renameat(parent, name, top, to) < 0 ? -errno : 0;
+}
+
+/*
+ * Moves a directory that is too deep to a top, where the next pass finds it. Under a name that whoever
+ * made the tree cannot have guessed: a name that is taken could not be moved to.
+ */
+static int hoist(int parent, const char *name, int top)
+{
 	/* Moving a directory rewrites its "..": it must be writable. */
 	int rc = make_usable(parent, name);
+
 	if (rc < 0)
 		return rc;
-	if (renameat(parent, name, top, to) < 0)
+	rc = -EEXIST;
+	for (int tries = 0; tries < 100 && rc == -EEXIST; tries++) {
+		uint64_t chance[2] = { 0 };
+		char to[64];
+		if (getrandom(chance, sizeof(chance), 0) != sizeof(chance))
+			return -EIO;
+		(void)snprintf(to, sizeof(to), ".forge-%016" PRIx64 "%016" PRIx64,
+			       chance[0], chance[1]);
+		rc = move_to_free_name(parent, name, top, to);
+	}
+	return rc;
+}
+
+/* The directories above the one that dig() is in, to know them again. */
+struct path {
+	struct {
+		dev_t dev;
+		ino_t ino;
+	} * above;
+	size_t n, cap;
+};
+
+static int path_push(struct path *p, int fd)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
 		return -errno;
+	if (p->n == p->cap) {
+		size_t cap = p->cap ? 2 * p->cap : 64;
+		void *grown = reallocarray(p->above, cap, sizeof(*p->above));
+		if (!grown)
+			return -ENOMEM;
+		p->above = grown;
+		p->cap = cap;
+	}
+	p->above[p->n].dev = st.st_dev;
+	p->above[p->n++].ino = st.st_ino;
 	return 0;
+}
+
+/* Moves *cur up by one. It must be where we came from: whoever moved it must not lead us away. */
+static int path_pop(struct path *p, int *cur)
+{
+	forge_auto_close int up =
+		openat(*cur, "..", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	struct stat st;
+
+	if (up < 0 || fstat(up, &st) < 0)
+		return -errno;
+	p->n--;
+	if (st.st_dev != p->above[p->n].dev || st.st_ino != p->above[p->n].ino)
+		return -ESTALE;
+	close(*cur);
+	*cur = forge_take_fd(up);
+	return 0;
+}
+
+/* Removes what it can of dir; ret_sub is the first directory that has something in it, "" none. */
+static int clear_level(struct walk *w, int dir, char ret_sub[NAME_MAX + 1])
+{
+	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
+	int rc = forge_entries_open(&d, dir, ".");
+
+	ret_sub[0] = '\0';
+	for (const char *name; rc == 0 && (name = forge_entries_next(&d));) {
+		struct statx st;
+		rc = mount_of(dir, name, &st);
+		if (rc == 0 && (st.stx_mnt_id != w->mount || device_of(&st) != w->dev))
+			rc = -EXDEV;
+		if (rc < 0)
+			break;
+		bool is_dir = S_ISDIR(st.stx_mode);
+		if (unlinkat(dir, name, is_dir ? AT_REMOVEDIR : 0) == 0) {
+			w->stats->dirs += is_dir;
+			w->stats->files += !is_dir;
+			if (!is_dir && st.stx_nlink <= 1)
+				w->stats->bytes += st.stx_blocks * 512;
+		} else if (is_dir && (errno == ENOTEMPTY || errno == EEXIST)) {
+			(void)snprintf(ret_sub, NAME_MAX + 1, "%s", name);
+			return 0;
+		} else {
+			rc = -errno;
+		}
+	}
+	return rc < 0 ? rc : d.error;
+}
+
+/*
+ * Removes a directory that is too deep where it is, with one descriptor and sixteen bytes a level: for
+ * where nothing can be moved (a full disk, a directory that is encrypted).
+ */
+static int dig(struct walk *w, int dir, const char *name)
+{
+	forge_auto_close int cur = open_dir(dir, name);
+	struct path p = { NULL, 0, 0 };
+	char sub[NAME_MAX + 1];
+	int rc = cur < 0 ? cur : 0;
+
+	while (rc == 0) {
+		rc = clear_level(w, cur, sub);
+		if (rc == 0 && !sub[0] && p.n == 0)
+			break;
+		if (rc == 0 && !sub[0]) {
+			rc = path_pop(&p, &cur);
+		} else if (rc == 0) {
+			rc = path_push(&p, cur);
+			int next = rc < 0 ? rc : open_dir(cur, sub);
+			rc = next < 0 ? next : 0;
+			if (next >= 0) {
+				close(cur);
+				cur = next;
+			}
+		}
+	}
+	free(p.above);
+	if (rc == 0 && unlinkat(dir, name, AT_REMOVEDIR) < 0)
+		rc = -errno;
+	w->stats->dirs += rc == 0;
+	return rc;
 }
 
 static int empty_dir(struct walk *w, int fd, unsigned depth);
@@ -132,7 +267,7 @@ static int remove_dir(struct walk *w, int dir, const char *name, unsigned depth,
 	bool is_subvolume = device_of(st) != w->dev;
 
 	if (depth >= MAX_DEPTH && !is_subvolume)
-		return hoist(w, dir, name, w->near);
+		return hoist(dir, name, w->near) == 0 ? 0 : dig(w, dir, name);
 	forge_auto_close int sub = open_dir(dir, name);
 	if (sub < 0)
 		return sub;
@@ -144,7 +279,7 @@ static int remove_dir(struct walk *w, int dir, const char *name, unsigned depth,
 			return 0;
 		}
 		if (depth > 0)
-			return hoist(w, dir, name, w->top);
+			return hoist(dir, name, w->top);
 	}
 	int rc = is_subvolume ? empty_subvolume(w, sub, device_of(st))
 			      : empty_dir(w, sub, depth + 1);
@@ -175,30 +310,31 @@ static int remove_entry(struct walk *w, int dir, const char *name, unsigned dept
 	return 0;
 }
 
-/* Recursion is bounded by MAX_DEPTH. */
+/*
+ * Recursion is bounded by MAX_DEPTH. What cannot be removed keeps nothing else: on a full disk a
+ * directory can be moved once something is gone.
+ */
 static int empty_dir(struct walk *w, int fd, unsigned depth)
 {
-	int dup_fd = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	forge_auto_dir DIR *d = dup_fd < 0 ? NULL : fdopendir(dup_fd);
+	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
+	int rc = forge_entries_open(&d, fd, ".");
 
-	if (!d)
-		return -errno;
-	for (;;) {
-		bool found = false;
-		struct dirent *e;
-		while ((e = readdir(d))) {
-			if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
-				continue;
-			int rc = remove_entry(w, fd, e->d_name, depth);
-			if (rc < 0)
-				return rc;
-			found = true;
+	while (rc == 0) {
+		bool has_moved = false;
+		int first = 0;
+		for (const char *name; (name = forge_entries_next(&d));) {
+			int one = remove_entry(w, fd, name, depth);
+			has_moved |= one == 0;
+			first = first ? first : one;
 		}
+		if (d.error)
+			return d.error;
 		/* Removing while reading may skip entries: read until there are none. */
-		if (!found)
-			return 0;
-		rewinddir(d);
+		if (!has_moved)
+			return first;
+		forge_entries_rewind(&d);
 	}
+	return rc;
 }
 
 static int open_verified(const char *path, dev_t dev, ino_t ino, struct forge_error *err)
@@ -249,32 +385,32 @@ int forge_rmtree(const char *path, dev_t dev, ino_t ino, struct forge_rmtree_sta
 	return 0;
 }
 
+#define CHOWN_DEPTH 256
+
 static int chown_dir(int fd, uid_t uid, gid_t gid, uint64_t mnt, unsigned depth)
 {
-	int dup_fd = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	forge_auto_dir DIR *d = dup_fd < 0 ? NULL : fdopendir(dup_fd);
-	struct dirent *e;
+	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
 
-	if (!d)
-		return -errno;
-	while ((e = readdir(d))) {
+	(void)forge_entries_open(&d, fd, "."); /* d keeps the error */
+	for (const char *name; (name = forge_entries_next(&d));) {
 		struct statx st;
-		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 ||
-		    mount_of(fd, e->d_name, &st) < 0 || st.stx_mnt_id != mnt)
+		int rc = mount_of(fd, name, &st);
+		if (rc < 0)
+			return rc;
+		if (st.stx_mnt_id != mnt)
 			continue;
 		/* The kernel drops setuid and setgid of files with a change of owner. */
-		if (fchownat(fd, e->d_name, uid, gid, AT_SYMLINK_NOFOLLOW) < 0)
+		if (fchownat(fd, name, uid, gid, AT_SYMLINK_NOFOLLOW) < 0)
 			return -errno;
-		if (!S_ISDIR(st.stx_mode))
+		/* What is still deeper keeps its owner: it must not keep all of it from being ours. */
+		if (!S_ISDIR(st.stx_mode) || depth >= CHOWN_DEPTH)
 			continue;
-		if (depth >= 256)
-			return -ELOOP;
-		forge_auto_close int sub = open_dir(fd, e->d_name);
-		int rc = sub < 0 ? sub : chown_dir(sub, uid, gid, mnt, depth + 1);
+		forge_auto_close int sub = open_dir(fd, name);
+		rc = sub < 0 ? sub : chown_dir(sub, uid, gid, mnt, depth + 1);
 		if (rc < 0)
 			return rc;
 	}
-	return 0;
+	return d.error;
 }
 
 int forge_chown_tree(const char *path, uid_t uid, gid_t gid, dev_t dev, ino_t ino,

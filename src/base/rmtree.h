@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Removes a directory tree that somebody hostile made: never follows a link, never leaves the
- * mount (subvolumes of btrfs are part of it), needs constant memory and descriptors however deep the tree is.
+ * mount (subvolumes of btrfs are part of it), needs constant descriptors however deep the tree is, and
+ * constant memory where directories can be moved.
  */
 #pragma once
 
@@ -21,6 +22,6 @@ struct forge_rmtree_stats {
 FORGE_MUST_CHECK int forge_rmtree(const char *path, dev_t dev, ino_t ino,
 				  struct forge_rmtree_stats *ret,
 				  struct forge_error *err);
-/* Gives the whole tree to uid:gid and takes setuid and setgid bits away; same rules. */
+/* Gives the tree, 256 levels of it, to uid:gid and takes setuid and setgid bits away; same rules. */
 FORGE_MUST_CHECK int forge_chown_tree(const char *path, uid_t uid, gid_t gid, dev_t dev,
 				      ino_t ino, struct forge_error *err);

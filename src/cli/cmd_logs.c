@@ -40,24 +40,44 @@ struct stream {
 	int from, to; /* -1: not wanted */
 };
 
-static int open_log(const json_t *record, const char *key, struct stream *ret, int to,
-		    struct forge_error *err)
+/*
+ * By its name in our own directory: where a row of the store says that it lies is nothing to open. Not
+ * blocking, should it be no file.
+ */
+static int open_log(const struct forge_session *s, const json_t *record, const char *name,
+		    struct stream *ret, int to, struct forge_error *err)
 {
-	const char *path = forge_record_text(json_object_get(record, "logs"), key);
+	const char *run_id = forge_record_text(record, "run_id");
+	forge_auto_close int dir = forge_home_open_run(&s->home, run_id);
+	int fd = dir < 0 ? dir
+			 : openat(dir, name,
+				  O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC |
+					  O_NOFOLLOW);
+	int rc = dir < 0 ? dir : fd < 0 ? -errno : 0;
+	struct stat st;
 
+	if (rc == 0 && (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))) {
+		close(fd);
+		return forge_fail(err, EINVAL, "the log of run %s is no regular file",
+				  run_id);
+	}
 	ret->to = to;
-	ret->from = path ? open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW) : -1;
-	if (ret->from >= 0)
+	ret->from = rc == 0 ? fd : -1;
+	if (rc == 0)
 		return 0;
 	if (!forge_record_is_here(record))
 		return forge_fail(err, EREMOTE, "the logs of run %s are on host %s",
-				  forge_record_text(record, "run_id"),
-				  forge_record_text(record, "host"));
-	if (json_is_true(json_object_get(record, "logs_removed")) || errno == ENOENT)
+				  run_id, forge_record_text(record, "host"));
+	if (dir == -ENOENT)
+		return forge_hint(err,
+				  forge_fail(err, ENOENT,
+					     "run %s is not of this FORGE_HOME", run_id),
+				  "Its logs are shown with the FORGE_HOME it was started "
+				  "with");
+	if (json_is_true(json_object_get(record, "logs_removed")) || rc == -ENOENT)
 		return forge_fail(err, ENOENT,
-				  "the logs of run %s were removed by forge gc",
-				  forge_record_text(record, "run_id"));
-	return forge_fail_errno(err, errno, "open %s", path);
+				  "the logs of run %s were removed by forge gc", run_id);
+	return forge_fail_errno(err, -rc, "open the log of run %s", run_id);
 }
 
 /* Where the last n lines begin. */
@@ -159,9 +179,9 @@ static int show_logs(struct forge_session *s, const json_t *record,
 	int rc = 0;
 
 	if (!only_err)
-		rc = open_log(record, "stdout", &streams[0], STDOUT_FILENO, err);
+		rc = open_log(s, record, "stdout", &streams[0], STDOUT_FILENO, err);
 	if (rc == 0 && !only_out)
-		rc = open_log(record, "stderr", &streams[1],
+		rc = open_log(s, record, "stderr", &streams[1],
 			      only_err ? STDOUT_FILENO : STDERR_FILENO, err);
 	for (int i = 0; i < 2 && lines; i++)
 		if (streams[i].from >= 0)

@@ -10,6 +10,7 @@
 #include "cli/session.h"
 #include "cli/table.h"
 #include "run/export.h"
+#include "run/objects.h"
 
 static bool is_json;
 static const char *copy_to;
@@ -30,18 +31,35 @@ static const struct forge_opt *outputs_opts(void)
 	return opts;
 }
 
+/* What is written into cells of the table, at the end of one buffer. */
+struct text {
+	char *at;
+};
+
+/* The next cell's text, in at most size bytes. */
+static const char *put(struct text *t, size_t size, const char *a, const char *b)
+{
+	char *start = t->at;
+	int n = snprintf(start, size, "%s%s%s", a, *b ? "/" : "", b);
+
+	t->at += n < 0 ? 0 : (size_t)n + 1;
+	return start;
+}
+
 static int list(const struct forge_session *s, const json_t *record,
 		struct forge_error *err)
 {
 	enum { PATH, SIZE, DIGEST, STORED, COLUMNS };
 	const json_t *files = json_object_get(record, "outputs"), *f;
 	size_t n = json_array_size(files), i;
+	size_t place_max = strlen(s->home.path) + 1 + FORGE_STORED_MAX;
 	struct forge_cell *cells = calloc((n + 1) * COLUMNS, sizeof(*cells));
-	char(*text)[2][4200] = calloc(n + 1, sizeof(*text));
+	char *buffer = calloc(n + 1, FORGE_FORMAT_MAX + place_max);
+	struct text text = { buffer };
 
-	if (!cells || !text) {
+	if (!cells || !buffer) {
 		free(cells);
-		free(text);
+		free(buffer);
 		return forge_fail(err, ENOMEM, "out of memory");
 	}
 	static const char *const heading[] = { "OUTPUT", "SIZE", "SHA-256", "STORED" };
@@ -50,18 +68,21 @@ static int list(const struct forge_session *s, const json_t *record,
 	json_array_foreach (files, i, f) {
 		struct forge_cell *row = &cells[(i + 1) * COLUMNS];
 		const char *digest = forge_record_text(f, "sha256");
+		char size[FORGE_FORMAT_MAX], stored[FORGE_STORED_MAX];
 		row[PATH].text = forge_record_text(f, "path");
-		row[SIZE].text = forge_format_size(
-			text[i][0],
-			(uint64_t)json_integer_value(json_object_get(f, "size")));
-		row[DIGEST].text = digest ? digest + strlen("sha256:") : NULL;
-		(void)snprintf(text[i][1], sizeof(text[i][1]), "%s/%s", s->home.path,
-			       forge_record_text(f, "stored_as"));
-		row[STORED].text = text[i][1];
+		(void)forge_format_size(
+			size, (uint64_t)json_integer_value(json_object_get(f, "size")));
+		row[SIZE].text = put(&text, FORGE_FORMAT_MAX, size, "");
+		/* Where it lies follows from its digest, whatever the record says. */
+		if (!forge_objects_is_digest(digest))
+			continue;
+		row[DIGEST].text = digest + strlen("sha256:");
+		row[STORED].text = put(&text, place_max, s->home.path,
+				       forge_objects_path(stored, digest));
 	}
 	forge_table_print(stdout, cells, COLUMNS, n + 1);
 	free(cells);
-	free(text);
+	free(buffer);
 	return 0;
 }
 

@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <poll.h>
 #include <stdio_ext.h>
 #include <string.h>
@@ -128,6 +129,9 @@ static int run(const struct forge_config *cfg, struct forge_error *err)
 	forge_request.on_warning = on_warning;
 	forge_reconcile_before_run();
 	int rc = forge_run(cfg, &forge_request, &result, err);
+	/* The run has its status: a reader that is gone, or a file at its limit, does not change it. */
+	(void)signal(SIGPIPE, SIG_IGN);
+	(void)signal(SIGXFSZ, SIG_IGN);
 	if (rc < 0 && result.record) {
 		forge_print_error(err);
 		json_decref(result.record);

@@ -57,9 +57,7 @@ void forge_session_close(struct forge_session *s)
 /* Ids are typed, and become file names. */
 static int check_word(const char *word, struct forge_error *err)
 {
-	size_t len = strspn(word, "0123456789abcdefghijklmnopqrstuvwxyz");
-
-	if (len > 0 && len < FORGE_RUN_ID_MAX && !word[len])
+	if (forge_run_id_is_valid(word))
 		return 0;
 	return forge_hint(err, forge_fail(err, EINVAL, "'%.64s' is no run id", word),
 			  "`forge ps` lists them; the first letters are enough");
@@ -70,10 +68,12 @@ static int load(struct forge_session *s, const char *run_id, json_t **ret,
 		struct forge_error *err)
 {
 	json_t *local = NULL, *stored = NULL;
-	int rc = s->store ? forge_store_get(s->store, run_id, &stored, err)
-			  : forge_fail(err, ENOENT, "no run '%s' here", run_id);
+	struct forge_error why = FORGE_ERROR_INIT, unread = FORGE_ERROR_INIT;
+	int rc = s->store ? forge_store_get(s->store, run_id, &stored, &why)
+			  : forge_fail(&why, ENOENT, "no run '%s' here", run_id);
+	int here = forge_load_record(&s->home, run_id, &local, &unread);
 
-	if (forge_load_record(&s->home, run_id, &local, NULL) == 0 &&
+	if (here == 0 &&
 	    (!stored || (forge_record_is_over(local) && !forge_record_is_over(stored)))) {
 		json_decref(stored);
 		*ret = local;
@@ -84,8 +84,10 @@ static int load(struct forge_session *s, const char *run_id, json_t **ret,
 	json_decref(local);
 	if (!stored)
 		stored = forge_live_record(&s->home, run_id);
-	if (!stored)
-		return rc;
+	if (!stored) {
+		*err = forge_is_no_record(here) ? why : unread;
+		return forge_is_no_record(here) ? rc : here;
+	}
 	*ret = stored;
 	return 0;
 }

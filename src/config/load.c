@@ -3,6 +3,9 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -40,6 +43,35 @@ static int check_trust(const char *path, const struct stat *st, struct forge_err
 		return forge_hint(err, rc, "Read it, then: chmod go-w %s", path);
 	}
 	return 0;
+}
+
+/*
+ * Whoever can put names into the directory could give a file of ours, or root's, this one: rename it
+ * where the directory is not sticky, link it where it has a second name.
+ */
+static int check_place(const char *path, const struct stat *st, struct forge_error *err)
+{
+	const char *slash = strrchr(path, '/');
+	forge_auto_free char *dir =
+		strndup(path, slash == path ? 1 : (size_t)(slash - path));
+	struct stat at, named;
+
+	if (!dir)
+		return forge_loader_oom(err);
+	if (stat(dir, &at) < 0 || lstat(path, &named) < 0)
+		return forge_fail_errno(err, errno, "look at config %s", path);
+	if (named.st_dev != st->st_dev || named.st_ino != st->st_ino)
+		return forge_fail(err, ESTALE, "config %s was replaced while it was read",
+				  path);
+	bool is_open = at.st_mode & (geteuid() == 0 ? 022 : 002);
+	bool is_foreign = at.st_uid != 0 && at.st_uid != geteuid();
+	if (!(is_open && !(at.st_mode & S_ISVTX)) &&
+	    !(st->st_nlink > 1 && (is_open || is_foreign)))
+		return 0;
+	return forge_hint(err,
+			  forge_fail(err, EPERM,
+				     "others could have put config %s where it is", path),
+			  "Put it into a directory that only you can write");
 }
 
 static int check_file(const char *path, const struct stat *st, struct forge_error *err)
@@ -82,7 +114,7 @@ static int add_runtimes(const char *text, size_t len, const char *name,
 	return forge_config_add_runtimes(*c, text, len, name, base_dir, err);
 }
 
-/* path is absolute; its directory is the base of relative paths in the file. */
+/* path is where it really is; that directory is the base of relative paths in the file. */
 static int parse_file(int fd, const char *shown, const char *path, size_t size,
 		      parser *parse, struct forge_config **ret, struct forge_error *err)
 {
@@ -99,31 +131,113 @@ static int parse_file(int fd, const char *shown, const char *path, size_t size,
 	return parse(text, len, shown, dir, ret, err);
 }
 
+/* The text of the link that name is, or NULL and errno; EPERM: it is somebody else's. */
+static char *read_link(const char *name)
+{
+	forge_auto_close int fd = open(name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	struct stat st;
+	char text[PATH_MAX];
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return NULL;
+	if (st.st_uid != 0 && st.st_uid != geteuid()) {
+		errno = EPERM;
+		return NULL;
+	}
+	ssize_t n = readlinkat(fd, "", text, sizeof(text) - 1);
+	if (n < 0)
+		return NULL;
+	text[n] = '\0';
+	const char *slash = strrchr(name, '/');
+	return text[0] == '/' || !slash
+		       ? strdup(text)
+		       : forge_asprintf("%.*s/%s", (int)(slash - name), name, text);
+}
+
+#define LINKS_MAX 8
+
+/*
+ * Opens the file that shown leads to. Links at its end are followed by ourselves, one by one: each must be
+ * ours or root's, for whoever made it chose the file. -ENOENT: there is none.
+ */
+static int open_config(const char *shown, struct forge_error *err)
+{
+	forge_auto_free char *at = strdup(shown);
+
+	for (int links = 0; at && links <= LINKS_MAX; links++) {
+		/* Not to block on a FIFO somebody put there; it is refused later. */
+		int fd = open(at,
+			      O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | O_NOFOLLOW);
+		if (fd >= 0)
+			return fd;
+		if (errno == ENOENT || errno == ENOTDIR)
+			return -ENOENT;
+		/* Any other failure stops the search: passing over a file would pass over its
+		 * caps. */
+		if (errno != ELOOP)
+			return forge_fail_errno(err, errno, "open config %s", shown);
+		char *next = read_link(at);
+		if (!next && errno == EPERM)
+			return forge_hint(err,
+					  forge_fail(err, EPERM,
+						     "config %s is a link that somebody "
+						     "else made",
+						     at),
+					  "Make your own, or name the file itself");
+		if (!next)
+			return forge_fail_errno(err, errno, "open config %s", shown);
+		free(at);
+		at = next;
+	}
+	return at ? forge_fail_errno(err, ELOOP, "open config %s", shown)
+		  : forge_loader_oom(err);
+}
+
+/* Where an open file really is: what is relative in it is relative to that. */
+static char *real_path(int fd)
+{
+	char self[40], path[PATH_MAX];
+
+	(void)snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
+	ssize_t n = readlink(self, path, sizeof(path) - 1);
+	if (n < 0)
+		return NULL;
+	path[n] = '\0';
+	if (path[0] != '/') {
+		errno = ENOENT;
+		return NULL;
+	}
+	return strdup(path);
+}
+
 /* Returns 1 and what parse made, or 0 when there is no such file. */
 static int try_file(const char *shown, parser *parse, struct forge_config **ret,
 		    struct forge_error *err)
 {
-	/* Not to block on a FIFO somebody put there; it is refused below. */
-	forge_auto_close int fd =
-		open(shown, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	struct forge_error why = FORGE_ERROR_INIT;
+	forge_auto_close int fd = open_config(shown, &why);
 	forge_auto_free char *path = NULL;
 	struct stat st;
 
-	if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
+	if (fd == -ENOENT && !why.code)
 		return 0;
-	/* Any other failure stops the search: passing over a file would pass over its
-	 * caps. */
-	if (fd < 0)
-		return forge_fail_errno(err, errno, "open config %s", shown);
+	if (fd < 0) {
+		if (err)
+			*err = why;
+		return fd;
+	}
 	if (fstat(fd, &st) < 0)
 		return forge_fail_errno(err, errno, "stat config %s", shown);
 	int rc = check_file(shown, &st, err);
 	if (rc < 0)
 		return rc;
-	path = forge_path_absolute(NULL, shown);
+	path = real_path(fd);
 	if (!path)
 		return forge_fail_errno(err, errno, "find the directory of config %s",
 					shown);
+	rc = check_place(path, &st, err);
+	if (rc < 0)
+		return rc;
 	rc = parse_file(fd, shown, path, (size_t)st.st_size, parse, ret, err);
 	if (rc < 0)
 		return rc;

@@ -29,7 +29,8 @@ static const struct forge_schema_row rows[] = {
 	  .type = "list of paths",
 	  .builtin = "[]",
 	  .set = forge_set_read_only,
-	  .help = "Directories every run can read, which must exist; relative ones are below "
+	  .help = "Directories every run can read, which must exist; relative ones are "
+		  "below "
 		  "this file's" },
 	{ .path = "runtime",
 	  .type = "name of a runtime",
@@ -48,7 +49,8 @@ static const struct forge_schema_row rows[] = {
 	  .builtin = "SQLite in FORGE_HOME",
 	  .set = forge_set_text,
 	  .offset = FIELD(store),
-	  .help = "Where records are kept: sqlite:/path or postgresql://user@host/database" },
+	  .help = "Where records are kept: sqlite:/path or "
+		  "postgresql://user@host/database" },
 	{ .path = "profiles",
 	  .limits_below = "profiles.NAME",
 	  .set = forge_set_profiles },
@@ -100,7 +102,8 @@ static const struct forge_schema_row rows[] = {
 	  .builtin = "none",
 	  .set = forge_set_command,
 	  .offset = FIELD(post_process),
-	  .help = "Runs in a sandbox of its own after each success; its JSON lines are kept" },
+	  .help = "Runs in a sandbox of its own after each success; its JSON lines are "
+		  "kept" },
 	{ .path = "retention.logs",
 	  .type = "duration",
 	  .builtin = "for ever",
@@ -240,7 +243,7 @@ static const char *component_below(const char *path, const char *prefix, size_t 
 }
 
 /* The keys that may stand in a section, cut out of the table's paths. */
-#define WORDS_MAX 16
+#define WORDS_MAX FORGE_ARRAY_SIZE(rows) /* no section can have more */
 #define WORD_SIZE 32
 static size_t keys_below(const char *prefix, char words[WORDS_MAX][WORD_SIZE])
 {
@@ -248,7 +251,7 @@ static size_t keys_below(const char *prefix, char words[WORDS_MAX][WORD_SIZE])
 
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(rows); i++) {
 		const char *word = component_below(rows[i].path, prefix, &len);
-		if (!word || n == WORDS_MAX)
+		if (!word)
 			continue;
 		/* Keys of one section stand together. */
 		if (n > 0 && strlen(words[n - 1]) == len &&

@@ -80,10 +80,12 @@ int forge_active_claim(const struct forge_home *home, unsigned *attempt, unsigne
 		"Raise sandbox.uid_count in the configuration");
 }
 
-static int append_facts(struct forge_active *a, struct forge_error *err)
+/* One line with these facts; takes them. */
+static int append_facts(struct forge_active *a, json_t *facts, struct forge_error *err)
 {
-	char *text = json_dumps(a->facts, JSON_COMPACT);
+	char *text = facts ? json_dumps(facts, JSON_COMPACT) : NULL;
 
+	json_decref(facts);
 	if (!text)
 		return forge_fail(err, ENOMEM, "out of memory");
 	size_t len = strlen(text);
@@ -104,57 +106,74 @@ int forge_active_intend(struct forge_active *a, const char *run_id, const char *
 	json_t *dirs = json_array();
 	forge_strv_foreach (dir, &cgroups)
 		json_array_append_new(dirs, json_string(dir));
-	a->facts = json_pack("{s:s, s:s, s:s, s:b, s:i, s:I, s:o}", "run_id", run_id,
-			     "workdir", workdir, "store", store, "keep", keep, "pid",
-			     (int)getpid(), "pid_namespace",
-			     (json_int_t)forge_pid_namespace(), "cgroups", dirs);
-	if (!a->facts)
+	json_t *facts = json_pack("{s:s, s:s, s:s, s:b, s:i, s:I, s:o}", "run_id", run_id,
+				  "workdir", workdir, "store", store, "keep", keep, "pid",
+				  (int)getpid(), "pid_namespace",
+				  (json_int_t)forge_pid_namespace(), "cgroups", dirs);
+	if (!facts)
 		return forge_fail(err, EINVAL, "the workdir's path is not valid UTF-8");
-	return append_facts(a, err);
+	return append_facts(a, facts, err);
 }
 
 int forge_active_note_record(struct forge_active *a, json_t *record,
 			     struct forge_error *err)
 {
-	json_object_set(a->facts, "record", record);
-	return append_facts(a, err);
+	return append_facts(a, json_pack("{s:O}", "record", record), err);
 }
 
 int forge_active_note_workdir(struct forge_active *a, const struct forge_workdir *w,
 			      struct forge_error *err)
 {
-	json_object_set_new(a->facts, "dev", json_integer((json_int_t)w->dev));
-	json_object_set_new(a->facts, "ino", json_integer((json_int_t)w->ino));
-	return append_facts(a, err);
+	return append_facts(a,
+			    json_pack("{s:I, s:I, s:I}", "dev", (json_int_t)w->dev, "ino",
+				      (json_int_t)w->ino, "inner", (json_int_t)w->inner),
+			    err);
 }
 
-json_t *forge_active_read(int fd)
+int forge_active_intend_workdir(struct forge_active *a, const char *workdir,
+				struct forge_error *err)
 {
-	struct stat st;
-	errno = 0;
-	if (fstat(fd, &st) < 0 || st.st_size <= 0 || st.st_size > (64 << 20))
-		return NULL;
-	forge_auto_free char *text = malloc((size_t)st.st_size + 1);
-	ssize_t n = text ? pread(fd, text, (size_t)st.st_size, 0) : -1;
-	if (n <= 0)
-		return NULL;
-	text[n] = '\0';
-	errno = 0;
+	return append_facts(a, json_pack("{s:s}", "workdir", workdir), err);
+}
+
+/*
+ * Far more than the longest command line makes of a slot. What is larger is not ours, and is left
+ * to a person: taken for empty, workdir and cgroups would stay for ever.
+ */
+#define SLOT_MAX (1u << 30)
+
+int forge_active_read(int fd, json_t **ret)
+{
+	forge_auto_free char *text = NULL;
+	size_t len = 0;
+	int rc = forge_read_fd(fd, SLOT_MAX, &text, &len);
 	json_t *facts = NULL;
-	for (char *line = text, *end; (end = strchr(line, '\n')); line = end + 1) {
-		json_t *j = json_loadb(line, (size_t)(end - line), 0, NULL);
-		if (j) {
+
+	if (rc < 0)
+		return rc;
+	for (char *line = text, *end;
+	     (end = memchr(line, '\n', len - (size_t)(line - text))); line = end + 1) {
+		json_error_t why;
+		json_t *j = json_loadb(line, (size_t)(end - line), 0, &why);
+		if (!j && json_error_code(&why) == json_error_out_of_memory) {
 			json_decref(facts);
+			return -ENOMEM;
+		}
+		if (json_is_object(j) && facts) {
+			json_object_update(facts, j);
+			json_decref(j);
+		} else if (json_is_object(j)) {
 			facts = j;
+		} else {
+			json_decref(j); /* torn: those before it count */
 		}
 	}
-	return facts;
+	*ret = facts;
+	return 0;
 }
 
 void forge_active_leave(struct forge_active *a)
 {
-	json_decref(a->facts);
-	a->facts = NULL;
 	if (a->fd >= 0)
 		close(a->fd);
 	a->fd = -1;

@@ -4,7 +4,8 @@
  * a free one for as long as it lives and writes into it what it is about to make, before it
  * makes it. A slot with content whose lock is free belonged to a supervisor that was killed.
  *
- * A slot is one line of JSON, then fuller ones; a reader takes the last that is whole. Slots are emptied, not removed: that is cheaper, and no lock is ever held on a file
+ * A slot is lines of JSON objects, each with what is new; a reader takes all that are whole, and where a
+ * key comes again the last. So a slot is as long as what it says, however often it is written to. Slots are emptied, not removed: that is cheaper, and no lock is ever held on a file
  * that somebody else has unlinked.
  */
 #pragma once
@@ -19,7 +20,6 @@
 struct forge_active {
 	int fd;	       /* holds the lock, -1 when there is none */
 	unsigned slot; /* also picks the run's host uid, when root runs it */
-	json_t *facts;
 };
 #define FORGE_ACTIVE_INIT ((struct forge_active){ .fd = -1 })
 
@@ -32,6 +32,10 @@ FORGE_MUST_CHECK int forge_active_claim(const struct forge_home *home, unsigned 
 FORGE_MUST_CHECK int forge_active_intend(struct forge_active *a, const char *run_id,
 					 const char *workdir, const char *store,
 					 bool keep, struct forge_error *err);
+/* Instead of that workdir, whose name is taken, another one. */
+FORGE_MUST_CHECK int forge_active_intend_workdir(struct forge_active *a,
+						 const char *workdir,
+						 struct forge_error *err);
 /* Second line: the workdir exists. */
 FORGE_MUST_CHECK int forge_active_note_workdir(struct forge_active *a,
 					       const struct forge_workdir *w,
@@ -39,8 +43,11 @@ FORGE_MUST_CHECK int forge_active_note_workdir(struct forge_active *a,
 /* Third line: this is what the record of a lost run would say. */
 FORGE_MUST_CHECK int forge_active_note_record(struct forge_active *a, json_t *record,
 					      struct forge_error *err);
-/* The facts in a slot, NULL when it holds none (empty, or torn before anything was made). */
-json_t *forge_active_read(int fd);
+/*
+ * The facts in a slot, NULL when it holds none (empty, or torn before anything was made). Negative: they
+ * cannot be read, so nobody may take it for empty.
+ */
+FORGE_MUST_CHECK int forge_active_read(int fd, json_t **ret);
 /* Empties and releases the slot: the run is over and everything is cleaned. */
 void forge_active_close(struct forge_active *a);
 /* Releases it as it is: the next repair tries again to clean. */

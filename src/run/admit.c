@@ -2,7 +2,6 @@
 /* Who may run now. */
 #include "run/admit.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -19,6 +18,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/entries.h"
 #include "base/parse.h"
 
 /* What the host itself needs, however small it is. */
@@ -180,23 +180,20 @@ static int scan_queue(int dir, const char *ours, struct scan *ret,
 	unsigned left = 1000;
 
 	do {
-		int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		forge_auto_dir DIR *d = fd < 0 ? NULL : fdopendir(fd);
-		if (!d)
-			return forge_fail_errno(err, errno, "read the queue");
+		forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
+		(void)forge_entries_open(&d, dir, "."); /* d keeps the error */
 		*ret = (struct scan){ .before = "" };
-		for (struct dirent *e; (errno = 0, e = readdir(d));) {
-			if (strncmp(e->d_name, "s-", 2) == 0)
-				add_share(dir, e->d_name, &ret->used);
-			else if (strncmp(e->d_name, "w-", 2) == 0 &&
-				 strcmp(e->d_name, ours) < 0 &&
-				 strcmp(e->d_name, ret->before) > 0)
+		for (const char *name; (name = forge_entries_next(&d));) {
+			if (strncmp(name, "s-", 2) == 0)
+				add_share(dir, name, &ret->used);
+			else if (strncmp(name, "w-", 2) == 0 && strcmp(name, ours) < 0 &&
+				 strcmp(name, ret->before) > 0)
 				(void)snprintf(ret->before, sizeof(ret->before), "%s",
-					       e->d_name);
+					       name);
 		}
 		/* Who was not seen would be taken for nobody. */
-		if (errno)
-			return forge_fail_errno(err, errno, "read the queue");
+		if (d.error)
+			return forge_fail_errno(err, -d.error, "read the queue");
 	} while (ret->before[0] && !is_alive(dir, ret->before) && --left > 0);
 	return 0;
 }
@@ -470,13 +467,15 @@ int forge_admit_sweep(const struct forge_home *home,
 {
 	forge_auto_close int lock = lock_queue(home, err);
 	int fd = lock < 0 ? lock : forge_home_subdir(home, "queue", err);
-	forge_auto_dir DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
 
-	if (!d)
-		return fd < 0 ? fd : forge_fail_errno(err, errno, "read the queue");
-	for (struct dirent *e; (e = readdir(d));)
-		if (e->d_name[0] != '.' && !is_locked(dirfd(d), e->d_name) &&
-		    remove(arg, e->d_name))
-			(void)unlinkat(dirfd(d), e->d_name, 0); /* seen again next time */
-	return 0;
+	if (fd < 0)
+		return fd;
+	(void)forge_entries_take(&d, fd); /* d keeps the error */
+	for (const char *name; (name = forge_entries_next(&d));)
+		if (name[0] != '.' && !is_locked(forge_entries_fd(&d), name) &&
+		    remove(arg, name))
+			(void)unlinkat(forge_entries_fd(&d), name,
+				       0); /* seen again next time */
+	return d.error ? forge_fail_errno(err, -d.error, "read the queue") : 0;
 }

@@ -2,7 +2,6 @@
 /* Walk, choose, publish. */
 #include "run/collect.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -15,6 +14,8 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/entries.h"
+#include "base/fd.h"
 #include "base/glob.h"
 #include "base/json.h"
 #include "base/parse.h"
@@ -193,18 +194,14 @@ static void not_seen(struct walk *w, int code)
 
 static void walk_dir(struct walk *w, int fd, size_t len, unsigned depth)
 {
-	forge_auto_dir DIR *d = fdopendir(fd);
+	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
 
-	if (!d) {
-		close(fd);
+	if (forge_entries_take(&d, fd) == -ENOMEM)
 		w->is_out_of_memory = true;
-		return;
-	}
-	for (struct dirent *e; !w->is_out_of_memory && !w->ret->is_stopped &&
-			       (errno = 0, e = readdir(d));) {
+	for (const char *name; !w->is_out_of_memory && !w->ret->is_stopped &&
+			       (name = forge_entries_next(&d));) {
+		int dir = forge_entries_fd(&d);
 		struct stat st;
-		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
-			continue;
 		if (w->seen % 64 == 0 && is_stopped(w))
 			break;
 		if (++w->seen > ENTRIES_MAX) {
@@ -213,8 +210,8 @@ static void walk_dir(struct walk *w, int fd, size_t len, unsigned depth)
 			return;
 		}
 		(void)snprintf(w->path + len, sizeof(w->path) - len, "%s%s",
-			       len ? "/" : "", e->d_name);
-		if (fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
+			       len ? "/" : "", name);
+		if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
 			not_seen(w, errno);
 			continue;
 		}
@@ -230,15 +227,15 @@ static void walk_dir(struct walk *w, int fd, size_t len, unsigned depth)
 					"its directories are nested too deep to collect");
 			continue;
 		}
-		int sub = open_dir(dirfd(d), e->d_name);
+		int sub = open_dir(dir, name);
 		if (sub >= 0)
 			walk_dir(w, sub, n, depth + 1);
 		else
 			not_seen(w, errno); /* who knows what would have been in it */
 	}
 	w->path[len] = '\0';
-	if (errno && !w->ret->is_stopped && !w->is_out_of_memory)
-		not_seen(w, errno);
+	if (d.error && !w->is_out_of_memory)
+		not_seen(w, -d.error);
 }
 
 /* ---- publishing, by several threads ---- */
@@ -252,16 +249,12 @@ struct publish {
 
 static int open_file(int dir, const char *path)
 {
-	const int flags = O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
-	int fd = sys_openat2(dir, path, (uint64_t)(unsigned)flags, 0,
-			     RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS |
-				     RESOLVE_NO_MAGICLINKS);
+	const int flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
+	int fd = forge_open_inside(dir, path, flags);
 
-	/* Without openat2 the plain call does: nobody is left who could swap a directory. */
-	if (fd < 0 && (errno == ENOSYS || errno == EPERM))
-		fd = openat(dir, path, flags);
-	if (fd < 0 && errno == EACCES && fchmodat(dir, path, 0400, 0) == 0)
-		fd = openat(dir, path, flags);
+	/* Nobody is left who could swap a directory. */
+	if (fd == -EACCES && fchmodat(dir, path, 0400, 0) == 0)
+		fd = forge_open_inside(dir, path, flags);
 	return fd;
 }
 
@@ -271,7 +264,7 @@ static int publish_one(const struct publish *p, struct file *f)
 	forge_auto_close int fd = open_file(p->w->spec->workdir_fd, f->path);
 
 	if (fd < 0 || fstat(fd, &st) < 0)
-		return -errno;
+		return fd < 0 ? fd : -errno;
 	if (!S_ISREG(st.st_mode))
 		return -EINVAL;
 	return forge_objects_put(p->objects, fd, p->w->spec->may_link, p->sync,
@@ -405,13 +398,15 @@ int forge_collect(const struct forge_collect_spec *spec, struct forge_objects *o
 					 false,	       "" };
 	struct walk *w = calloc(1, sizeof(*w));
 	uint8_t *matched = calloc(spec->patterns->n ? spec->patterns->n : 1, 1);
-	int rc = forge_fail(NULL, ENOMEM, "out of memory");
+	int rc = -ENOMEM;
 
 	if (w && matched && ret->outputs && ret->skipped && ret->undeclared) {
 		w->spec = spec;
 		w->ret = ret;
 		w->is_matched = matched;
 		rc = collect(w, objects, err);
+	} else {
+		rc = forge_fail(err, ENOMEM, "collect outputs: out of memory");
 	}
 	for (size_t i = 0; w && i < w->n; i++)
 		free(w->files[i].path);

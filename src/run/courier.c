@@ -34,6 +34,7 @@ struct reply {
 	int rc;
 	struct forge_error error;
 	char other_run[FORGE_RUN_ID_MAX];
+	bool is_same; /* it was asked for the same */
 };
 
 /* ---- the courier's side ---- */
@@ -80,23 +81,39 @@ static int apply_batch(struct office *o, const json_t *batch, bool durable,
 	int rc = connect_store(o, err);
 
 	if (rc == 0)
-		rc = forge_store_apply(o->store, batch, durable, err);
+		rc = forge_store_settle(o->store, batch, durable, err);
 	if (rc != -ENOTCONN || !was_open)
 		return rc;
 	forge_store_close(forge_take_ptr(o->store));
 	*err = FORGE_ERROR_INIT;
 	rc = connect_store(o, err);
-	return rc < 0 ? rc : forge_store_apply(o->store, batch, durable, err);
+	return rc < 0 ? rc : forge_store_settle(o->store, batch, durable, err);
+}
+
+/* Rows of an older forge have no digest of the request: then the command has to do. */
+static bool is_same_request(const json_t *ours, const json_t *theirs)
+{
+	const json_t *request = json_object_get(theirs, "request");
+
+	return request ? json_equal(request, json_object_get(ours, "request"))
+		       : json_equal(json_object_get(ours, "command"),
+				    json_object_get(theirs, "command"));
 }
 
 static void find_other(struct office *o, struct reply *r)
 {
-	const char *key = json_string_value(
-		json_object_get(json_object_get(o->held, "record"), "idempotency_key"));
+	const json_t *ours = json_object_get(o->held, "record");
+	const char *key = json_string_value(json_object_get(ours, "idempotency_key"));
+	const char *user = json_string_value(json_object_get(ours, "user"));
 	forge_auto_free char *other = NULL;
+	json_t *theirs = NULL;
 
-	if (key && forge_store_find_key(o->store, key, &other, NULL) == 0)
-		(void)snprintf(r->other_run, sizeof(r->other_run), "%s", other);
+	if (!key || forge_store_find_key(o->store, user, key, &other, NULL) < 0 ||
+	    forge_store_get(o->store, other, &theirs, NULL) < 0)
+		return;
+	r->is_same = is_same_request(ours, theirs);
+	(void)snprintf(r->other_run, sizeof(r->other_run), "%s", other);
+	json_decref(theirs);
 }
 
 /* Applies what is held as one transaction and answers each batch of it. False: end. */
@@ -303,6 +320,7 @@ static int take_reply(struct forge_courier *c, uint64_t deadline)
 	if (r.rc < 0 && !c->error.code) {
 		c->error = r.error;
 		memcpy(c->other_run, r.other_run, sizeof(c->other_run));
+		c->is_same = r.is_same;
 	}
 	return 0;
 }

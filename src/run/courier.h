@@ -25,6 +25,7 @@ struct forge_courier {
 	unsigned in_flight;	  /* sent, not answered */
 	struct forge_error error; /* of the first batch that failed; code 0: none */
 	char other_run[FORGE_RUN_ID_MAX]; /* -EEXIST: who has the idempotency key */
+	bool is_same;			  /* other_run was asked for the same as ours */
 };
 #define FORGE_COURIER_INIT ((struct forge_courier){ .fd = -1 })
 

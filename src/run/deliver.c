@@ -2,7 +2,6 @@
 /* Late deliveries. */
 #include "run/deliver.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -14,8 +13,10 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/entries.h"
 #include "base/fd.h"
 #include "base/proc.h"
+#include "run/adopt.h"
 #include "run/live.h"
 #include "run/record.h"
 #include "store/state.h"
@@ -43,69 +44,79 @@ int forge_store_choose(const char *explicit_url, const struct forge_config *cfg,
 	return *ret_url ? 0 : forge_fail(err, ENOMEM, "out of memory");
 }
 
-/* A whole file of ours, NULL when it cannot be had. */
-static char *read_file(int dir, const char *name, size_t *ret_len)
-{
-	struct stat st;
-	forge_auto_close int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+/* Far more than a record can be; what is larger is an error, not absence. */
+#define FILE_MAX (1u << 30)
 
-	if (fd < 0 || fstat(fd, &st) < 0 || st.st_size > (1 << 30))
-		return NULL;
-	char *text = malloc((size_t)st.st_size + 1);
-	ssize_t n = text ? pread(fd, text, (size_t)st.st_size, 0) : -1;
-	if (n < 0) {
-		free(text);
-		return NULL;
-	}
-	text[n] = '\0';
-	*ret_len = (size_t)n;
-	return text;
-}
-
-static int open_run(const struct forge_home *home, const char *run_id)
+static int read_run_file(const struct forge_home *home, const char *run_id,
+			 const char *name, char **ret, size_t *ret_len)
 {
-	return openat(home->runs_fd, run_id,
-		      O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	forge_auto_close int dir = forge_home_open_run(home, run_id);
+
+	return dir < 0 ? dir : forge_read_file(dir, name, FILE_MAX, ret, ret_len);
 }
 
 int forge_load_record(const struct forge_home *home, const char *run_id, json_t **ret,
 		      struct forge_error *err)
 {
+	forge_auto_free char *text = NULL;
 	size_t len = 0;
-	forge_auto_close int dir = open_run(home, run_id);
-	forge_auto_free char *text = dir < 0 ? NULL : read_file(dir, "record.json", &len);
-	json_t *j = text ? json_loadb(text, len, 0, NULL) : NULL;
+	json_error_t why;
+	int rc = read_run_file(home, run_id, "record.json", &text, &len);
 
+	if (rc == -ENOENT || rc == -EINVAL)
+		return forge_fail(err, ENOENT, "no run '%s' here", run_id);
+	if (rc < 0)
+		return forge_fail_errno(err, -rc, "read the record of %s", run_id);
+	json_t *j = json_loadb(text, len, 0, &why);
+	if (!j && json_error_code(&why) == json_error_out_of_memory)
+		return forge_fail(err, ENOMEM, "read the record of %s: out of memory",
+				  run_id);
 	if (!json_is_object(j)) {
 		json_decref(j);
-		return forge_fail(err, ENOENT, "no run '%s' here", run_id);
+		return forge_fail(err, EBADMSG, "the record of %s is torn", run_id);
 	}
 	*ret = j;
 	return 0;
 }
 
-json_t *forge_load_verdict(const struct forge_home *home, const char *run_id)
+bool forge_is_no_record(int rc)
 {
-	json_t *record;
-
-	if (forge_load_record(home, run_id, &record, NULL) < 0)
-		return NULL;
-	const char *status = json_string_value(json_object_get(record, "status"));
-	if (forge_status_is_terminal(forge_status_of(status)))
-		return record;
-	json_decref(record);
-	return NULL;
+	return rc == -ENOENT || rc == -EBADMSG;
 }
 
-json_t *forge_load_events(const struct forge_home *home, const char *run_id)
+int forge_load_verdict(const struct forge_home *home, const char *run_id, json_t **ret,
+		       struct forge_error *err)
 {
-	size_t len = 0;
-	forge_auto_close int dir = open_run(home, run_id);
-	forge_auto_free char *text =
-		dir < 0 ? NULL : read_file(dir, "events.jsonl", &len);
-	json_t *a = json_array();
+	struct forge_error why = FORGE_ERROR_INIT;
+	json_t *record = NULL;
+	int rc = forge_load_record(home, run_id, &record, &why);
 
-	for (char *line = text, *end; line && (end = strchr(line, '\n'));
+	*ret = NULL;
+	if (rc < 0 && !forge_is_no_record(rc)) {
+		if (err)
+			*err = why;
+		return rc;
+	}
+	const char *status = json_string_value(json_object_get(record, "status"));
+	if (forge_status_is_terminal(forge_status_of(status)))
+		*ret = record;
+	else
+		json_decref(record);
+	return 0;
+}
+
+int forge_load_events(const struct forge_home *home, const char *run_id, json_t **ret,
+		      struct forge_error *err)
+{
+	forge_auto_free char *text = NULL;
+	size_t len = 0;
+	int rc = read_run_file(home, run_id, "events.jsonl", &text, &len);
+
+	if (rc < 0 && rc != -ENOENT)
+		return forge_fail_errno(err, -rc, "read the events of %s", run_id);
+	json_t *a = json_array();
+	for (char *line = text, *end;
+	     line && (end = memchr(line, '\n', len - (size_t)(line - text)));
 	     line = end + 1) {
 		json_t *e = json_loadb(line, (size_t)(end - line), 0, NULL);
 		if (json_is_object(e) && json_is_integer(json_object_get(e, "seq")))
@@ -113,57 +124,93 @@ json_t *forge_load_events(const struct forge_home *home, const char *run_id)
 		else
 			json_decref(e);
 	}
-	return a;
+	if (!a)
+		return forge_fail(err, ENOMEM, "out of memory");
+	*ret = a;
+	return 0;
 }
 
-/* Takes e. A torn last line of a dead one's must not swallow ours. */
-static void append_event(int fd, json_t *e)
+json_int_t forge_next_seq(const json_t *events)
 {
-	char *line = json_dumps(e, JSON_COMPACT);
+	const json_t *last = json_array_get(events, json_array_size(events) - 1);
 
-	if (fd >= 0 && line)
-		(void)dprintf(fd, "\n%s\n", line);
+	return last ? json_integer_value(json_object_get(last, "seq")) + 1 : 0;
+}
+
+/* A torn last line of a dead one's must not swallow ours. */
+static int append_event(int fd, json_t *e)
+{
+	char *line = e ? json_dumps(e, JSON_COMPACT) : NULL;
+	int rc = !line ? -ENOMEM : dprintf(fd, "\n%s\n", line) < 0 ? -errno : 0;
+
 	free(line);
 	json_decref(e);
+	return rc;
 }
 
-void forge_complete_events(const struct forge_home *home, const char *run_id,
-			   const json_t *record)
+static int open_events(const struct forge_home *home, const char *run_id)
+{
+	forge_auto_close int dir = forge_home_open_run(home, run_id);
+	int fd = dir < 0 ? dir
+			 : openat(dir, "events.jsonl",
+				  O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK | O_CLOEXEC |
+					  O_NOFOLLOW,
+				  0600);
+
+	return dir >= 0 && fd < 0 ? -errno : fd;
+}
+
+int forge_add_event(const struct forge_home *home, const char *run_id, json_t *e,
+		    struct forge_error *err)
+{
+	forge_auto_close int fd = open_events(home, run_id);
+
+	if (fd < 0)
+		json_decref(e);
+	int rc = fd < 0 ? fd : append_event(fd, e);
+	return rc < 0 ? forge_fail_errno(err, -rc, "write the events of %s", run_id) : 0;
+}
+
+int forge_complete_events(const struct forge_home *home, const char *run_id,
+			  const json_t *record, struct forge_error *err)
 {
 	const char *status = json_string_value(json_object_get(record, "status"));
-	json_t *events = forge_load_events(home, run_id), *e;
-	json_int_t seq = 0;
+	json_t *events = NULL, *e;
 	bool is_there = false, has_begun = false;
 	size_t i;
+	int rc = forge_load_events(home, run_id, &events, err);
 
+	if (rc < 0)
+		return rc;
 	json_array_foreach (events, i, e) {
 		const char *s = json_string_value(json_object_get(e, "status"));
 		is_there = is_there || forge_status_is_terminal(forge_status_of(s));
 		has_begun = has_begun || s;
-		seq = json_integer_value(json_object_get(e, "seq")) + 1;
 	}
+	json_int_t seq = forge_next_seq(events);
 	json_decref(events);
 	if (is_there)
-		return;
-	forge_auto_close int dir = open_run(home, run_id);
-	forge_auto_close int fd =
-		openat(dir, "events.jsonl",
-		       O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+		return 0;
 	/* A power cut may have taken the first line too. */
 	if (!has_begun)
-		append_event(fd, forge_event_json(seq++, "repair", "assumed", "preparing",
-						  NULL));
-	append_event(fd, forge_event_json(seq, "repair", status, status,
-					  "its supervisor is gone"));
+		rc = forge_add_event(
+			home, run_id,
+			forge_event_json(seq++, "repair", "assumed", "preparing", NULL),
+			err);
+	return rc < 0 ? rc
+		      : forge_add_event(home, run_id,
+					forge_event_json(seq, "repair", status, status,
+							 "its supervisor is gone"),
+					err);
 }
 
 int forge_write_record(const struct forge_home *home, const char *run_id,
 		       const json_t *record, struct forge_error *err)
 {
-	forge_auto_close int dir = open_run(home, run_id);
+	forge_auto_close int dir = forge_home_open_run(home, run_id);
 	forge_auto_free char *text =
 		json_dumps(record, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
-	int rc = dir < 0 ? -errno
+	int rc = dir < 0 ? dir
 		 : text ? forge_replace_file(dir, "record.json", text, strlen(text), true)
 			: -ENOMEM;
 
@@ -175,62 +222,69 @@ int forge_close_lost(const struct forge_home *home, const char *run_id, json_t *
 {
 	forge_record_set_lost(record);
 	int rc = forge_write_record(home, run_id, record, err);
-	if (rc == 0)
-		forge_complete_events(home, run_id, record);
-	return rc;
+	return rc < 0 ? rc : forge_complete_events(home, run_id, record, err);
 }
 
-static json_t *load_post_rows(const struct forge_home *home, const char *run_id)
+/* *ret stays NULL when the run had none. */
+static int load_post_rows(const struct forge_home *home, const char *run_id, json_t **ret,
+			  struct forge_error *err)
 {
+	forge_auto_free char *text = NULL;
 	size_t len = 0;
-	forge_auto_close int dir = open_run(home, run_id);
-	forge_auto_free char *text =
-		dir < 0 ? NULL : read_file(dir, "post_process.json", &len);
+	int rc = read_run_file(home, run_id, "post_process.json", &text, &len);
 
-	return text ? json_loadb(text, len, 0, NULL) : NULL;
+	if (rc < 0 && rc != -ENOENT)
+		return forge_fail_errno(err, -rc, "read the post-process of %s", run_id);
+	*ret = text ? json_loadb(text, len, 0, NULL) : NULL;
+	return 0;
 }
 
 /*
  * The store had its verdict first: the run was taken for lost, or a power cut took what its directory
  * said. That verdict stays, and the directory follows.
  */
-static void adopt_verdict(const struct forge_home *home, struct forge_store *st,
-			  const char *run_id)
+static int adopt_verdict(const struct forge_home *home, struct forge_store *st,
+			 const char *run_id, const json_t *ours, struct forge_error *err)
 {
-	static const char *const local[] = { "workdir_kept", "workdir_identity" };
-	json_t *record = NULL, *ours = NULL;
+	json_t *row = NULL;
+	int rc = forge_store_get(st, run_id, &row, err);
 
-	if (forge_store_get(st, run_id, &record, NULL) < 0)
-		return;
-	/* What still lies here is known here only. */
-	if (forge_load_record(home, run_id, &ours, NULL) == 0)
-		for (size_t i = 0; i < FORGE_ARRAY_SIZE(local); i++)
-			if (json_object_get(ours, local[i]))
-				json_object_set(record, local[i],
-						json_object_get(ours, local[i]));
-	json_decref(ours);
-	(void)!forge_write_record(home, run_id, record, NULL); /* the store has it */
+	if (rc < 0)
+		return rc;
+	json_t *record = forge_record_adopt(home, run_id, row, ours);
+	rc = record ? forge_write_record(home, run_id, record, err)
+		    : forge_fail(err, ENOMEM, "out of memory");
 	json_decref(record);
+	json_decref(row);
+	return rc;
 }
 
 int forge_deliver_run(const struct forge_home *home, struct forge_store *st,
 		      const char *run_id, struct forge_error *err)
 {
-	json_t *record;
+	json_t *record = NULL, *events = NULL, *post = NULL;
 	int rc = forge_load_record(home, run_id, &record, err);
 
-	if (rc < 0)
-		return rc;
-	json_t *batch = json_pack("{s:o, s:o, s:o*}", "record", record, "events",
-				  forge_load_events(home, run_id), "post_process",
-				  load_post_rows(home, run_id));
-	rc = batch ? forge_store_apply(st, batch, true, err)
-		   : forge_fail(err, ENOMEM, "out of memory");
+	if (rc == 0)
+		rc = forge_load_events(home, run_id, &events, err);
+	if (rc == 0)
+		rc = load_post_rows(home, run_id, &post, err);
+	json_t *batch = rc < 0 ? NULL
+			       : json_pack("{s:O, s:O, s:O*}", "record", record, "events",
+					   events, "post_process", post);
+	if (rc == 0)
+		rc = batch ? forge_store_settle(st, batch, true, err)
+			   : forge_fail(err, ENOMEM, "out of memory");
+	if (rc == -EALREADY) {
+		if (err)
+			*err = FORGE_ERROR_INIT;
+		rc = adopt_verdict(home, st, run_id, record, err);
+	}
 	json_decref(batch);
-	if (rc != -EALREADY)
-		return rc;
-	adopt_verdict(home, st, run_id);
-	return 0;
+	json_decref(record);
+	json_decref(events);
+	json_decref(post);
+	return rc;
 }
 
 int forge_deliver_later(const struct forge_home *home, const char *run_id,
@@ -245,49 +299,56 @@ int forge_deliver_later(const struct forge_home *home, const char *run_id,
 	return rc < 0 ? forge_fail_errno(err, -rc, "write undelivered/%s", run_id) : 0;
 }
 
-static DIR *open_pending(const struct forge_home *home)
-{
-	int fd = openat(home->fd, "undelivered",
-			O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-
-	return fd < 0 ? NULL : fdopendir(fd);
-}
-
 bool forge_deliver_is_due(const struct forge_home *home)
 {
-	forge_auto_dir DIR *d = open_pending(home);
+	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
 
-	for (struct dirent *e; d && (e = readdir(d));)
-		if (e->d_name[0] != '.')
+	(void)forge_entries_open(&d, home->fd, "undelivered"); /* mostly not there */
+	for (const char *name; (name = forge_entries_next(&d));)
+		if (name[0] != '.')
 			return true;
-	return false;
+	return d.error && d.error != -ENOENT; /* who delivers will say why */
+}
+
+/* 1: delivered, 0: for another store; err may be filled in any case. */
+static int deliver_one(const struct forge_home *home, struct forge_store *st, int dir,
+		       const char *name, const char *url, struct forge_error *err)
+{
+	forge_auto_free char *wanted = NULL;
+	size_t len = 0;
+	int rc = forge_read_file(dir, name, 1 << 16, &wanted, &len);
+
+	if (rc < 0)
+		return forge_fail_errno(err, -rc, "read undelivered/%s", name);
+	if (strcmp(wanted, url) != 0)
+		return 0; /* when that one is opened */
+	rc = forge_deliver_run(home, st, name, err);
+	if (rc < 0)
+		return rc;
+	(void)unlinkat(dir, name, 0); /* else it is told once more */
+	return 1;
 }
 
 static int deliver_marked(const struct forge_home *home, struct forge_store *st,
 			  const char *url, FILE *say)
 {
-	forge_auto_dir DIR *d = open_pending(home);
+	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
 	int n = 0;
 
-	for (struct dirent *e; d && (e = readdir(d));) {
-		size_t len = 0;
-		if (e->d_name[0] == '.')
-			continue;
-		forge_auto_free char *wanted = read_file(dirfd(d), e->d_name, &len);
-		if (!wanted || strcmp(wanted, url) != 0)
-			continue; /* of another store: when that one is opened */
+	(void)forge_entries_open(&d, home->fd, "undelivered"); /* mostly not there */
+	for (const char *name; (name = forge_entries_next(&d));) {
 		struct forge_error err = FORGE_ERROR_INIT;
-		if (forge_deliver_run(home, st, e->d_name, &err) < 0) {
-			if (say)
-				fprintf(say, "%s: not delivered: %s\n", e->d_name,
-					err.msg);
+		if (name[0] == '.')
 			continue;
-		}
-		(void)unlinkat(dirfd(d), e->d_name, 0); /* else it is told once more */
-		if (say)
-			fprintf(say, "%s: delivered to the store\n", e->d_name);
-		n++;
+		int rc = deliver_one(home, st, forge_entries_fd(&d), name, url, &err);
+		n += rc > 0;
+		if (say && rc != 0)
+			fprintf(say, "%s: %s%s\n", name,
+				rc < 0 ? "not delivered: " : "delivered to the store",
+				rc < 0 ? err.msg : "");
 	}
+	if (d.error && d.error != -ENOENT && say)
+		fprintf(say, "undelivered: %s\n", strerror(-d.error));
 	return n;
 }
 
@@ -302,10 +363,29 @@ static int note_dead(const struct forge_run_row *row, void *arg)
 {
 	struct open_runs *o = arg;
 
+	/* What is no id of a run names no directory of ours. */
+	if (!forge_run_id_is_valid(row->run_id))
+		return 0;
 	if (row->boot_id && strcmp(row->boot_id, o->boot_id) == 0 && row->pid > 0 &&
 	    forge_proc_start_time((pid_t)row->pid) == (uint64_t)row->pid_start)
 		return 0;
 	return forge_strv_add(&o->ids, row->run_id);
+}
+
+/* By the uid, which is the same in a login shell and under cron; records of an older forge have a name. */
+static bool is_ours(const json_t *record)
+{
+	const json_t *uid = json_object_get(json_object_get(record, "supervisor"), "uid");
+	const char *user = json_string_value(json_object_get(record, "user"));
+	const char *env = getenv("USER");
+	char name[FORGE_USER_MAX];
+
+	if (geteuid() == 0)
+		return true;
+	if (json_is_integer(uid))
+		return (uid_t)json_integer_value(uid) == getuid();
+	return user && (strcmp(user, forge_user_name(name)) == 0 ||
+			(env && strcmp(user, env) == 0));
 }
 
 /*
@@ -325,72 +405,43 @@ static bool can_judge(const json_t *record, const char *boot_id)
 	return !machine || !*machine || strcmp(machine, forge_machine_id(ours)) == 0;
 }
 
-static bool has_verdict(const struct forge_home *home, const char *run_id)
-{
-	json_t *record = NULL;
-
-	if (forge_load_record(home, run_id, &record, NULL) < 0)
-		return false;
-	const char *status = json_string_value(json_object_get(record, "status"));
-	bool is_over = forge_status_is_terminal(forge_status_of(status));
-	json_decref(record);
-	return is_over;
-}
+/* How long a run of another FORGE_HOME may take to tell its verdict. */
+#define FOREIGN_SECONDS (30 * 86400)
 
 /*
- * A run of another FORGE_HOME here may be over, with its verdict kept there for later. By the path
- * of its logs; what is read there is only about that run. True when it was delivered.
- */
-static bool deliver_foreign(struct forge_store *st, const json_t *record,
-			    const char *run_id)
-{
-	const char *path = json_string_value(
-		json_object_get(json_object_get(record, "logs"), "events"));
-	forge_auto_free char *tail = forge_asprintf("/%s/events.jsonl", run_id);
-	size_t len = path ? strlen(path) : 0, cut = tail ? strlen(tail) : 0;
-
-	if (!tail || len <= cut || strcmp(path + len - cut, tail) != 0)
-		return false;
-	forge_auto_free char *runs = strndup(path, len - cut);
-	forge_auto_close int fd =
-		runs ? open(runs, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW) : -1;
-	if (fd < 0)
-		return false;
-	struct forge_home other = { .fd = -1, .runs_fd = fd, .active_fd = -1 };
-	return has_verdict(&other, run_id) &&
-	       forge_deliver_run(&other, st, run_id, NULL) == 0;
-}
-
-/*
- * Whether the run's own record may say more than the store knows, in another FORGE_HOME of this
- * host: then it is for a forge command there to tell it.
+ * Whether a run is another FORGE_HOME's of this host, whose own record may say more than the store knows:
+ * it is for a forge command there to tell it. By its name alone: a path that a store gives is
+ * not for us to look at. When nobody has told it for a month there is no such place any more.
  */
 static bool is_elsewhere(const struct forge_home *home, const json_t *record,
 			 const char *run_id)
 {
 	const char *there = json_string_value(
 		json_object_get(json_object_get(record, "supervisor"), "home"));
+	char oldest[FORGE_RUN_ID_MAX];
+	struct timespec now;
 
-	if (!there || strcmp(there, home->path) == 0 ||
-	    faccessat(home->runs_fd, run_id, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+	forge_auto_close int here = forge_home_open_run(home, run_id);
+	if (!there || strcmp(there, home->path) == 0 || here >= 0)
 		return false;
-	forge_auto_free char *dir = forge_asprintf("%s/runs/%s", there, run_id);
-	return dir && (access(dir, F_OK) == 0 || errno == EACCES);
+	clock_gettime(CLOCK_REALTIME, &now);
+	/* Ids sort by the time they were made. */
+	(void)forge_run_id_at(oldest, (uint64_t)(now.tv_sec - FOREIGN_SECONDS) * 1000);
+	return strcmp(run_id, oldest) >= 0;
 }
 
 /* After all that its directory has, so that a repair of that says nothing new. */
 static json_t *lost_events(const struct forge_home *home, struct forge_store *st,
 			   const char *run_id)
 {
-	json_t *events = forge_load_events(home, run_id), *known = NULL;
+	json_t *events = NULL, *known = NULL;
 
-	if (forge_store_events(st, run_id, &known, NULL) < 0) {
+	if (forge_load_events(home, run_id, &events, NULL) < 0 ||
+	    forge_store_events(st, run_id, &known, NULL) < 0) {
 		json_decref(events);
 		return NULL;
 	}
-	const json_t *all = json_array_size(events) ? events : known;
-	const json_t *last = json_array_get(all, json_array_size(all) - 1);
-	json_int_t seq = last ? json_integer_value(json_object_get(last, "seq")) + 1 : 0;
+	json_int_t seq = forge_next_seq(json_array_size(events) ? events : known);
 	json_decref(known);
 	json_array_append_new(events, forge_event_json(seq, "repair", "lost", "lost",
 						       "its supervisor is gone"));
@@ -403,60 +454,55 @@ static bool close_as_lost(const struct forge_home *home, struct forge_store *st,
 {
 	json_t *record = NULL, *events = NULL;
 
-	if (forge_store_get(st, run_id, &record, NULL) < 0 ||
-	    !can_judge(record, boot_id)) {
+	if (forge_store_get(st, run_id, &record, NULL) < 0 || !is_ours(record) ||
+	    !can_judge(record, boot_id) || is_elsewhere(home, record, run_id) ||
+	    !(events = lost_events(home, st, run_id))) {
 		json_decref(record);
 		return false;
 	}
-	bool is_foreign = deliver_foreign(st, record, run_id);
-	if (is_foreign || is_elsewhere(home, record, run_id) ||
-	    !(events = lost_events(home, st, run_id))) {
-		json_decref(record);
-		return is_foreign;
-	}
 	forge_record_set_lost(record);
 	json_t *batch = json_pack("{s:o, s:o}", "record", record, "events", events);
-	bool is_done = forge_store_apply(st, batch, true, NULL) ==
+	bool is_done = forge_store_settle(st, batch, true, NULL) ==
 		       0; /* else the next one tries */
 	json_decref(batch);
 	return is_done;
 }
 
-/* Its slot, or its own record, when there is one, knows better. */
+/*
+ * Its slot, or its own record, when there is one, knows better. One that cannot be read may have a
+ * verdict: then nothing is closed.
+ */
 static bool close_one(const struct forge_home *home, struct forge_store *st,
 		      const char *run_id, const char *boot_id)
 {
 	if (forge_live_has_slot(home, run_id))
 		return false;
 	json_t *record = NULL;
-	bool is_here = forge_load_record(home, run_id, &record, NULL) == 0, is_done;
+	int rc = forge_load_record(home, run_id, &record, NULL);
+	if (forge_is_no_record(rc))
+		return close_as_lost(home, st, run_id, boot_id);
+	if (rc < 0)
+		return false;
 	const char *status = json_string_value(json_object_get(record, "status"));
-	if (is_here && !forge_status_is_terminal(forge_status_of(status)) &&
-	    (!can_judge(record, boot_id) ||
-	     forge_close_lost(home, run_id, record, NULL) < 0))
-		is_done = false;
-	else
-		is_done = is_here ? forge_deliver_run(home, st, run_id, NULL) == 0
-				  : close_as_lost(home, st, run_id, boot_id);
+	bool can_close = forge_status_is_terminal(forge_status_of(status)) ||
+			 (can_judge(record, boot_id) &&
+			  forge_close_lost(home, run_id, record, NULL) == 0);
 	json_decref(record);
-	return is_done;
+	return can_close && forge_deliver_run(home, st, run_id, NULL) == 0;
 }
 
 /*
  * A dead supervisor usually leaves its slot, and repair.c has closed it by now. Without one (the
- * power went before the slot reached the disk) the row is all there is. Whose processes we may
- * not see (hidepid) we do not judge; root sees all.
+ * power went before the slot reached the disk) the row is all there is. Those of others, whose processes
+ * we may not see (hidepid), are left to them; root sees all.
  */
 static int close_dead(const struct forge_home *home, struct forge_store *st, FILE *say)
 {
-	char host[256] = "", boot[FORGE_BOOT_ID_MAX], user[FORGE_USER_MAX];
+	char host[256] = "", boot[FORGE_BOOT_ID_MAX];
 	struct open_runs dead = { .boot_id = forge_boot_id(boot) };
 
 	(void)gethostname(host, sizeof(host) - 1); /* "" matches nothing */
-	struct forge_run_filter f = { .host = host,
-				      .user = geteuid() == 0 ? NULL
-							     : forge_user_name(user),
-				      .open_only = true };
+	struct forge_run_filter f = { .host = host, .open_only = true };
 	int n = 0;
 	if (forge_store_list(st, &f, note_dead, &dead, NULL) >= 0)
 		forge_strv_foreach (id, &dead.ids) {

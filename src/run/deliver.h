@@ -17,13 +17,25 @@ FORGE_MUST_CHECK int forge_store_choose(const char *explicit_url,
 					const struct forge_config *cfg, char **ret_url,
 					struct forge_error *err);
 
-/* record.json of a run; -ENOENT: there is none, or it was torn by a power cut. */
+/*
+ * record.json of a run. -ENOENT: there is none; -EBADMSG: it was torn by a power cut. Everything else
+ * (EIO, EMFILE ...) says nothing about whether there is one, and is no reason to change or remove anything.
+ */
 FORGE_MUST_CHECK int forge_load_record(const struct forge_home *home, const char *run_id,
 				       json_t **ret, struct forge_error *err);
-/* The same, if it has a verdict; NULL otherwise. */
-json_t *forge_load_verdict(const struct forge_home *home, const char *run_id);
-/* events.jsonl as an array; lines that are not whole are left out. */
-json_t *forge_load_events(const struct forge_home *home, const char *run_id);
+/* Whether forge_load_record() said that there is nothing to be read. */
+bool forge_is_no_record(int rc);
+/* The record if it has a verdict, NULL in *ret if it certainly has none. */
+FORGE_MUST_CHECK int forge_load_verdict(const struct forge_home *home, const char *run_id,
+					json_t **ret, struct forge_error *err);
+/* events.jsonl as an array, empty when there is none; lines that are not whole are left out. */
+FORGE_MUST_CHECK int forge_load_events(const struct forge_home *home, const char *run_id,
+				       json_t **ret, struct forge_error *err);
+/* The number of the event that follows these. */
+json_int_t forge_next_seq(const json_t *events);
+/* Adds a line to events.jsonl; takes e. */
+FORGE_MUST_CHECK int forge_add_event(const struct forge_home *home, const char *run_id,
+				     json_t *e, struct forge_error *err);
 /* Replaces record.json, durably. */
 FORGE_MUST_CHECK int forge_write_record(const struct forge_home *home, const char *run_id,
 					const json_t *record, struct forge_error *err);
@@ -31,8 +43,9 @@ FORGE_MUST_CHECK int forge_write_record(const struct forge_home *home, const cha
 FORGE_MUST_CHECK int forge_close_lost(const struct forge_home *home, const char *run_id,
 				      json_t *record, struct forge_error *err);
 /* Adds the line of the record's verdict to the events, if whoever died did not. */
-void forge_complete_events(const struct forge_home *home, const char *run_id,
-			   const json_t *record);
+FORGE_MUST_CHECK int forge_complete_events(const struct forge_home *home,
+					   const char *run_id, const json_t *record,
+					   struct forge_error *err);
 
 /* Tells the store everything that the run's directory says. */
 FORGE_MUST_CHECK int forge_deliver_run(const struct forge_home *home,

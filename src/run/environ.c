@@ -166,6 +166,9 @@ int forge_spec_environment(struct forge_spec *s, const struct forge_config *cfg,
 			   const struct forge_home *home, const char *store,
 			   struct forge_error *err)
 {
+	/* It is made once more when the workdir gets another name. */
+	forge_strv_done(&s->env);
+	s->env = (struct forge_strv){ 0 };
 	int rc = forge_strv_setenv(&s->env, "PATH", "/usr/local/bin:/usr/bin:/bin");
 
 	if (req->exact_env) {

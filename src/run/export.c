@@ -19,7 +19,7 @@
 /* Opens the directory of path below top, making what is missing; *ret_name is the last part. */
 static int open_parent(int top, const char *path, const char **ret_name)
 {
-	int dir = dup(top);
+	int dir = fcntl(top, F_DUPFD_CLOEXEC, 0);
 
 	while (dir >= 0) {
 		char part[NAME_MAX + 1];

@@ -2,11 +2,12 @@
 /* Logs, kept workdirs, staging directories, forgotten digests and objects nobody points to. */
 #include "run/gc.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -16,13 +17,16 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/entries.h"
 #include "base/fd.h"
 #include "base/json.h"
 #include "base/parse.h"
 #include "base/rmtree.h"
 #include "run/admit.h"
+#include "run/adopt.h"
 #include "run/deliver.h"
 #include "run/home.h"
+#include "run/kept.h"
 #include "run/live.h"
 #include "run/objects.h"
 #include "run/reconcile.h"
@@ -43,7 +47,34 @@ struct gc {
 	time_t now;
 	int done;
 	struct forge_strv references; /* digests, sorted before use */
+	struct forge_strv failures;   /* what could not be done, a sentence each */
+	bool is_blind; /* a record could not be read: it may point to any object */
 };
+
+/* The rest is done all the same; this is told at the end. */
+FORGE_PRINTF(2, 3) static void failed(struct gc *g, const char *fmt, ...)
+{
+	char text[600];
+	va_list ap;
+
+	va_start(ap, fmt);
+	(void)vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	(void)!forge_strv_add(&g->failures, text); /* out of memory: one is told less */
+}
+
+/* The end of a directory's listing; one that is not there is empty. */
+static void check_end(struct gc *g, const struct forge_entries *d, const char *name)
+{
+	if (d->error && d->error != -ENOENT)
+		failed(g, "read %s: %s", name, strerror(-d->error));
+}
+
+static void check_unlink(struct gc *g, int dir, const char *name)
+{
+	if (unlinkat(dir, name, 0) < 0 && errno != ENOENT)
+		failed(g, "remove %s: %s", name, strerror(errno));
+}
 
 /* Says and records it. True: do it. */
 static bool doing(struct gc *g, const char *what, const char *name, uint64_t bytes)
@@ -67,13 +98,6 @@ static bool doing(struct gc *g, const char *what, const char *name, uint64_t byt
 	return true;
 }
 
-static DIR *open_dir(int parent, const char *name)
-{
-	int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-
-	return fd < 0 ? NULL : fdopendir(fd);
-}
-
 static bool is_older(const struct gc *g, time_t then, uint64_t usec)
 {
 	return usec != FORGE_UNLIMITED && g->now > then &&
@@ -86,17 +110,21 @@ static bool is_dead(pid_t pid)
 }
 
 /* ".<name>.<pid>": of forge_replace_file(), by somebody who was killed. */
-static void sweep_unfinished(struct gc *g, DIR *d)
+static void sweep_unfinished(struct gc *g, int dir, const char *in)
 {
-	for (struct dirent *e; d && (e = readdir(d));) {
-		const char *dot = strrchr(e->d_name, '.');
-		if (e->d_name[0] != '.' || dot == e->d_name || !dot[1] ||
+	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
+
+	(void)forge_entries_open(&d, dir, in); /* d keeps the error */
+	for (const char *name; (name = forge_entries_next(&d));) {
+		const char *dot = strrchr(name, '.');
+		if (name[0] != '.' || dot == name || !dot[1] ||
 		    dot[1 + strspn(dot + 1, "0123456789")] ||
 		    !is_dead((pid_t)strtol(dot + 1, NULL, 10)))
 			continue;
-		if (doing(g, "remove unfinished", e->d_name, 0))
-			(void)unlinkat(dirfd(d), e->d_name, 0); /* seen again next time */
+		if (doing(g, "remove unfinished", name, 0))
+			check_unlink(g, forge_entries_fd(&d), name);
 	}
+	check_end(g, &d, in);
 }
 
 static bool is_dead_entry(void *arg, const char *name)
@@ -112,75 +140,92 @@ struct run_logs {
 	uint64_t bytes;
 };
 
-static uint64_t size_at(int dir, const char *name)
+/* Both streams together; what is not there weighs nothing. */
+static int sizes_of_logs(int dir, uint64_t *ret)
 {
+	static const char *const names[] = { "stdout", "stderr" };
 	struct stat st;
 
-	return fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 ? (uint64_t)st.st_size
-								 : 0;
+	*ret = 0;
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(names); i++) {
+		if (fstatat(dir, names[i], &st, AT_SYMLINK_NOFOLLOW) == 0)
+			*ret += (uint64_t)st.st_size;
+		else if (errno != ENOENT)
+			return -errno;
+	}
+	return 0;
 }
 
 static void note_change(struct gc *g, const char *run_id, json_t *record,
 			const char *event)
 {
-	forge_auto_close int dir = openat(
-		g->home.runs_fd, run_id, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	json_t *events = forge_load_events(&g->home, run_id);
-	json_t *last = json_array_get(events, json_array_size(events) - 1);
-	json_int_t seq = last ? json_integer_value(json_object_get(last, "seq")) + 1 : 0;
-	json_t *e = forge_event_json(seq, "gc", event, NULL, NULL);
-	char *line = json_dumps(e, JSON_COMPACT);
-	forge_auto_close int fd =
-		dir < 0 ? -1
-			: openat(dir, "events.jsonl", O_WRONLY | O_APPEND | O_CLOEXEC);
+	struct forge_error err = FORGE_ERROR_INIT;
+	json_t *events = NULL;
+	int rc = forge_load_events(&g->home, run_id, &events, &err);
 
-	if (fd >= 0 && line)
-		(void)dprintf(fd, "%s\n", line);
-	(void)!forge_write_record(&g->home, run_id, record,
-				  NULL); /* seen again next time */
-	if (g->store)
+	if (rc == 0)
+		rc = forge_add_event(
+			&g->home, run_id,
+			forge_event_json(forge_next_seq(events), "gc", event, NULL, NULL),
+			&err);
+	if (rc == 0)
+		rc = forge_write_record(&g->home, run_id, record, &err);
+	if (rc == 0 && g->store)
 		(void)!forge_deliver_run(&g->home, g->store, run_id,
 					 NULL); /* or next time */
-	free(line);
-	json_decref(e);
+	if (rc < 0)
+		failed(g, "%s: %s", run_id, err.msg);
 	json_decref(events);
 }
 
 static void remove_logs(struct gc *g, const char *run_id, uint64_t bytes)
 {
+	struct forge_error err = FORGE_ERROR_INIT;
 	json_t *record;
 
-	if (forge_load_record(&g->home, run_id, &record, NULL) < 0)
+	if (forge_load_record(&g->home, run_id, &record, &err) < 0) {
+		failed(g, "%s", err.msg);
 		return;
+	}
 	if (doing(g, "remove logs of", run_id, bytes)) {
-		forge_auto_close int dir =
-			openat(g->home.runs_fd, run_id,
-			       O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-		(void)unlinkat(dir, "stdout", 0); /* gone is what is wanted */
-		(void)unlinkat(dir, "stderr", 0);
+		forge_auto_close int dir = forge_home_open_run(&g->home, run_id);
+		if (dir >= 0) {
+			check_unlink(g, dir, "stdout");
+			check_unlink(g, dir, "stderr");
+		}
 		json_object_set_new(record, "logs_removed", json_true());
 		note_change(g, run_id, record, "logs_removed");
 	}
 	json_decref(record);
 }
 
-static void remove_workdir(struct gc *g, const char *run_id, json_t *record, time_t ended)
+/* By kept.json alone: what the record says of it may have come from a store. */
+static void remove_workdir(struct gc *g, const char *run_id, int dir, json_t *record,
+			   time_t ended)
 {
-	const char *path = json_string_value(json_object_get(record, "workdir"));
-	const json_t *id = json_object_get(record, "workdir_identity");
-	dev_t dev = (dev_t)json_integer_value(json_array_get(id, 0));
-	ino_t ino = (ino_t)json_integer_value(json_array_get(id, 1));
+	forge_auto_kept struct forge_kept kept = { 0 };
+	struct forge_error err = FORGE_ERROR_INIT;
 	struct stat st;
+	int rc = forge_kept_read(dir, &kept, &err);
 
-	if (!json_is_true(json_object_get(record, "workdir_kept")) || !path ||
-	    !is_older(g, ended, g->cfg->keep.workdirs_usec))
+	if (rc == 1 && !is_older(g, ended, g->cfg->keep.workdirs_usec))
+		return;
+	if (rc == 1 && lstat(kept.path, &st) < 0 && errno != ENOENT)
+		rc = forge_fail_errno(&err, errno, "look at %s", kept.path);
+	if (rc < 0)
+		failed(g, "%s: %s", run_id, err.msg);
+	if (rc != 1)
 		return;
 	/* Removed by its user, or by a gc that was killed before it could note that. */
-	bool is_gone = lstat(path, &st) < 0 ? errno == ENOENT
-					    : st.st_dev != dev || st.st_ino != ino;
-	if (!doing(g, is_gone ? "forget workdir" : "remove workdir", path, 0) ||
-	    (!is_gone && forge_rmtree(path, dev, ino, NULL, NULL) < 0))
+	bool is_gone = lstat(kept.path, &st) < 0 || st.st_dev != kept.dev ||
+		       st.st_ino != kept.ino;
+	if (!doing(g, is_gone ? "forget workdir" : "remove workdir", kept.path, 0))
 		return;
+	if (!is_gone && forge_rmtree(kept.path, kept.dev, kept.ino, NULL, &err) < 0) {
+		failed(g, "%s: %s", run_id, err.msg);
+		return;
+	}
+	forge_kept_forget(dir);
 	json_object_set_new(record, "workdir_kept", json_false());
 	note_change(g, run_id, record, "workdir_removed");
 }
@@ -214,33 +259,50 @@ static bool is_over(const json_t *record)
 
 /*
  * The verdict is durable in the store; what the directory says may have been lost with the power. Then
- * it is written anew from there. NULL: the store does not know of an end either.
+ * it is written anew from there. ours: what is left, NULL: nothing. NULL: the store does not know of an
+ * end either.
  */
-static json_t *restore_record(struct gc *g, const char *run_id)
+static json_t *restore_record(struct gc *g, const char *run_id, const json_t *ours)
 {
-	json_t *record = NULL;
+	struct forge_error err = FORGE_ERROR_INIT;
+	json_t *row = NULL, *record = NULL;
 
-	if (!g->store || forge_store_get(g->store, run_id, &record, NULL) < 0)
+	if (!g->store || forge_store_get(g->store, run_id, &row, NULL) < 0)
 		return NULL;
-	if (!is_over(record)) {
-		json_decref(record);
-		return NULL;
-	}
-	if (doing(g, "restore the record of", run_id, 0))
-		(void)!forge_write_record(&g->home, run_id, record,
-					  NULL); /* or next time */
+	if (is_over(row))
+		record = forge_record_adopt(&g->home, run_id, row, ours);
+	json_decref(row);
+	if (record && doing(g, "restore the record of", run_id, 0) &&
+	    forge_write_record(&g->home, run_id, record, &err) < 0)
+		failed(g, "%s", err.msg);
 	return record;
+}
+
+/* Never confirmed to anybody, it has a directory with nothing in it. */
+static void remove_unbegun(struct gc *g, const char *run_id, int dir)
+{
+	forge_auto_free char *path = forge_asprintf("%s/runs/%s", g->home.path, run_id);
+	struct forge_error err = FORGE_ERROR_INIT;
+	uint64_t bytes = 0;
+	struct stat st;
+
+	if (!g->store || !path || fstat(dir, &st) < 0 || sizes_of_logs(dir, &bytes) < 0 ||
+	    bytes > 0)
+		return;
+	if (doing(g, "remove what never began:", run_id, 0) &&
+	    forge_rmtree(path, st.st_dev, st.st_ino, NULL, &err) < 0)
+		failed(g, "%s", err.msg);
 }
 
 /*
  * A run is told apart from what the power left of one by its slot, which is not synced. Begun while the
- * store was away, it has a record: that gets its end. Never confirmed to anybody, it has a
- * directory with nothing in it. The caller has looked at the directory before we do at the slots.
+ * store was away, it has a record: that gets its end. The caller has looked at the directory before we
+ * do at the slots.
  */
 static json_t *close_forgotten(struct gc *g, const char *run_id, int dir)
 {
+	struct forge_error err = FORGE_ERROR_INIT;
 	json_t *record = NULL, *stored = NULL;
-	struct stat st;
 
 	if (forge_live_has_slot(&g->home, run_id) ||
 	    (g->store && forge_store_get(g->store, run_id, &stored, NULL) != -ENOENT)) {
@@ -248,61 +310,73 @@ static json_t *close_forgotten(struct gc *g, const char *run_id, int dir)
 		return NULL;
 	}
 	/* Only now: whoever has just ended has written its verdict and then left its slot. */
-	if (forge_load_record(&g->home, run_id, &record, NULL) < 0) {
-		forge_auto_free char *path =
-			forge_asprintf("%s/runs/%s", g->home.path, run_id);
-		if (g->store && path && fstat(dir, &st) == 0 &&
-		    size_at(dir, "stdout") + size_at(dir, "stderr") == 0 &&
-		    doing(g, "remove what never began:", run_id, 0))
-			(void)!forge_rmtree(path, st.st_dev, st.st_ino, NULL, NULL);
+	int rc = forge_load_record(&g->home, run_id, &record, &err);
+	if (forge_is_no_record(rc))
+		remove_unbegun(g, run_id, dir);
+	else if (rc < 0)
+		failed(g, "%s", err.msg);
+	if (rc < 0 || is_over(record) || !doing(g, "close as lost", run_id, 0))
+		return record;
+	rc = forge_close_lost(&g->home, run_id, record, &err);
+	if (rc < 0)
+		failed(g, "%s", err.msg);
+	else if (g->store)
+		(void)!forge_deliver_run(&g->home, g->store, run_id,
+					 NULL); /* or next time */
+	else
+		(void)!forge_deliver_later(&g->home, run_id, g->url, NULL);
+	return record;
+}
+
+/* NULL: there is none, or it cannot be read; then g is blind. */
+static json_t *load(struct gc *g, const char *run_id, int dir)
+{
+	struct forge_error err = FORGE_ERROR_INIT;
+	json_t *record = NULL;
+	int rc = forge_load_record(&g->home, run_id, &record, &err);
+
+	if (rc < 0 && !forge_is_no_record(rc)) {
+		g->is_blind = true;
+		failed(g, "%s", err.msg);
 		return NULL;
 	}
-	if (is_over(record) || !doing(g, "close as lost", run_id, 0))
+	if (is_over(record))
 		return record;
-	if (forge_close_lost(&g->home, run_id, record, NULL) == 0) {
-		if (g->store)
-			(void)!forge_deliver_run(&g->home, g->store, run_id,
-						 NULL); /* or next time */
-		else
-			(void)!forge_deliver_later(&g->home, run_id, g->url, NULL);
-	}
-	return record;
+	json_t *better = restore_record(g, run_id, record);
+	if (!better)
+		better = close_forgotten(g, run_id, dir);
+	if (!better)
+		return record;
+	json_decref(record);
+	return better;
 }
 
 /* One run: its references, its kept workdir; what its logs weigh goes into *ret. */
 static int look_at_run(struct gc *g, const char *run_id, struct run_logs *ret)
 {
-	forge_auto_close int dir = openat(
-		g->home.runs_fd, run_id, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	forge_auto_close int dir = forge_home_open_run(&g->home, run_id);
 	struct stat st = { .st_mtime = g->now };
-	json_t *record = NULL;
 
 	*ret = (struct run_logs){ .bytes = 0 };
-	if (dir < 0)
+	if (dir == -ENOENT || dir == -ENOTDIR || dir == -EINVAL)
+		return 0; /* removed meanwhile, or not a run's */
+	if (dir < 0) {
+		g->is_blind = true;
+		failed(g, "open %s/runs/%s: %s", g->home.path, run_id, strerror(-dir));
 		return 0;
-	(void)!forge_load_record(&g->home, run_id, &record,
-				 NULL); /* NULL: none, or torn */
-	if (!is_over(record)) {
-		json_t *better = restore_record(g, run_id);
-		if (!better)
-			better = close_forgotten(g, run_id, dir);
-		if (better) {
-			json_decref(record);
-			record = better;
-		}
 	}
+	json_t *record = load(g, run_id, dir);
 	(void)fstatat(dir, "record.json", &st,
 		      AT_SYMLINK_NOFOLLOW); /* else it is of now */
 	int rc = keep_references(g, record);
 	if (rc == 0 && is_over(record)) {
 		(void)snprintf(ret->id, sizeof(ret->id), "%s", run_id);
 		ret->ended = st.st_mtime;
-		ret->bytes = size_at(dir, "stdout") + size_at(dir, "stderr");
-		if (json_is_true(json_object_get(record, "logs_removed")))
+		if (sizes_of_logs(dir, &ret->bytes) < 0 ||
+		    json_is_true(json_object_get(record, "logs_removed")))
 			ret->id[0] = '\0';
-		remove_workdir(g, run_id, record, st.st_mtime);
-		forge_auto_dir DIR *d = open_dir(dir, ".");
-		sweep_unfinished(g, d);
+		remove_workdir(g, run_id, dir, record, st.st_mtime);
+		sweep_unfinished(g, dir, ".");
 	}
 	json_decref(record);
 	return rc;
@@ -310,16 +384,17 @@ static int look_at_run(struct gc *g, const char *run_id, struct run_logs *ret)
 
 static int sweep_runs(struct gc *g, struct forge_error *err)
 {
-	forge_auto_dir DIR *d = open_dir(g->home.runs_fd, ".");
+	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
 	forge_auto_free struct run_logs *logs = NULL;
 	size_t n = 0, cap = 0;
 	uint64_t total = 0;
 
-	for (struct dirent *e; d && (e = readdir(d));) {
+	(void)forge_entries_open(&d, g->home.runs_fd, "."); /* d keeps the error */
+	for (const char *name; (name = forge_entries_next(&d));) {
 		struct run_logs one;
-		if (e->d_name[0] == '.')
+		if (name[0] == '.')
 			continue;
-		if (look_at_run(g, e->d_name, &one) < 0)
+		if (look_at_run(g, name, &one) < 0)
 			return forge_fail(err, ENOMEM, "out of memory");
 		if (!one.id[0])
 			continue;
@@ -332,6 +407,8 @@ static int sweep_runs(struct gc *g, struct forge_error *err)
 		}
 		logs[n++] = one;
 	}
+	check_end(g, &d, "runs");
+	g->is_blind |= d.error != 0;
 	if (n)
 		qsort(logs, n, sizeof(*logs), by_age);
 	for (size_t i = 0; i < n; i++) {
@@ -365,49 +442,54 @@ static bool is_referenced(const struct gc *g, const char *dir, const char *name)
 	       bsearch(&key, g->references.v, g->references.n, sizeof(char *), compare);
 }
 
-static void sweep_object_dir(struct gc *g, int objects, const char *name)
+static void sweep_object_dir(struct gc *g, int objects, const char *in)
 {
-	forge_auto_dir DIR *d = open_dir(objects, name);
+	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
 
-	for (struct dirent *e; d && (e = readdir(d));) {
+	(void)forge_entries_open(&d, objects, in); /* d keeps the error */
+	for (const char *name; (name = forge_entries_next(&d));) {
 		char shown[NAME_MAX + 16];
 		struct stat st;
-		if (e->d_name[0] == '.' || is_referenced(g, name, e->d_name) ||
-		    fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		if (name[0] == '.' || is_referenced(g, in, name) ||
+		    fstatat(forge_entries_fd(&d), name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 			continue;
 		/* ctime: the run itself can have set any mtime. */
 		if (!is_older(g, st.st_ctime, g->cfg->keep.objects_usec))
 			continue;
-		(void)snprintf(shown, sizeof(shown), "%s%s", name, e->d_name);
+		(void)snprintf(shown, sizeof(shown), "%s%s", in, name);
 		if (doing(g, "remove object", shown, (uint64_t)st.st_size))
-			(void)unlinkat(dirfd(d), e->d_name, 0); /* seen again next time */
+			check_unlink(g, forge_entries_fd(&d), name);
 	}
+	check_end(g, &d, in);
 }
 
 /*
  * Whoever collects holds the lock from before it publishes until its record is written, so what
  * has no record under the exclusive lock has none. Records come from the directory and from the
- * store: a store that cannot be asked may point to anything.
+ * store: a store that cannot be asked may point to anything, and so may a record that cannot be read.
  */
 static int sweep_objects(struct gc *g, struct forge_error *err)
 {
-	if (!g->store) {
+	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
+
+	if (!g->store || g->is_blind) {
 		if (g->say)
-			fputs("objects are left alone: the store cannot be reached\n",
-			      g->say);
+			fprintf(g->say, "objects are left alone: %s\n",
+				g->is_blind ? "a record cannot be read"
+					    : "the store cannot be reached");
 		return 0;
 	}
-	forge_auto_dir DIR *d = open_dir(g->home.fd, "objects");
-	if (!d)
+	if (forge_entries_open(&d, g->home.fd, "objects") == -ENOENT)
 		return 0;
 	int rc = forge_store_each_object(g->store, add_reference, g, err);
 	if (rc < 0)
 		return rc;
 	if (g->references.n)
 		qsort(g->references.v, g->references.n, sizeof(char *), compare);
-	for (struct dirent *e; (e = readdir(d));)
-		if (strlen(e->d_name) == 2 && e->d_name[0] != '.')
-			sweep_object_dir(g, dirfd(d), e->d_name);
+	for (const char *name; (name = forge_entries_next(&d));)
+		if (strlen(name) == 2 && name[0] != '.')
+			sweep_object_dir(g, forge_entries_fd(&d), name);
+	check_end(g, &d, "objects");
 	return 0;
 }
 
@@ -416,40 +498,46 @@ static int sweep_objects(struct gc *g, struct forge_error *err)
 /* Of a post-process that was killed; a living one holds a lock on it. */
 static void sweep_staging(struct gc *g)
 {
-	forge_auto_dir DIR *d = open_dir(g->home.fd, "staging");
+	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
+	int rc = forge_entries_open(&d, g->home.fd, "staging");
 
 	/* One is just being made, and has no lock yet: another time. */
-	if (!d || flock(dirfd(d), LOCK_EX | LOCK_NB) < 0)
+	if (rc == 0 && flock(forge_entries_fd(&d), LOCK_EX | LOCK_NB) < 0)
 		return;
-	for (struct dirent *e; (e = readdir(d));) {
+	for (const char *name; (name = forge_entries_next(&d));) {
+		struct forge_error err = FORGE_ERROR_INIT;
 		struct stat st;
-		if (e->d_name[0] == '.')
+		if (name[0] == '.')
 			continue;
 		forge_auto_close int fd =
-			openat(dirfd(d), e->d_name,
+			openat(forge_entries_fd(&d), name,
 			       O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 		if (fd < 0 || fstat(fd, &st) < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
 			continue;
 		forge_auto_free char *path =
-			forge_asprintf("%s/staging/%s", g->home.path, e->d_name);
-		if (path && doing(g, "remove staging", e->d_name, 0))
-			(void)!forge_rmtree(path, st.st_dev, st.st_ino, NULL, NULL);
+			forge_asprintf("%s/staging/%s", g->home.path, name);
+		if (path && doing(g, "remove staging", name, 0) &&
+		    forge_rmtree(path, st.st_dev, st.st_ino, NULL, &err) < 0)
+			failed(g, "%s", err.msg);
 	}
+	check_end(g, &d, "staging");
 }
 
 static void sweep_cache(struct gc *g)
 {
-	forge_auto_dir DIR *d = open_dir(g->home.fd, "cache");
+	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
 
-	for (struct dirent *e; d && (e = readdir(d));) {
+	(void)forge_entries_open(&d, g->home.fd, "cache"); /* d keeps the error */
+	for (const char *name; (name = forge_entries_next(&d));) {
 		struct stat st;
-		if (e->d_name[0] == '.' ||
-		    fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+		if (name[0] == '.' ||
+		    fstatat(forge_entries_fd(&d), name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
 		    g->now - st.st_mtime < CACHE_SECONDS)
 			continue;
-		if (doing(g, "forget digest", e->d_name, (uint64_t)st.st_size))
-			(void)unlinkat(dirfd(d), e->d_name, 0); /* seen again next time */
+		if (doing(g, "forget digest", name, (uint64_t)st.st_size))
+			check_unlink(g, forge_entries_fd(&d), name);
 	}
+	check_end(g, &d, "cache");
 }
 
 static int lock_at(int dir, const char *name, struct forge_error *err)
@@ -480,23 +568,38 @@ static int sweep(struct gc *g, const char *url, struct forge_error *err)
 		fprintf(g->say, "%s\n", why.msg);
 	sweep_staging(g);
 	sweep_cache(g);
-	forge_auto_dir DIR *cache = open_dir(g->home.fd, "cache");
-	sweep_unfinished(g, cache);
-	forge_auto_dir DIR *undelivered = open_dir(g->home.fd, "undelivered");
-	sweep_unfinished(g, undelivered);
-	int rc = forge_admit_sweep(&g->home, is_dead_entry, g, err);
-	if (rc < 0)
-		return rc;
+	sweep_unfinished(g, g->home.fd, "cache");
+	sweep_unfinished(g, g->home.fd, "undelivered");
+	if (forge_admit_sweep(&g->home, is_dead_entry, g, &why) < 0)
+		failed(g, "%s", why.msg);
 	forge_auto_close int lock = lock_at(g->home.fd, "objects.lock", err);
 	if (lock < 0)
 		return lock;
-	rc = sweep_runs(g, err);
+	int rc = sweep_runs(g, err);
 	return rc < 0 ? rc : sweep_objects(g, err);
 }
 
+/* Each in a line, and how many there are. */
+static int tell_failures(struct gc *g, struct forge_error *err)
+{
+	size_t n = g->failures.n;
+
+	if (n == 0)
+		return 0;
+	if (g->say)
+		forge_strv_foreach (text, &g->failures)
+			fprintf(g->say, "not done: %s\n", text);
+	return n == 1 ? forge_fail(err, EIO, "%s", g->failures.v[0])
+		      : forge_fail(err, EIO,
+				   "%zu things could not be done; the first: %s", n,
+				   g->failures.v[0]);
+}
+
+/* What cannot be done keeps nothing else from being done; it is told at the end. */
 int forge_gc(const struct forge_config *cfg, const char *store_url, FILE *say,
 	     bool dry_run, struct forge_error *err)
 {
+	struct forge_error why = FORGE_ERROR_INIT;
 	struct gc g = { .cfg = cfg,
 			.home = FORGE_HOME_INIT,
 			.url = store_url,
@@ -504,19 +607,23 @@ int forge_gc(const struct forge_config *cfg, const char *store_url, FILE *say,
 			.log_fd = -1,
 			.dry_run = dry_run,
 			.now = time(NULL) };
-	int repaired = forge_reconcile(say, dry_run, err);
+	int repaired = forge_reconcile_all(say, dry_run, &g.failures, err);
+	int rc = repaired < 0 ? repaired : forge_home_open(false, &g.home, err);
 
-	if (repaired < 0)
-		return repaired;
-	int rc = forge_home_open(false, &g.home, err);
-	if (rc == -ENOENT)
+	if (repaired >= 0 && rc == -ENOENT) {
+		if (err)
+			*err = FORGE_ERROR_INIT;
 		return 0; /* nothing ever ran */
+	}
+	if (rc == 0 && sweep(&g, store_url, &why) < 0)
+		failed(&g, "%s", why.msg);
 	if (rc == 0)
-		rc = sweep(&g, store_url, err);
+		rc = tell_failures(&g, err);
 	if (g.log_fd >= 0)
 		close(g.log_fd);
 	forge_store_close(g.store);
 	forge_strv_done(&g.references);
+	forge_strv_done(&g.failures);
 	forge_home_close(&g.home);
 	return rc < 0 ? rc : repaired + g.done;
 }

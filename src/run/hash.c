@@ -2,11 +2,11 @@
 /* Hashing inputs, with a memory. Everything up to be_hasher() runs in the child. */
 #include "run/hash.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <linux/magic.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -15,14 +15,20 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/entries.h"
 #include "base/fd.h"
 #include "base/sys.h"
 #include "base/json.h"
 #include "base/sha256.h"
+
+#ifndef XFS_SUPER_MAGIC
+#define XFS_SUPER_MAGIC 0x58465342
+#endif
 
 /* Smaller ones are read as fast as they are looked up. */
 #define CACHED_FROM (1 << 20)
@@ -51,10 +57,10 @@ struct tree {
 	char unseen[PATH_MAX];
 };
 
-/* What makes a file another one, as text. */
+/* What makes a file another one, as text; and which rules it was remembered by. */
 static void identity(const struct stat *st, char buf[160])
 {
-	(void)snprintf(buf, 160, "%" PRIu64 " %lld.%09ld %lld.%09ld ",
+	(void)snprintf(buf, 160, "2 %" PRIu64 " %lld.%09ld %lld.%09ld ",
 		       (uint64_t)st->st_size, (long long)st->st_mtim.tv_sec,
 		       st->st_mtim.tv_nsec, (long long)st->st_ctim.tv_sec,
 		       st->st_ctim.tv_nsec);
@@ -83,6 +89,24 @@ static void remember(int cache, const char *name, const struct stat *st, const c
 	int len = snprintf(text, sizeof(text), "%s%s", id, digest);
 	(void)!forge_replace_file(cache, name, text, (size_t)len,
 				  false); /* only costs reading it again */
+}
+
+/*
+ * Whether a store to a mapping of this file changes its times, at least the first one that a mapping
+ * is used for. tmpfs never does that, and of the others nobody has looked.
+ */
+static bool has_honest_times(int fd)
+{
+	static const unsigned long known[] = { EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC,
+					       BTRFS_SUPER_MAGIC, F2FS_SUPER_MAGIC };
+	struct statfs fs;
+
+	if (fstatfs(fd, &fs) < 0)
+		return false;
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(known); i++)
+		if ((unsigned long)fs.f_type == known[i])
+			return true;
+	return false;
 }
 
 /* -EBUSY: somebody wrote it while it was read. */
@@ -119,8 +143,13 @@ static int hash_file(const struct forge_home *home, int fd, char digest[FORGE_DI
 	*ret_size = (uint64_t)st.st_size;
 	if (recall(cache, name, id, digest))
 		return 0;
+	/*
+	 * A mapping that has been written to once can be written to again without a change of the file's
+	 * times. With nobody there before and after, everything that comes later changes them.
+	 */
+	bool is_quiet = has_honest_times(fd) && forge_has_no_writer(fd);
 	int rc = hash_settled(fd, &st, digest, ret_size);
-	if (rc == 0)
+	if (rc == 0 && is_quiet && forge_has_no_writer(fd))
 		remember(cache, name, &st, id, digest);
 	return rc;
 }
@@ -146,22 +175,6 @@ static struct hashed *add(struct tree *t, const char *path)
 	return &t->files[t->n++];
 }
 
-/* A link is what it says; where it leads is another input's business. */
-static void add_link(struct tree *t, int dir, const char *name, const char *path)
-{
-	char target[PATH_MAX];
-	struct forge_sha256 h;
-	ssize_t len = readlinkat(dir, name, target, sizeof(target));
-	struct hashed *f = len < 0 ? NULL : add(t, path);
-
-	if (!f)
-		return;
-	forge_sha256_init(&h);
-	forge_sha256_add(&h, "link:", 5);
-	forge_sha256_add(&h, target, (size_t)len);
-	forge_sha256_done(&h, f->digest);
-}
-
 /* A digest of the rest would be that of another tree: the first that was not seen is told instead. */
 static void not_seen(struct tree *t, const char *path, int error)
 {
@@ -171,31 +184,49 @@ static void not_seen(struct tree *t, const char *path, int error)
 	(void)snprintf(t->unseen, sizeof(t->unseen), "%s", *path ? path : ".");
 }
 
+/* A link is what it says; where it leads is another input's business. */
+static void add_link(struct tree *t, int dir, const char *name, const char *path)
+{
+	char target[PATH_MAX];
+	struct forge_sha256 h;
+	ssize_t len = readlinkat(dir, name, target, sizeof(target));
+	struct hashed *f = len < 0 ? NULL : add(t, path);
+
+	if (len < 0)
+		not_seen(t, path, errno); /* no link any more */
+	if (!f)
+		return;
+	forge_sha256_init(&h);
+	forge_sha256_add(&h, "link:", 5);
+	forge_sha256_add(&h, target, (size_t)len);
+	forge_sha256_done(&h, f->digest);
+}
+
 static void list(struct tree *t, int fd, const char *prefix, unsigned depth)
 {
-	forge_auto_dir DIR *d = depth < DEPTH_MAX ? fdopendir(fd) : NULL;
+	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
 
-	if (!d) {
-		not_seen(t, prefix, depth < DEPTH_MAX ? errno : ENAMETOOLONG);
+	if (depth >= DEPTH_MAX) {
+		not_seen(t, prefix, ENAMETOOLONG);
 		close(fd);
 		return;
 	}
-	for (struct dirent *e; !t->is_out_of_memory && (errno = 0, e = readdir(d));) {
+	(void)forge_entries_take(&d, fd); /* d keeps the error */
+	for (const char *name; !t->is_out_of_memory && (name = forge_entries_next(&d));) {
+		int dir = forge_entries_fd(&d);
 		char path[PATH_MAX];
 		struct stat st;
-		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
-			continue;
 		if (snprintf(path, sizeof(path), "%s%s%s", prefix, *prefix ? "/" : "",
-			     e->d_name) >= (int)sizeof(path)) {
+			     name) >= (int)sizeof(path)) {
 			not_seen(t, prefix, ENAMETOOLONG);
-		} else if (fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
+		} else if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
 			not_seen(t, path, errno);
 		} else if (S_ISLNK(st.st_mode)) {
-			add_link(t, dirfd(d), e->d_name, path);
+			add_link(t, dir, name, path);
 		} else if (S_ISREG(st.st_mode)) {
 			(void)add(t, path); /* out of memory is noted in t */
 		} else if (S_ISDIR(st.st_mode)) {
-			int sub = openat(dirfd(d), e->d_name,
+			int sub = openat(dir, name,
 					 O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 			if (sub >= 0)
 				list(t, sub, path, depth + 1);
@@ -203,8 +234,8 @@ static void list(struct tree *t, int fd, const char *prefix, unsigned depth)
 				not_seen(t, path, errno);
 		}
 	}
-	if (errno && !t->is_out_of_memory)
-		not_seen(t, prefix, errno);
+	if (d.error)
+		not_seen(t, prefix, -d.error);
 }
 
 static void *hash_some(void *arg)
@@ -218,9 +249,10 @@ static void *hash_some(void *arg)
 		struct hashed *f = &t->files[i];
 		if (f->digest[0])
 			continue; /* a link */
-		forge_auto_close int fd = openat(
-			t->root, f->path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
-		f->error = fd < 0 ? -errno : hash_file(t->home, fd, f->digest, &f->size);
+		/* A directory on the way may be a link by now, to where its owner cannot read. */
+		forge_auto_close int fd = forge_open_inside(
+			t->root, f->path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+		f->error = fd < 0 ? fd : hash_file(t->home, fd, f->digest, &f->size);
 	}
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Digests of inputs. Those of big files are remembered by inode, size, mtime and ctime. */
+/* Digests of inputs. Those of big files that nobody writes are remembered by inode, size and times. */
 #pragma once
 
 #include <jansson.h>

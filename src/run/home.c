@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/strv.h"
 
@@ -130,6 +131,15 @@ int forge_home_subdir(const struct forge_home *h, const char *name,
 		      struct forge_error *err)
 {
 	return open_own(h->fd, name, name, true, err);
+}
+
+int forge_home_open_run(const struct forge_home *h, const char *run_id)
+{
+	if (!forge_run_id_is_valid(run_id))
+		return -EINVAL;
+	int fd = openat(h->runs_fd, run_id,
+			O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	return fd < 0 ? -errno : fd;
 }
 
 void forge_home_close(struct forge_home *h)

@@ -5,11 +5,11 @@
 #include "base/error.h"
 
 /*
- *   runs/<run_id>/   record.json, events.jsonl, stdout, stderr
+ *   runs/<run_id>/   record.json, events.jsonl, stdout, stderr; kept.json: see kept.h
  *   active/<slot>    locked by a supervisor; enough facts to repair after a crash
  *   objects/ab/...   collected outputs by their digest
  *   queue/           who waits for room, and who has how much of it
- *   spare/           files of the queue that are not in use
+ *   spare/           files of the queue, and directories around workdirs, that are not in use
  *   undelivered/     runs whose end the store has not heard of
  *   cache/           digests of big inputs and of runtimes, what activation scripts change
  *   runtimes/        what the last probe of each runtime found
@@ -30,5 +30,10 @@ void forge_home_close(struct forge_home *h);
 /* One of its directories, made when it is not there. The fd or -errno. */
 FORGE_MUST_CHECK int forge_home_subdir(const struct forge_home *h, const char *name,
 				       struct forge_error *err);
+/*
+ * The directory of a run; -errno, -ENOENT: there is none. The id may come from anywhere: one that is no
+ * id is -EINVAL.
+ */
+FORGE_MUST_CHECK int forge_home_open_run(const struct forge_home *h, const char *run_id);
 /* The path alone; NULL when out of memory or no home is known. */
 char *forge_home_path(void);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inputs and the command: paths as people type them to paths as the sandbox shows them. */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -11,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/entries.h"
 #include "base/fd.h"
 #include "config-build.h"
 #include "run/home.h"
@@ -86,18 +86,16 @@ static int check_input(const char *typed, const char *path, const char *workdir,
 int forge_spec_link_entries(struct forge_spec *s, const char *real)
 {
 	const size_t most = 10000;
-	forge_auto_dir DIR *d = opendir(real);
-	int rc = 0;
+	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
+	int rc = forge_entries_follow(&d, real);
 
-	for (struct dirent *e;
-	     d && rc == 0 && s->links.n < 2 * most && (e = readdir(d));) {
-		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
-			continue;
-		rc = forge_strv_add(&s->links, e->d_name);
+	for (const char *name;
+	     rc == 0 && s->links.n < 2 * most && (name = forge_entries_next(&d));) {
+		rc = forge_strv_add(&s->links, name);
 		if (rc == 0)
-			rc = forge_strv_addf(&s->links, "%s/%s", real, e->d_name);
+			rc = forge_strv_addf(&s->links, "%s/%s", real, name);
 	}
-	return rc;
+	return rc < 0 ? rc : d.error;
 }
 
 static int add_names(struct forge_spec *s, const char *typed, const char *real)
@@ -131,13 +129,14 @@ int forge_spec_add_input(struct forge_spec *s, const char *typed, struct forge_e
 	if (rc < 0)
 		return rc;
 	size_t before = s->links.n;
-	int failed =
-		forge_strv_add(&s->inputs, real) < 0 || add_names(s, typed, real) < 0;
+	rc = forge_strv_add(&s->inputs, real);
+	if (rc == 0)
+		rc = add_names(s, typed, real);
 	/* One name for the record; "-i ." has many. */
 	const char *name = s->links.n == before + 2 ? s->links.v[before] : "";
-	if (failed || forge_strv_add(&s->input_names, name) < 0)
-		return forge_fail(err, ENOMEM, "out of memory");
-	return 0;
+	if (rc == 0)
+		rc = forge_strv_add(&s->input_names, name);
+	return rc < 0 ? forge_fail_errno(err, -rc, "input %s", typed) : 0;
 }
 
 /* A word without a slash that the sandbox's PATH would find is that program. */

@@ -2,7 +2,6 @@
 /* Looks through the slots. */
 #include "run/live.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -12,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/entries.h"
 #include "base/proc.h"
 #include "base/sys.h"
 #include "run/active.h"
@@ -22,13 +22,16 @@
  */
 static pid_t holder(int dir, const char *name, const char *run_id)
 {
-	forge_auto_close int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	forge_auto_close int fd =
+		openat(dir, name, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
+	json_t *facts = NULL;
 
 	if (fd < 0)
 		return 0;
 	if (flock(fd, LOCK_SH | LOCK_NB) == 0)
 		return 0; /* free: whoever was there is dead */
-	json_t *facts = forge_active_read(fd);
+	(void)!forge_active_read(fd,
+				 &facts); /* NULL: it names nobody that we could find */
 	const char *id = json_string_value(json_object_get(facts, "run_id"));
 	pid_t pid = 0;
 	json_int_t ns = json_integer_value(json_object_get(facts, "pid_namespace"));
@@ -61,50 +64,60 @@ static int open_holder(int dir, const char *name, const char *run_id,
 int forge_live_find(const struct forge_home *home, const char *run_id,
 		    struct forge_live *ret, struct forge_error *err)
 {
-	int fd = openat(home->active_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	forge_auto_dir DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
 
-	if (!d)
-		return forge_fail_errno(err, errno, "read %s/active", home->path);
-	for (struct dirent *e; (e = readdir(d));)
-		if (e->d_name[0] != '.' &&
-		    open_holder(dirfd(d), e->d_name, run_id, ret) == 0)
+	(void)forge_entries_open(&d, home->active_fd, "."); /* d keeps the error */
+	for (const char *name; (name = forge_entries_next(&d));)
+		if (name[0] != '.' &&
+		    open_holder(forge_entries_fd(&d), name, run_id, ret) == 0)
 			return 0;
+	if (d.error)
+		return forge_fail_errno(err, -d.error, "read %s/active", home->path);
 	return forge_fail(err, ESRCH, "run %s is not running here", run_id);
 }
 
-/* What the slot of a run says, NULL when none names it. */
-static json_t *read_slot_of(const struct forge_home *home, const char *run_id)
+/* What the slot of a run says, NULL in *ret when none names it. Negative: a slot cannot be read. */
+static int read_slot_of(const struct forge_home *home, const char *run_id, json_t **ret)
 {
-	int dir = openat(home->active_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	forge_auto_dir DIR *d = dir < 0 ? NULL : fdopendir(dir);
+	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
+	int unread = 0;
 
-	for (struct dirent *e; d && (e = readdir(d));) {
-		if (e->d_name[0] == '.')
+	*ret = NULL;
+	(void)forge_entries_open(&d, home->active_fd, "."); /* d keeps the error */
+	for (const char *name; (name = forge_entries_next(&d));) {
+		json_t *facts = NULL;
+		if (name[0] == '.')
 			continue;
 		forge_auto_close int fd =
-			openat(dirfd(d), e->d_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-		json_t *facts = fd < 0 ? NULL : forge_active_read(fd);
+			openat(forge_entries_fd(&d), name,
+			       O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
+		int rc = fd < 0 ? -errno : forge_active_read(fd, &facts);
+		unread = rc < 0 && rc != -ENOENT ? rc : unread;
 		const char *id = json_string_value(json_object_get(facts, "run_id"));
-		if (id && strcmp(id, run_id) == 0)
-			return facts;
+		if (id && strcmp(id, run_id) == 0) {
+			*ret = facts;
+			return 0;
+		}
 		json_decref(facts);
 	}
-	return NULL;
+	return d.error ? d.error : unread;
 }
 
 bool forge_live_has_slot(const struct forge_home *home, const char *run_id)
 {
-	json_t *facts = read_slot_of(home, run_id);
+	json_t *facts;
+	int rc = read_slot_of(home, run_id, &facts);
 	bool is_there = facts != NULL;
 
 	json_decref(facts);
-	return is_there;
+	return is_there || rc < 0; /* one that cannot be read may name it */
 }
 
 json_t *forge_live_record(const struct forge_home *home, const char *run_id)
 {
-	json_t *facts = read_slot_of(home, run_id);
+	json_t *facts;
+
+	(void)!read_slot_of(home, run_id, &facts); /* NULL: it is not known */
 	json_t *record = json_incref(json_object_get(facts, "record"));
 
 	json_decref(facts);

@@ -117,8 +117,9 @@ static int give_name(struct forge_objects *o, int fd, const struct forge_object 
 		return -errno;
 	if (fstatat(o->fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return -errno;
-	/* Torn by a power cut, or damaged: put the good one in its place. */
-	if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size != obj->size) {
+	/* Torn by a power cut, damaged, or not one that we made: put the good one in its place. */
+	if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size != obj->size ||
+	    st.st_uid != geteuid() || (st.st_mode & 0222)) {
 		(void)unlinkat(o->fd, name, 0);
 		if (linkat(AT_FDCWD, self, o->fd, name, AT_SYMLINK_FOLLOW) == 0)
 			return 0;
@@ -166,13 +167,18 @@ static int leave_project(const struct forge_objects *o, int fd)
 	return ioctl(fd, FS_IOC_FSSETXATTR, &its) < 0 ? -EXDEV : 0;
 }
 
-/* Its owner becomes us, so that no later run with the same uid could write it. */
+/*
+ * Its owner becomes us, so that no later run with the same uid could write it. Who has it open for
+ * writing already, having been handed a descriptor by the run, could do so for ever: -EXDEV, copy it.
+ */
 static int put_itself(struct forge_objects *o, int fd, bool sync,
 		      struct forge_object *ret)
 {
 	int rc =
 		fchown(fd, geteuid(), getegid()) < 0 || fchmod(fd, 0444) < 0 ? -errno : 0;
 
+	if (rc == 0 && !forge_has_no_writer(fd))
+		rc = -EXDEV;
 	if (rc == 0)
 		rc = leave_project(o, fd);
 	if (rc == 0)
@@ -188,9 +194,10 @@ static int put_copy(struct forge_objects *o, int fd, bool sync, struct forge_obj
 
 	if (copy < 0)
 		return -errno;
+	/* The digest is of what we have: the original may be changing. */
 	bool is_cloned = ioctl(copy, FICLONE, fd) == 0;
-	int rc = forge_sha256_until(fd, is_cloned ? -1 : copy, o->stop_fd, ret->digest,
-				    &ret->size);
+	int rc = forge_sha256_until(is_cloned ? copy : fd, is_cloned ? -1 : copy,
+				    o->stop_fd, ret->digest, &ret->size);
 	return rc < 0 ? rc : publish(o, copy, sync, ret);
 }
 
@@ -228,4 +235,23 @@ int forge_objects_sync(struct forge_objects *o, bool all)
 			return -errno;
 	}
 	return has_any && fsync(o->fd) < 0 ? -errno : 0;
+}
+
+int forge_objects_get(const struct forge_home *home, const char *digest)
+{
+	char stored[FORGE_STORED_MAX], is[FORGE_DIGEST_MAX];
+	struct stat st;
+	uint64_t size;
+
+	if (!forge_objects_is_digest(digest))
+		return -EINVAL;
+	forge_auto_close int fd =
+		openat(home->fd, forge_objects_path(stored, digest),
+		       O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return -errno;
+	int rc = S_ISREG(st.st_mode) ? forge_sha256_fd(fd, -1, is, &size) : -EUCLEAN;
+	if (rc < 0)
+		return rc;
+	return strcmp(is, digest) == 0 ? forge_take_fd(fd) : -EUCLEAN;
 }

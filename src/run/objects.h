@@ -37,7 +37,8 @@ struct forge_object {
 /*
  * Publishes the file that fd (read-only, regular, nobody writes it) is: hashed, on disk, then
  * named by its digest. With may_link the file itself becomes the object where that is possible
- * (it is then ours and read-only); otherwise, and across file systems, it is copied. Threads may
+ * (it is then ours and read-only, and nobody has it open for writing); otherwise, and across file systems, it
+ * is copied. Threads may
  * call this at once. sync: wait for the disk for this one file.
  */
 FORGE_MUST_CHECK int forge_objects_put(struct forge_objects *o, int fd, bool may_link,
@@ -46,6 +47,11 @@ FORGE_MUST_CHECK int forge_objects_put(struct forge_objects *o, int fd, bool may
 FORGE_MUST_CHECK int forge_objects_sync(struct forge_objects *o, bool all);
 /* "objects/ab/cdef..." of "sha256:abcdef...": the path below FORGE_HOME. Returns buf. */
 #define FORGE_STORED_MAX 96
+/*
+ * An object to be handed on, opened and checked against its digest, which may come from anywhere:
+ * -EINVAL: that is none, -EUCLEAN: the content is another.
+ */
+FORGE_MUST_CHECK int forge_objects_get(const struct forge_home *home, const char *digest);
 /* Whether it has that form, and so is safe in a path. NULL has not. */
 bool forge_objects_is_digest(const char *digest);
 const char *forge_objects_path(char buf[FORGE_STORED_MAX], const char *digest);

@@ -121,25 +121,24 @@ static int stage_one(const struct forge_home *home, int dir, const json_t *outpu
 {
 	const char *path = json_string_value(json_object_get(output, "path"));
 	const char *of = json_string_value(json_object_get(output, "sha256"));
-	char stored[FORGE_STORED_MAX], digest[FORGE_DIGEST_MAX];
+	char self[40], digest[FORGE_DIGEST_MAX];
 	uint64_t size;
 
 	/* Both may come from a store that others write. */
-	if (!path || !is_below(path) || !forge_objects_is_digest(of))
+	if (!path || !is_below(path))
 		return -EINVAL;
-	(void)forge_objects_path(stored, of);
+	forge_auto_close int from = forge_objects_get(home, of);
+	if (from < 0)
+		return from;
 	int rc = make_parents(dir, path);
 	if (rc < 0)
 		return rc;
-	if (linkat(home->fd, stored, dir, path, 0) == 0)
+	/* The inode that was checked, whatever has its name by now. */
+	(void)snprintf(self, sizeof(self), "/proc/self/fd/%d", from);
+	if (linkat(AT_FDCWD, self, dir, path, AT_SYMLINK_FOLLOW) == 0)
 		return 0;
-	forge_auto_close int from =
-		openat(home->fd, stored, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-	forge_auto_close int to =
-		from < 0 ? -1
-			 : openat(dir, path,
-				  O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
-				  0444);
+	forge_auto_close int to = openat(
+		dir, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0444);
 	if (to < 0)
 		return -errno;
 	if (ioctl(to, FICLONE, from) == 0)
@@ -181,6 +180,11 @@ static int stage_outputs(const struct forge_post_spec *spec, struct stage *ret,
 	ret->is_made = true;
 	json_array_foreach (json_object_get(spec->record, "outputs"), i, output) {
 		int rc = stage_one(spec->home, dir, output);
+		if (rc == -EUCLEAN)
+			return forge_fail(
+				err, EUCLEAN,
+				"output %s is damaged: its digest is another",
+				json_string_value(json_object_get(output, "path")));
 		if (rc < 0)
 			return forge_fail_errno(
 				err, -rc, "stage output %s",
@@ -190,24 +194,16 @@ static int stage_outputs(const struct forge_post_spec *spec, struct stage *ret,
 }
 
 /* Its standard output, which is all that it may say. */
-static char *read_stdout(const json_t *record, size_t *ret_len)
+static char *read_stdout(const struct forge_home *home, const json_t *record,
+			 size_t *ret_len)
 {
-	const char *path = json_string_value(
-		json_object_get(json_object_get(record, "logs"), "stdout"));
-	struct stat st;
-	forge_auto_close int fd =
-		path ? open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW) : -1;
+	const char *run_id = json_string_value(json_object_get(record, "run_id"));
+	forge_auto_close int dir = forge_home_open_run(home, run_id);
+	char *text = NULL;
 
-	if (fd < 0 || fstat(fd, &st) < 0 || st.st_size > TEXT_MAX)
-		return NULL;
-	char *text = malloc((size_t)st.st_size + 1);
-	ssize_t n = text ? pread(fd, text, (size_t)st.st_size, 0) : -1;
-	if (n < 0) {
-		free(text);
-		return NULL;
-	}
-	*ret_len = (size_t)n;
-	return text;
+	return dir >= 0 && forge_read_file(dir, "stdout", TEXT_MAX, &text, ret_len) == 0
+		       ? text
+		       : NULL;
 }
 
 static json_t *new_result(const struct forge_post_spec *spec)
@@ -222,7 +218,8 @@ static void set_notes(json_t *result, const char *notes)
 	json_object_set_new(result, "completion_notes", forge_json_text(notes));
 }
 
-static void judge(const json_t *record, json_t *result, json_t **rows)
+static void judge(const struct forge_home *home, const json_t *record, json_t *result,
+		  json_t **rows)
 {
 	struct forge_error err = FORGE_ERROR_INIT;
 	const char *status = json_string_value(json_object_get(record, "status"));
@@ -237,7 +234,7 @@ static void judge(const json_t *record, json_t *result, json_t **rows)
 		set_notes(result, notes ? notes : "it did not end");
 		return;
 	}
-	forge_auto_free char *text = read_stdout(record, &len);
+	forge_auto_free char *text = read_stdout(home, record, &len);
 	json_t *parsed = NULL;
 	if (!text) {
 		set_notes(result, "Failed: its output cannot be read or is too long.");
@@ -296,7 +293,7 @@ static int run_it(const struct forge_post_spec *spec, const char *staged, json_t
 	forge_strv_done(&req.inputs);
 	forge_strv_done(&req.links);
 	if (rc == 0)
-		judge(done.record, result, rows);
+		judge(spec->home, done.record, result, rows);
 	json_decref(done.record);
 	return rc;
 }

@@ -2,7 +2,6 @@
 /* Finds slots whose supervisor is dead and cleans up after them. */
 #include "run/reconcile.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -13,12 +12,15 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/entries.h"
 #include "base/fd.h"
 #include "base/rmtree.h"
 #include "run/active.h"
 #include "run/deliver.h"
 #include "run/home.h"
+#include "run/kept.h"
 #include "run/record.h"
+#include "run/workdir.h"
 #include "sandbox/cgroup.h"
 #include "store/state.h"
 
@@ -63,70 +65,114 @@ static int remove_cgroups(const struct repair *r, struct forge_error *err)
 static const char *const run_files[] = { "record.json", "events.jsonl", "stdout",
 					 "stderr" };
 
-/* Before the first event is written nobody has been told of the run, and nothing has come of it. */
+/*
+ * Before the first event is written nobody has been told of the run, and nothing has come of it. A file
+ * that cannot be looked at may have something in it.
+ */
 static bool has_begun(int dir)
 {
 	struct stat st;
 
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(run_files); i++)
-		if (fstatat(dir, run_files[i], &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-		    st.st_size > 0)
+		if (fstatat(dir, run_files[i], &st, AT_SYMLINK_NOFOLLOW) == 0
+			    ? st.st_size > 0
+			    : errno != ENOENT)
 			return true;
 	return false;
+}
+
+static uint64_t fact(const struct repair *r, const char *key)
+{
+	return (uint64_t)json_integer_value(json_object_get(r->facts, key));
+}
+
+/*
+ * Killed between making it and noting it. Ours would have nothing in it but the run's own, which would be
+ * empty; rmdir checks that.
+ */
+static void remove_unnoted(const struct repair *r, const char *path,
+			   const struct stat *st)
+{
+	forge_auto_free char *inner = forge_asprintf("%s/%s", path, FORGE_WORKDIR_INNER);
+
+	if (!inner || st->st_uid != geteuid() || !S_ISDIR(st->st_mode) ||
+	    (st->st_mode & 0777) != 0700 || st->st_nlink > 3)
+		return;
+	say(r, "remove empty workdir", path);
+	if (r->dry_run)
+		return;
+	(void)rmdir(inner); /* not there yet, or not empty: then not ours */
+	(void)rmdir(path);
 }
 
 static int remove_workdir(const struct repair *r, struct forge_error *err)
 {
 	const char *path = json_string_value(json_object_get(r->facts, "workdir"));
-	json_t *dev = json_object_get(r->facts, "dev"),
-	       *ino = json_object_get(r->facts, "ino");
 	struct stat st;
 
 	/* Of a run that has no record nobody would ever find what was kept. */
 	bool keep = json_is_true(json_object_get(r->facts, "keep")) && r->has_begun &&
 		    json_object_get(r->facts, "record");
-	if (!path || keep || lstat(path, &st) < 0)
+	if (!path || keep)
 		return 0;
-	if (!dev || !ino) {
-		/* Killed between making it and noting it. Ours would be empty; rmdir checks that. */
-		if (st.st_uid == geteuid() && S_ISDIR(st.st_mode) &&
-		    (st.st_mode & 0777) == 0700) {
-			say(r, "remove empty workdir", path);
-			if (!r->dry_run)
-				(void)rmdir(path); /* not empty: not ours */
-		}
+	if (lstat(path, &st) < 0)
+		return errno == ENOENT ? 0
+				       : forge_fail_errno(err, errno, "look at %s", path);
+	if (!json_object_get(r->facts, "dev") || !json_object_get(r->facts, "ino")) {
+		remove_unnoted(r, path, &st);
 		return 0;
 	}
-	if (st.st_dev != (dev_t)json_integer_value(dev) ||
-	    st.st_ino != (ino_t)json_integer_value(ino))
+	if (st.st_dev != (dev_t)fact(r, "dev") || st.st_ino != (ino_t)fact(r, "ino"))
 		return 0; /* somebody else's by now */
 	say(r, "remove workdir", path);
 	return r->dry_run ? 0 : forge_rmtree(path, st.st_dev, st.st_ino, NULL, err);
 }
 
-/* A workdir that was to be kept is gc's to remove, when its time comes. True: the record has changed. */
-static bool note_kept(const struct repair *r, json_t *record)
+/* A workdir that was to be kept is gc's to remove, when its time comes. 1: the record has changed. */
+static int note_kept(const struct repair *r, json_t *record, struct forge_error *err)
 {
-	const char *path = json_string_value(json_object_get(r->facts, "workdir"));
-	json_t *dev = json_object_get(r->facts, "dev"),
-	       *ino = json_object_get(r->facts, "ino");
+	struct forge_error why = FORGE_ERROR_INIT;
+	forge_auto_free char *kept = NULL;
+	struct forge_workdir w = {
+		.path = json_string_value(json_object_get(r->facts, "workdir")),
+		.fd = -1,
+		.dev = (dev_t)fact(r, "dev"),
+		.ino = (ino_t)fact(r, "ino"),
+		.inner = (ino_t)fact(r, "inner"),
+	};
 
-	if (!json_is_true(json_object_get(r->facts, "keep")) || !path || !dev || !ino ||
-	    json_object_get(record, "workdir_kept") || access(path, F_OK) < 0)
-		return false;
+	if (!json_is_true(json_object_get(r->facts, "keep")) || !w.path || !w.ino ||
+	    json_object_get(record, "workdir_kept"))
+		return 0;
+	/* A slot of an older forge: the directory was the run's own. */
+	if (!w.inner)
+		w.inner = w.ino;
+	int rc = forge_workdir_keep(&w, r->run_id, &kept, &why);
+	if (rc == -ENOENT)
+		return 0; /* its user was faster */
+	if (rc < 0 && err)
+		*err = why;
+	if (rc == 0)
+		rc = forge_kept_write(r->dir, kept, w.dev, w.inner, err);
+	if (rc < 0)
+		return rc;
+	json_object_set_new(record, "workdir", json_string(kept));
 	json_object_set_new(record, "workdir_kept", json_true());
-	json_object_set_new(record, "workdir_identity", json_pack("[O, O]", dev, ino));
-	return true;
+	json_object_set_new(record, "workdir_identity",
+			    json_pack("[I, I]", (json_int_t)w.dev, (json_int_t)w.inner));
+	return 1;
 }
 
 /* The verdict came before the workdir was seen to, or from somebody who knew nothing of that. */
 static int complete_record(const struct repair *r, json_t *verdict,
 			   struct forge_error *err)
 {
-	forge_complete_events(r->home, r->run_id, verdict);
-	return note_kept(r, verdict)
-		       ? forge_write_record(r->home, r->run_id, verdict, err)
-		       : 0;
+	int rc = forge_complete_events(r->home, r->run_id, verdict, err);
+
+	if (rc < 0)
+		return rc;
+	rc = note_kept(r, verdict, err);
+	return rc == 1 ? forge_write_record(r->home, r->run_id, verdict, err) : rc;
 }
 
 /* Killed while it made its directory: there are only empty files. */
@@ -142,17 +188,30 @@ static void remove_unbegun(const struct repair *r)
 /* Without a verdict the only true one is that nobody knows how it ended. */
 static int close_lost(const struct repair *r, struct forge_error *err)
 {
+	struct forge_error why = FORGE_ERROR_INIT;
 	json_t *planned = json_object_get(r->facts, "record"), *own = NULL;
 	int rc = 0;
 
 	/* The slot is not synced: a power cut may have left only what is in the directory. */
-	if (!planned && forge_load_record(r->home, r->run_id, &own, NULL) == 0)
+	if (!planned) {
+		rc = forge_load_record(r->home, r->run_id, &own, &why);
+		if (rc < 0 && !forge_is_no_record(rc)) {
+			if (err)
+				*err = why;
+			return rc;
+		}
 		planned = own;
+		rc = 0;
+	}
 	/* ... or not even that, and the store knows more. */
 	if (json_is_object(planned)) {
 		say(r, "close record", "as lost");
-		(void)note_kept(r, planned); /* it is written in any case */
-		rc = r->dry_run ? 0 : forge_close_lost(r->home, r->run_id, planned, err);
+		/* Another name than the record's, when that was taken. */
+		json_object_set(planned, "workdir", json_object_get(r->facts, "workdir"));
+		if (!r->dry_run)
+			rc = note_kept(r, planned, err);
+		if (rc >= 0 && !r->dry_run)
+			rc = forge_close_lost(r->home, r->run_id, planned, err);
 	}
 	json_decref(own);
 	return rc;
@@ -160,9 +219,11 @@ static int close_lost(const struct repair *r, struct forge_error *err)
 
 static int close_record(const struct repair *r, struct forge_error *err)
 {
-	json_t *verdict = forge_load_verdict(r->home, r->run_id);
-	int rc = 0;
+	json_t *verdict;
+	int rc = forge_load_verdict(r->home, r->run_id, &verdict, err);
 
+	if (rc < 0)
+		return rc;
 	if (!r->has_begun)
 		remove_unbegun(r);
 	else if (!verdict)
@@ -176,8 +237,8 @@ static int close_record(const struct repair *r, struct forge_error *err)
 /* Whoever was killed after it wrote the verdict may not have waited for the disk. */
 static int sync_record(const struct repair *r)
 {
-	forge_auto_close int fd =
-		openat(r->dir, "record.json", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	forge_auto_close int fd = openat(r->dir, "record.json",
+					 O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
 
 	return fd < 0 || fdatasync(fd) < 0 || fsync(r->dir) < 0 ||
 			       fsync(r->home->runs_fd) < 0
@@ -189,12 +250,13 @@ static int sync_record(const struct repair *r)
 static int mark_undelivered(const struct repair *r, struct forge_error *err)
 {
 	const char *url = json_string_value(json_object_get(r->facts, "store"));
-	json_t *verdict = url ? forge_load_verdict(r->home, r->run_id) : NULL;
+	json_t *verdict = NULL;
+	int rc = url ? forge_load_verdict(r->home, r->run_id, &verdict, err) : 0;
 
-	if (!verdict)
-		return 0;
+	if (rc < 0 || !verdict)
+		return rc;
 	json_decref(verdict);
-	int rc = sync_record(r);
+	rc = sync_record(r);
 	if (rc < 0)
 		return forge_fail_errno(err, -rc, "write record of %s", r->run_id);
 	return forge_deliver_later(r->home, r->run_id, url, err);
@@ -203,11 +265,10 @@ static int mark_undelivered(const struct repair *r, struct forge_error *err)
 /* Everything that the slot names. */
 static int repair_run(struct repair *r, struct forge_error *err)
 {
-	r->dir = openat(r->home->runs_fd, r->run_id,
-			O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	r->dir = forge_home_open_run(r->home, r->run_id);
 	/* Not to be seen now is not the same as never made: then nothing would be kept of it. */
-	if (r->dir < 0 && errno != ENOENT)
-		return forge_fail_errno(err, errno, "open %s/runs/%s", r->home->path,
+	if (r->dir < 0 && r->dir != -ENOENT)
+		return forge_fail_errno(err, -r->dir, "open %s/runs/%s", r->home->path,
 					r->run_id);
 	r->has_begun = r->dir >= 0 && has_begun(r->dir);
 	/* What cannot be removed yet (a process that cannot be killed) keeps no verdict back. */
@@ -224,13 +285,16 @@ static int repair_run(struct repair *r, struct forge_error *err)
 
 static int repair_one(struct repair *r, struct forge_error *err)
 {
-	r->facts = forge_active_read(r->fd);
-	if (!r->facts && errno)
-		return forge_fail_errno(err, errno, "read a slot in %s/active",
+	int rc = forge_active_read(r->fd, &r->facts);
+
+	if (rc < 0)
+		return forge_fail_errno(err, -rc, "read a slot in %s/active",
 					r->home->path);
 	r->run_id = json_string_value(json_object_get(r->facts, "run_id"));
 	/* Without facts it died before it made anything. */
-	int rc = r->run_id ? repair_run(r, err) : 0;
+	rc = r->run_id ? repair_run(r, err) : 0;
+	if (rc < 0)
+		(void)forge_wrap(err, rc, "%s", r->run_id);
 	json_decref(r->facts);
 	return rc;
 }
@@ -253,12 +317,15 @@ static int look_at(const struct forge_home *home, const char *name, FILE *out,
 	struct stat st;
 
 	/* The common case, without a lock: nobody is there. */
-	if (fstatat(home->active_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
-	    st.st_size == 0)
+	if (fstatat(home->active_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT
+			       ? 0
+			       : forge_fail_errno(err, errno, "look at active/%s", name);
+	if (st.st_size == 0)
 		return 0;
 	/* A disk that has become read-only is no reason to doubt that it lives. */
-	forge_auto_close int fd =
-		openat(home->active_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	forge_auto_close int fd = openat(home->active_fd, name,
+					 O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0)
 		return forge_fail_errno(err, errno, "open active/%s", name);
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
@@ -308,47 +375,86 @@ static void note_crowd(const struct forge_home *home, unsigned live)
 		(void)futimens(fd, NULL);
 }
 
+/* Who is told what could not be repaired: each, or only the first. */
+struct complaint {
+	struct forge_strv *all; /* NULL: only the first, in *err */
+	struct forge_error *err;
+};
+
+static void complain(const struct complaint *c, bool is_first,
+		     const struct forge_error *why)
+{
+	if (c->all)
+		(void)!forge_strv_add(c->all, why->msg); /* *err has the first */
+	if (is_first && c->err)
+		*c->err = *why;
+}
+
 /* Every slot, and how many of them are in use. */
 static int look_at_all(const struct forge_home *home, FILE *out, bool dry_run,
-		       unsigned *live, struct forge_error *err)
+		       unsigned *live, const struct complaint *c)
 {
-	int fd = openat(home->active_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	forge_auto_dir DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
 	int n = 0, first = 0;
 
-	if (!d)
-		return forge_fail_errno(err, errno, "read %s/active", home->path);
-	for (struct dirent *e; (e = readdir(d));) {
+	(void)forge_entries_open(&d, home->active_fd, "."); /* d keeps the error */
+	for (const char *name; (name = forge_entries_next(&d));) {
+		struct forge_error why = FORGE_ERROR_INIT;
 		/* Slots are numbers; nothing else is ours to touch. */
-		if (e->d_name[strspn(e->d_name, "0123456789")] != '\0')
+		if (name[strspn(name, "0123456789")] != '\0')
 			continue;
 		/* One that cannot be repaired must not keep the others from it. */
-		int rc = look_at(home, e->d_name, out, dry_run, live, first ? NULL : err);
-		if (rc < 0 && !first)
-			first = rc;
+		int rc = look_at(home, name, out, dry_run, live, &why);
+		if (rc < 0) {
+			complain(c, !first, &why);
+			first = first ? first : rc;
+		}
 		n += rc > 0;
 	}
-	return first ? first : n;
+	if (d.error) {
+		struct forge_error why = FORGE_ERROR_INIT;
+		(void)forge_fail_errno(&why, -d.error, "read %s/active", home->path);
+		complain(c, !first, &why);
+		first = first ? first : d.error;
+	}
+	return first && !c->all ? first : n;
 }
 
 static int reconcile(const struct forge_home *home, FILE *out, bool dry_run,
-		     struct forge_error *err)
+		     const struct complaint *c)
 {
 	unsigned live = 0;
-	int rc = look_at_all(home, out, dry_run, &live, err);
+	int rc = look_at_all(home, out, dry_run, &live, c);
 
 	note_crowd(home, live);
 	return rc;
 }
 
-int forge_reconcile(FILE *out, bool dry_run, struct forge_error *err)
+static int open_and_reconcile(FILE *out, bool dry_run, const struct complaint *c)
 {
 	forge_auto_home struct forge_home home = FORGE_HOME_INIT;
-	int rc = forge_home_open(false, &home, err);
+	int rc = forge_home_open(false, &home, c->err);
 
 	if (rc == -ENOENT || (rc < 0 && !out))
 		return 0; /* nothing ever ran, or the run that follows will say so */
-	return rc < 0 ? rc : reconcile(&home, out, dry_run, err);
+	return rc < 0 ? rc : reconcile(&home, out, dry_run, c);
+}
+
+int forge_reconcile(FILE *out, bool dry_run, struct forge_error *err)
+{
+	return open_and_reconcile(out, dry_run, &(struct complaint){ .err = err });
+}
+
+int forge_reconcile_all(FILE *out, bool dry_run, struct forge_strv *failures,
+			struct forge_error *err)
+{
+	struct forge_error first = FORGE_ERROR_INIT;
+	struct complaint c = { .all = failures, .err = &first };
+	int rc = open_and_reconcile(out, dry_run, &c);
+
+	if (rc < 0 && err)
+		*err = first;
+	return rc;
 }
 
 int forge_reconcile_cheaply(struct forge_error *err)
@@ -357,5 +463,5 @@ int forge_reconcile_cheaply(struct forge_error *err)
 
 	if (forge_home_open(false, &home, NULL) < 0 || somebody_just_looked(&home))
 		return 0; /* the run that follows will say what is wrong with it */
-	return reconcile(&home, NULL, false, err);
+	return reconcile(&home, NULL, false, &(struct complaint){ .err = err });
 }

@@ -16,7 +16,9 @@
 #include "base/fd.h"
 #include "base/json.h"
 #include "base/proc.h"
+#include "base/sha256.h"
 #include "config-build.h"
+#include "run/adopt.h"
 #include "store/state.h"
 
 static json_t *limits_json(const struct forge_limits *l)
@@ -39,40 +41,66 @@ static json_t *limits_json(const struct forge_limits *l)
 	return o;
 }
 
+/*
+ * By the uid: $USER is whatever somebody set, and cron sets nothing. From the file alone: other sources of
+ * names (LDAP) can take seconds, and are asked over a network.
+ */
 const char *forge_user_name(char buf[FORGE_USER_MAX])
 {
-	const char *name = getenv("USER");
+	uid_t uid = getuid();
+	forge_auto_file FILE *f = uid == 0 ? NULL : fopen("/etc/passwd", "re");
 
-	if (name && *name && geteuid() == getuid())
-		return name;
-	if (getuid() == 0)
+	if (uid == 0)
 		return "root";
-	(void)snprintf(buf, FORGE_USER_MAX, "%u", getuid());
+	(void)snprintf(buf, FORGE_USER_MAX, "%u", uid);
+	for (struct passwd *p; f && (p = fgetpwent(f));)
+		if (p->pw_uid == uid) {
+			(void)snprintf(buf, FORGE_USER_MAX, "%s", p->pw_name);
+			break;
+		}
 	return buf;
-}
-
-static json_t *logs_json(const struct forge_home *home, const char *run_id)
-{
-	char buf[3][4096];
-	static const char *const names[] = { "stdout", "stderr", "events.jsonl" };
-
-	for (int i = 0; i < 3; i++)
-		(void)snprintf(buf[i], sizeof(buf[i]), "%s/runs/%s/%s", home->path,
-			       run_id, names[i]);
-	return json_pack("{s:s, s:s, s:s}", "stdout", buf[0], "stderr", buf[1], "events",
-			 buf[2]);
 }
 
 static json_t *supervisor_json(const struct forge_home *home)
 {
 	char boot[FORGE_BOOT_ID_MAX], machine[FORGE_BOOT_ID_MAX];
 
-	return json_pack("{s:i, s:I, s:s, s:s, s:I, s:o}", "pid", (int)getpid(),
-			 "start_time", (json_int_t)forge_proc_start_time(getpid()),
-			 "boot_id", forge_boot_id(boot), "machine_id",
-			 forge_machine_id(machine), "pid_namespace",
-			 (json_int_t)forge_pid_namespace(), "home",
+	return json_pack("{s:i, s:I, s:I, s:s, s:s, s:I, s:o}", "pid", (int)getpid(),
+			 "uid", (json_int_t)getuid(), "start_time",
+			 (json_int_t)forge_proc_start_time(getpid()), "boot_id",
+			 forge_boot_id(boot), "machine_id", forge_machine_id(machine),
+			 "pid_namespace", (json_int_t)forge_pid_namespace(), "home",
 			 forge_json_text(home->path));
+}
+
+/*
+ * What was asked for, as a digest: who gives a key again gets the first run only if this is the same.
+ * Limits and priority are not part of it: they say how, not what.
+ */
+static json_t *request_json(const struct forge_spec *s)
+{
+	bool is_named = strcmp(s->analysis_id, s->run_id) != 0;
+	json_t *j = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:s?, s:s?, s:b}",
+			      "command", forge_json_texts(&s->argv), "env",
+			      forge_json_texts(s->asked_env), "inputs",
+			      forge_json_texts(&s->inputs), "names",
+			      forge_json_texts(&s->input_names), "outputs",
+			      forge_json_texts(&s->outputs), "post_process",
+			      forge_json_texts(&s->post_process), "analysis",
+			      is_named ? s->analysis_id : NULL, "runtime",
+			      s->has_runtime ? s->runtime.decl->name : NULL, "network",
+			      !s->own_network);
+	forge_auto_free char *text =
+		j ? json_dumps(j, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+	char digest[FORGE_DIGEST_MAX];
+	struct forge_sha256 h;
+
+	json_decref(j);
+	if (!text)
+		return NULL;
+	forge_sha256_init(&h);
+	forge_sha256_add(&h, text, strlen(text));
+	return json_string(forge_sha256_done(&h, digest));
 }
 
 static json_t *new_record(const struct forge_home *home, const struct forge_spec *s)
@@ -103,15 +131,17 @@ static json_t *new_record(const struct forge_home *home, const struct forge_spec
 	json_object_set_new(r, "network", json_string(s->own_network ? "none" : "host"));
 	json_object_set_new(r, "inputs", json_array());
 	json_object_set_new(r, "outputs", json_array());
-	json_object_set_new(r, "logs", logs_json(home, s->run_id));
+	json_object_set_new(r, "logs", forge_record_logs(home, s->run_id));
 	json_object_set_new(r, "workdir", forge_json_text(s->workdir));
 	json_object_set_new(r, "parent_run",
 			    s->parent_run ? json_string(s->parent_run) : json_null());
 	json_object_set_new(r, "attempt", json_integer(1));
 	json_object_set_new(r, "priority", json_integer(s->priority));
-	if (s->idempotency_key)
+	if (s->idempotency_key) {
 		json_object_set_new(r, "idempotency_key",
 				    forge_json_text(s->idempotency_key));
+		json_object_set_new(r, "request", request_json(s));
+	}
 	json_object_set_new(r, "supervisor", supervisor_json(home));
 	json_object_set_new(r, "forge_version", json_string(FORGE_VERSION));
 	return r;
@@ -255,7 +285,9 @@ json_t *forge_record_take_batch(struct forge_record *r)
 	return batch;
 }
 
-static json_t *isolation_json(const struct forge_outcome *o)
+/* Of a run that nothing was made for nobody can say that it was isolated. */
+static json_t *isolation_json(const struct forge_outcome *o, bool own_network,
+			      bool was_made)
 {
 	json_t *missing = json_array();
 	char landlock[32] = "none";
@@ -264,14 +296,18 @@ static json_t *isolation_json(const struct forge_outcome *o)
 		if (o->missing & (1u << i))
 			json_array_append_new(missing,
 					      json_string(forge_mechanism_names[i]));
+	if (!was_made)
+		return json_pack("{s:s, s:o, s:{}}", "level", "none", "missing", missing,
+				 "mechanisms");
 	if (o->landlock_abi > 0)
 		(void)snprintf(landlock, sizeof(landlock), "ABI %d", o->landlock_abi);
 	return json_pack("{s:s, s:o, s:{s:s, s:s, s:s, s:s, s:s}}", "level",
 			 o->missing ? "partial" : "full", "missing", missing,
 			 "mechanisms", "namespaces",
-			 "user mount pid network ipc uts cgroup", "cgroup",
-			 o->cgroup_manager ? o->cgroup_manager : "none", "seccomp",
-			 "filter", "landlock", landlock, "disk",
+			 own_network ? "user mount pid network ipc uts cgroup"
+				     : "user mount pid ipc uts cgroup",
+			 "cgroup", o->cgroup_manager ? o->cgroup_manager : "none",
+			 "seccomp", "filter", "landlock", landlock, "disk",
 			 o->has_quota ? "project quota" : "measured");
 }
 
@@ -300,6 +336,8 @@ static json_t *usage_json(const struct forge_outcome *o)
 void forge_record_set_outcome(struct forge_record *r, const struct forge_outcome *o,
 			      const struct forge_verdict *v)
 {
+	const char *network = json_string_value(json_object_get(r->json, "network"));
+	bool was_made = o->cgroup_manager && strcmp(v->status, "rejected") != 0;
 	char now[FORGE_TIME_MAX];
 
 	json_object_set_new(r->json, "reason", json_string(v->reason));
@@ -311,7 +349,9 @@ void forge_record_set_outcome(struct forge_record *r, const struct forge_outcome
 	json_object_set_new(r->json, "ended_at", json_string(forge_format_now(now)));
 	json_object_set_new(r->json, "exit_status", json_integer(v->exit_status));
 	json_object_set_new(r->json, "usage", usage_json(o));
-	json_object_set_new(r->json, "isolation", isolation_json(o));
+	json_object_set_new(
+		r->json, "isolation",
+		isolation_json(o, network && strcmp(network, "none") == 0, was_made));
 }
 
 int forge_record_write(struct forge_record *r, struct forge_error *err)
@@ -329,8 +369,8 @@ int forge_record_write(struct forge_record *r, struct forge_error *err)
 
 int forge_record_sync(struct forge_record *r, struct forge_error *err)
 {
-	forge_auto_close int fd =
-		openat(r->dir_fd, "record.json", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	forge_auto_close int fd = openat(r->dir_fd, "record.json",
+					 O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
 
 	/* Its content, then its name: the rename may have reached the disk without either. */
 	if (fd < 0 || fdatasync(fd) < 0 || fsync(r->dir_fd) < 0)

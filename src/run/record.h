@@ -52,7 +52,7 @@ FORGE_MUST_CHECK int forge_record_sync_logs(struct forge_record *r,
 void forge_record_close(struct forge_record *r);
 
 /* Who we are in records: a name or a number; into buf if need be. */
-#define FORGE_USER_MAX 24
+#define FORGE_USER_MAX 64
 const char *forge_user_name(char buf[FORGE_USER_MAX]);
 /* Sets the verdict of a run that nobody saw end. */
 void forge_record_set_lost(json_t *record);

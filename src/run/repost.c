@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/fd.h"
+#include "run/adopt.h"
 #include "run/deliver.h"
 #include "run/record.h"
 #include "store/state.h"
@@ -46,8 +47,7 @@ static void update_files(const struct forge_home *home, const json_t *record,
 			 const json_t *result, const json_t *rows)
 {
 	const char *run_id = json_string_value(json_object_get(record, "run_id"));
-	forge_auto_close int dir = openat(
-		home->runs_fd, run_id, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	forge_auto_close int dir = forge_home_open_run(home, run_id);
 	json_t *copy = json_copy((json_t *)record);
 
 	json_object_set(copy, "post_process", (json_t *)result);
@@ -68,14 +68,18 @@ static int repost(const struct forge_config *cfg, const struct forge_home *home,
 {
 	forge_auto_strv struct forge_strv argv = { 0 };
 	const char *run_id = json_string_value(json_object_get(record, "run_id"));
-	json_t *result = NULL, *rows = NULL;
+	json_t *result = NULL, *rows = NULL, *shown = json_copy((json_t *)record);
 	int rc = choose(cfg, record, command, &argv, err);
+	if (json_is_true(json_object_get(record, FORGE_RESTORED)))
+		json_object_set_new(shown, "inputs", json_array());
+	struct forge_post_spec spec = {
+		.cfg = cfg, .home = home, .store = url, .record = shown, .argv = &argv
+	};
+	if (rc == 0)
+		rc = forge_post_process(&spec, &result, &rows, err);
+	json_decref(shown);
 	if (rc < 0)
 		return rc;
-	struct forge_post_spec spec = {
-		.cfg = cfg, .home = home, .store = url, .record = record, .argv = &argv
-	};
-	rc = forge_post_process(&spec, &result, &rows, err);
 	const char *how = json_string_value(json_object_get(result, "status"));
 	if (rc == 0 && strcmp(how, "succeeded") == 0) {
 		forge_auto_store struct forge_store *st = NULL;
@@ -98,6 +102,24 @@ static int repost(const struct forge_config *cfg, const struct forge_home *home,
 }
 
 /*
+ * Of a run whose directory a power cut took, the store alone knows command and inputs, and others write
+ * there too: then both are the user's to name.
+ */
+static int check_trusted(const json_t *own, const char *command, struct forge_error *err)
+{
+	if (!json_is_true(json_object_get(own, FORGE_RESTORED)))
+		return 0;
+	if (command)
+		return 0;
+	return forge_hint(
+		err,
+		forge_fail(err, EPERM,
+			   "the record of this run was restored from the store: "
+			   "what it says was run before is not trusted"),
+		"Give the command with --command");
+}
+
+/*
  * By the record in our own directory: a team's store is written by others too, and whoever could
  * choose the command and its inputs there would have us show them any file of ours.
  */
@@ -111,12 +133,17 @@ int forge_repost(const struct forge_config *cfg, const struct forge_home *home,
 
 	if (!forge_status_is_terminal(forge_status_of(status)))
 		return forge_fail(err, EBUSY, "run %s is still %s", run_id, status);
-	if (forge_load_record(home, run_id, &own, NULL) < 0)
+	int rc = forge_load_record(home, run_id, &own, err);
+	if (rc < 0 && rc != -ENOENT)
+		return rc;
+	if (rc < 0)
 		return forge_hint(err,
 				  forge_fail(err, ESRCH,
 					     "run %s is not of this FORGE_HOME", run_id),
 				  "Repeat it with the FORGE_HOME it was started with");
-	int rc = repost(cfg, home, url, own, command, ret_result, err);
+	rc = check_trusted(own, command, err);
+	if (rc == 0)
+		rc = repost(cfg, home, url, own, command, ret_result, err);
 	json_decref(own);
 	return rc;
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "run/deliver.h"
 #include "run/run_state.h"
 #include "run/signals.h"
@@ -228,8 +229,21 @@ static int claim_key(struct run *r, struct forge_error *err)
 		return 0;
 	forge_run_tell(r, true, false);
 	int rc = forge_courier_wait(&r->courier, STORE_USEC, err);
-	if (rc == -EEXIST && r->courier.other_run[0])
+	if (rc == -EEXIST && r->courier.other_run[0] && r->courier.is_same)
 		return 1;
+	if (rc == -EEXIST && r->courier.other_run[0]) {
+		if (err)
+			*err = FORGE_ERROR_INIT;
+		rc = forge_fail(
+			err, EEXIST,
+			"--idempotency-key '%s' is that of run %s, which was asked "
+			"for something else",
+			r->spec.idempotency_key, r->courier.other_run);
+		return forge_hint(err, rc,
+				  "`forge show %s` shows it; use another key for another "
+				  "command",
+				  r->courier.other_run);
+	}
 	r->is_confirmed = rc == 0;
 	return rc < 0 ? forge_wrap(err, rc, "--idempotency-key cannot be checked") : 0;
 }
@@ -318,10 +332,53 @@ static int admit(struct run *r, struct forge_verdict *ret_verdict,
 	return 0;
 }
 
-/* Order matters for repair: the intention is on disk before anything it names exists. */
-static int prepare(struct run *r, struct forge_error *err)
+/*
+ * The name was taken since the spec was made, by another run of this analysis or by anybody else: the
+ * run goes on in a workdir with its id in the name. Whatever says where that is, is made again.
+ */
+static int move_workdir(struct run *r, struct forge_error *err)
 {
-	int rc = forge_workdir_make(r->spec.workdir, &r->workdir, err);
+	int rc = forge_spec_rename_workdir(&r->spec, err);
+
+	if (rc == 0)
+		rc = forge_spec_environment(&r->spec, r->cfg, r->req, &r->home, r->store,
+					    err);
+	if (rc == 0)
+		rc = forge_active_intend_workdir(&r->active, r->spec.workdir, err);
+	if (rc == 0)
+		json_object_set_new(r->record.json, "workdir",
+				    forge_json_text(r->spec.workdir));
+	return rc < 0 ? rc
+		      : forge_workdir_make(r->spec.workdir, &r->home, r->active.slot,
+					   &r->workdir, err);
+}
+
+/* What a runtime's scripts change may have to be asked for by a fork, which the thread does not stand. */
+static int make_workdir(struct run *r, struct forge_netns *netns, struct forge_error *err)
+{
+	struct forge_error taken = FORGE_ERROR_INIT;
+	bool wants_netns = r->ids.privileged && r->spec.own_network;
+
+	if (wants_netns)
+		forge_netns_begin(netns);
+	int rc = forge_workdir_make(r->spec.workdir, &r->home, r->active.slot,
+				    &r->workdir, &taken);
+	if (rc == -EEXIST && !r->spec.has_other_workdir) {
+		forge_netns_done(netns);
+		taken = FORGE_ERROR_INIT;
+		rc = move_workdir(r, &taken);
+		if (rc == 0 && wants_netns)
+			forge_netns_begin(netns);
+	}
+	if (rc < 0 && err)
+		*err = taken;
+	return rc;
+}
+
+/* Order matters for repair: the intention is on disk before anything it names exists. */
+static int prepare(struct run *r, struct forge_netns *netns, struct forge_error *err)
+{
+	int rc = make_workdir(r, netns, err);
 
 	if (rc == 0)
 		rc = forge_active_note_workdir(&r->active, &r->workdir, err);
@@ -340,9 +397,7 @@ static int execute(struct run *r, struct forge_verdict *v, struct forge_outcome 
 	bool is_refused = false;
 
 	/* Nobody is forked beside the thread: what it is about, a fork would cut in half. */
-	if (r->ids.privileged && r->spec.own_network)
-		forge_netns_begin(&netns);
-	int rc = prepare(r, err);
+	int rc = prepare(r, &netns, err);
 	if (rc == 0) {
 		fill_job(r, &job);
 		job.netns = &netns;
@@ -413,7 +468,7 @@ int forge_run(const struct forge_config *cfg, const struct forge_run_request *re
 	      struct forge_run_result *ret, struct forge_error *err)
 {
 	struct run r;
-	sigset_t before;
+	struct forge_signals before;
 
 	run_init(&r, cfg, req);
 	/* Nothing is made yet, and an input may be where looking waits for ever: ^C ends us. */
@@ -443,11 +498,16 @@ int forge_run_explain(const struct forge_config *cfg, const struct forge_run_req
 		rc = forge_store_choose(req->store, cfg, &r.store, err);
 	if (rc == 0)
 		rc = forge_spec_environment(&r.spec, cfg, req, &r.home, r.store, err);
+	if (rc == 0) {
+		struct forge_error taken = FORGE_ERROR_INIT;
+		rc = forge_ids_choose(cfg->uid_base, 0, &r.ids, &taken);
+		if (rc == -EAGAIN)
+			rc = 0; /* the first is in use; it is only shown */
+		else if (rc < 0 && err)
+			*err = taken;
+	}
 	if (rc == 0)
-		rc = forge_ids_choose(cfg->uid_base, 0, &r.ids, err);
-	if (rc == -EAGAIN)
-		rc = 0; /* the first is in use; it is only shown */
-	fill_job(&r, &job);
+		fill_job(&r, &job);
 	if (rc == 0)
 		rc = forge_executor_local.explain(&job, ret, err);
 	run_done(&r);

@@ -12,6 +12,7 @@
 #include "base/rmtree.h"
 #include "run/collect.h"
 #include "run/judge.h"
+#include "run/kept.h"
 #include "run/postprocess.h"
 #include "run/run_state.h"
 #include "run/signals.h"
@@ -35,6 +36,23 @@ bool forge_run_end_execution(struct run *r)
 	return false;
 }
 
+static int keep_workdir(struct run *r, struct forge_error *err)
+{
+	const struct forge_workdir *w = &r->workdir;
+	forge_auto_free char *path = NULL;
+	int rc = forge_workdir_keep(w, r->spec.run_id, &path, err);
+
+	if (rc < 0 || !r->record.json)
+		return rc;
+	forge_record_event(&r->record, "workdir_kept", path);
+	json_object_set_new(r->record.json, "workdir", forge_json_text(path));
+	json_object_set_new(r->record.json, "workdir_kept", json_true());
+	json_object_set_new(
+		r->record.json, "workdir_identity",
+		json_pack("[I, I]", (json_int_t)w->dev, (json_int_t)w->inner));
+	return forge_kept_write(r->record.dir_fd, path, w->dev, w->inner, err);
+}
+
 /* Keeps or removes the workdir, and says what was done. A failure is left for repair. */
 int forge_run_clean(struct run *r, struct forge_error *err)
 {
@@ -44,20 +62,9 @@ int forge_run_clean(struct run *r, struct forge_error *err)
 
 	if (w->fd < 0)
 		return 0;
-	if (r->req->keep && r->has_started) {
-		int rc = r->ids.privileged ? forge_chown_tree(w->path, getuid(), getgid(),
-							      w->dev, w->ino, err)
-					   : 0;
-		if (rc == 0 && r->record.json) {
-			forge_record_event(&r->record, "workdir_kept", w->path);
-			json_object_set_new(r->record.json, "workdir_kept", json_true());
-			json_object_set_new(r->record.json, "workdir_identity",
-					    json_pack("[I, I]", (json_int_t)w->dev,
-						      (json_int_t)w->ino));
-		}
-		return rc;
-	}
-	int rc = forge_rmtree(w->path, w->dev, w->ino, &stats, err);
+	if (r->req->keep && r->has_started)
+		return keep_workdir(r, err);
+	int rc = forge_workdir_remove(w, &r->home, r->active.slot, &stats, err);
 	if (rc == 0 && r->record.json) {
 		(void)snprintf(detail, sizeof(detail),
 			       "%" PRIu64 " files, %" PRIu64 " directories, %" PRIu64

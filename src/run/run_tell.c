@@ -98,9 +98,13 @@ void forge_run_keep_for_later(struct run *r, const struct forge_error *why)
 /* What an earlier batch brought in vain is told again, from the run's directory: all of it. */
 void forge_run_tell_all(struct run *r)
 {
-	json_t *batch = json_pack("{s:O, s:o}", "record", r->record.json, "events",
-				  forge_load_events(&r->home, r->spec.run_id));
+	json_t *events = NULL;
 
+	/* Unread, the courier's error stays: the record is kept for a later delivery. */
+	if (forge_load_events(&r->home, r->spec.run_id, &events, NULL) < 0)
+		return;
+	json_t *batch =
+		json_pack("{s:O, s:o}", "record", r->record.json, "events", events);
 	if (r->post_rows)
 		json_object_set(batch, "post_process", r->post_rows);
 	r->courier.error = FORGE_ERROR_INIT;

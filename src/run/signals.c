@@ -8,15 +8,18 @@
 #include "base/cleanup.h"
 
 static const int ends[] = { SIGINT, SIGTERM, SIGHUP };
+static const int ignored[] = { SIGPIPE, SIGXFSZ, SIGTSTP, SIGTTIN, SIGTTOU };
+_Static_assert(FORGE_ARRAY_SIZE(ignored) ==
+		       FORGE_ARRAY_SIZE(((struct forge_signals *)0)->ignored),
+	       "one to restore for each that is ignored");
 
 /*
  * Signals arrive at the supervisor's descriptor; a broken pipe or a log at the caller's file
  * size limit is an error code. Stopped by the terminal, nobody would watch the limits. What
  * the caller ignores (nohup) stays ignored.
  */
-void forge_signals_catch(sigset_t *ret_before)
+void forge_signals_catch(struct forge_signals *ret_before)
 {
-	static const int ignored[] = { SIGPIPE, SIGXFSZ, SIGTSTP, SIGTTIN, SIGTTOU };
 	struct sigaction ign = { .sa_handler = SIG_IGN }, now;
 	sigset_t set;
 
@@ -24,27 +27,29 @@ void forge_signals_catch(sigset_t *ret_before)
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(ends); i++)
 		if (sigaction(ends[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN)
 			sigaddset(&set, ends[i]);
-	(void)sigprocmask(SIG_BLOCK, &set, ret_before);
+	(void)sigprocmask(SIG_BLOCK, &set, &ret_before->mask);
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(ignored); i++)
-		(void)sigaction(ignored[i], &ign, NULL);
+		(void)sigaction(ignored[i], &ign, &ret_before->ignored[i]);
 }
 
 /*
  * A signal that was only seen waiting (in the queue, while hashing) or that came too late is
  * answered by the verdict; still pending it would kill us before that is told.
  */
-void forge_signals_release(const sigset_t *before)
+void forge_signals_release(const struct forge_signals *before)
 {
 	const struct timespec at_once = { 0 };
 	sigset_t set;
 
 	sigemptyset(&set);
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(ends); i++)
-		if (!sigismember(before, ends[i]))
+		if (!sigismember(&before->mask, ends[i]))
 			sigaddset(&set, ends[i]);
 	while (sigtimedwait(&set, NULL, &at_once) > 0)
 		;
-	(void)sigprocmask(SIG_SETMASK, before, NULL);
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(ignored); i++)
+		(void)sigaction(ignored[i], &before->ignored[i], NULL);
+	(void)sigprocmask(SIG_SETMASK, &before->mask, NULL);
 }
 
 int forge_signals_fd(void)

@@ -4,9 +4,15 @@
 
 #include <signal.h>
 
+/* What the caller had. */
+struct forge_signals {
+	sigset_t mask;
+	struct sigaction ignored[5];
+};
+
 /* From here on they wait; *ret_before is for forge_signals_release(). */
-void forge_signals_catch(sigset_t *ret_before);
+void forge_signals_catch(struct forge_signals *ret_before);
 /* As it was before; what still waits is answered by the verdict and dropped. */
-void forge_signals_release(const sigset_t *before);
+void forge_signals_release(const struct forge_signals *before);
 /* A new descriptor that is ready while one of them waits, or -1. */
 int forge_signals_fd(void);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/glob.h"
@@ -79,7 +80,27 @@ static int expand_workdir(struct forge_spec *s, const char *template,
 		len--;
 	buf[len] = '\0';
 	s->workdir = strdup(buf);
-	return s->workdir ? 0 : forge_fail(err, ENOMEM, "out of memory");
+	if (!s->workdir)
+		return forge_fail(err, ENOMEM, "out of memory");
+	/* Taken, by whomever: known this early, it is as if it had been asked for so. */
+	struct stat st;
+	return lstat(buf, &st) == 0 ? forge_spec_rename_workdir(s, err) : 0;
+}
+
+int forge_spec_rename_workdir(struct forge_spec *s, struct forge_error *err)
+{
+	char *path = s->has_other_workdir
+			     ? NULL
+			     : forge_asprintf("%s-%s", s->workdir, s->run_id);
+
+	if (s->has_other_workdir)
+		return forge_fail(err, EEXIST, "workdir %s exists", s->workdir);
+	if (!path)
+		return forge_fail(err, ENOMEM, "out of memory");
+	s->has_other_workdir = true;
+	free(s->workdir);
+	s->workdir = path;
+	return 0;
 }
 
 /* What no sandbox can be made with, or no kernel takes: said before it is tried. */
@@ -207,6 +228,7 @@ static int resolve_key(struct forge_spec *s, const struct forge_run_request *req
 	s->priority = req->priority;
 	s->parent_run = req->parent_run;
 	s->idempotency_key = key;
+	s->asked_env = &req->env;
 	if (!key)
 		return 0;
 	for (const char *p = key; *p; p++)
@@ -280,8 +302,12 @@ int forge_spec_resolve(const struct forge_config *cfg,
 		rc = forge_spec_command(ret, req->argv, &req->parameters, err);
 	if (rc == 0)
 		rc = add_roots(ret, cfg, err);
-	if (rc == 0 && add_parent(ret, req) < 0)
-		rc = forge_fail(err, ENOMEM, "out of memory");
+	if (rc == 0) {
+		rc = add_parent(ret, req);
+		if (rc < 0)
+			rc = forge_fail_errno(err, -rc, "the outputs of %s",
+					      req->parent_run);
+	}
 	forge_strv_foreach (path, &ret->view)
 		if (rc == 0 && forge_strv_add(&ret->read_only, path) < 0)
 			rc = forge_fail(err, ENOMEM, "out of memory");

@@ -14,13 +14,16 @@ struct forge_spec {
 	char run_id[FORGE_RUN_ID_MAX];
 	char *analysis_id;
 	char *workdir;
-	const char *profile; /* name, borrowed from the config */
+	bool has_other_workdir; /* the run id was added: the name was taken */
+	const char *profile;	/* name, borrowed from the config */
 	struct forge_limits limits;
 	bool own_network;
 	int priority;
 	const char *idempotency_key; /* borrowed, NULL: none */
-	const char *parent_run;	     /* borrowed, NULL: none */
-	struct forge_strv outputs;   /* patterns; has_outputs: the user's own */
+	const struct forge_strv
+		*asked_env;	   /* borrowed: "K=V" and "K" as they were given */
+	const char *parent_run;	   /* borrowed, NULL: none */
+	struct forge_strv outputs; /* patterns; has_outputs: the user's own */
 	bool has_outputs;
 	struct forge_strv post_process; /* argv, empty: none */
 	struct forge_strv argv;
@@ -55,6 +58,10 @@ void forge_spec_done(struct forge_spec *s);
 
 /* Adds a link "name in dir" -> "dir/name" for every entry of dir. */
 FORGE_MUST_CHECK int forge_spec_link_entries(struct forge_spec *s, const char *dir);
+
+/* The workdir's name is taken: adds the run id. -EEXIST: that has been done. */
+FORGE_MUST_CHECK int forge_spec_rename_workdir(struct forge_spec *s,
+					       struct forge_error *err);
 
 /* Parts, each in its own file. */
 FORGE_MUST_CHECK int forge_spec_add_input(struct forge_spec *s, const char *typed,

@@ -4,14 +4,17 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <libgen.h>
 #include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/fd.h"
+#include "base/rmtree.h"
 #include "sandbox/ids.h"
 
 static int check_parent(int fd, const char *path, struct forge_error *err)
@@ -32,50 +35,236 @@ static int check_parent(int fd, const char *path, struct forge_error *err)
 		"+t)");
 }
 
-int forge_workdir_make(const char *path, struct forge_workdir *ret,
+/* The directory of path, checked; *ret_name is its last part. */
+static int open_parent(const char *path, char buf[PATH_MAX], const char **ret_name,
 		       struct forge_error *err)
 {
-	char parent_buf[PATH_MAX], name_buf[PATH_MAX];
+	const char *slash = strrchr(path, '/');
+	size_t len = slash ? (size_t)(slash - path) : 0;
 
-	if (strlen(path) >= sizeof(parent_buf))
+	if (!slash || len + 1 >= PATH_MAX)
 		return forge_fail(err, ENAMETOOLONG, "workdir: the path is too long");
-	memcpy(parent_buf, path, strlen(path) + 1);
-	memcpy(name_buf, path, strlen(path) + 1);
-	const char *parent_path = dirname(parent_buf), *name = basename(name_buf);
-	forge_auto_close int parent =
-		forge_open_nolink(parent_path, O_PATH | O_DIRECTORY);
+	(void)snprintf(buf, PATH_MAX, "%.*s", len ? (int)len : 1, path);
+	forge_auto_close int fd = forge_open_nolink(buf, O_PATH | O_DIRECTORY);
+	if (fd < 0)
+		return forge_fail_errno(err, -fd, "workdir: open %s", buf);
+	int rc = check_parent(fd, buf, err);
+	*ret_name = slash + 1;
+	return rc < 0 ? rc : forge_take_fd(fd);
+}
+
+/* Both directories; *ret_outer has the descriptor of the first as soon as it is there. */
+static int make_both(int parent, const char *name, struct forge_workdir *w,
+		     int *ret_outer)
+{
+	const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+	struct stat st;
+
+	*ret_outer = openat(parent, name, flags);
+	if (*ret_outer < 0 || fstat(*ret_outer, &st) < 0)
+		return -errno;
+	if (st.st_uid != geteuid() || (st.st_mode & 07777) != 0700)
+		return -ESTALE;
+	w->dev = st.st_dev;
+	w->ino = st.st_ino;
+	if (mkdirat(*ret_outer, FORGE_WORKDIR_INNER, 0700) < 0)
+		return -errno;
+	w->fd = openat(*ret_outer, FORGE_WORKDIR_INNER, flags);
+	if (w->fd < 0 || fstat(w->fd, &st) < 0)
+		return -errno;
+	w->inner = st.st_ino;
+	return 0;
+}
+
+static const char *spare_name(unsigned slot, char buf[32])
+{
+	(void)snprintf(buf, 32, "spare/%u.workdir", slot);
+	return buf;
+}
+
+/* The spare one, or a new one. */
+static int make_outer(int parent, const char *name, const struct forge_home *home,
+		      unsigned slot)
+{
+	char spare[32];
+
+	if (renameat2(home->fd, spare_name(slot, spare), parent, name,
+		      RENAME_NOREPLACE) == 0)
+		return 0;
+	/* There is none, or not here, or not for this file system. */
+	return mkdirat(parent, name, 0700) < 0 ? -errno : 0;
+}
+
+int forge_workdir_make(const char *path, const struct forge_home *home, unsigned slot,
+		       struct forge_workdir *ret, struct forge_error *err)
+{
+	char parent_path[PATH_MAX];
+	const char *name;
+	struct forge_workdir w = { .path = path, .fd = -1 };
+	forge_auto_close int outer = -1;
+	forge_auto_close int parent = open_parent(path, parent_path, &name, err);
+
 	if (parent < 0)
-		return forge_fail_errno(err, -parent, "workdir: open %s", parent_path);
-	int rc = check_parent(parent, parent_path, err);
+		return parent;
+	int rc = make_outer(parent, name, home, slot);
+	if (rc < 0)
+		return rc == -EEXIST
+			       ? forge_fail(err, EEXIST, "workdir %s exists", path)
+			       : forge_fail_errno(err, -rc, "make workdir %s", path);
+	rc = make_both(parent, name, &w, &outer);
+	if (rc == 0) {
+		*ret = w;
+		return 0;
+	}
+	forge_workdir_close(&w);
+	/* Still empty, if still ours. */
+	if (outer >= 0)
+		(void)unlinkat(outer, FORGE_WORKDIR_INNER, AT_REMOVEDIR);
+	(void)unlinkat(parent, name, AT_REMOVEDIR);
+	return rc == -ESTALE
+		       ? forge_fail(err, ESTALE,
+				    "workdir %s was replaced while it was made", path)
+		       : forge_fail_errno(err, -rc, "open workdir %s", path);
+}
+
+int forge_workdir_remove(const struct forge_workdir *w, const struct forge_home *home,
+			 unsigned slot, struct forge_rmtree_stats *ret,
+			 struct forge_error *err)
+{
+	forge_auto_free char *inner =
+		forge_asprintf("%s/%s", w->path, FORGE_WORKDIR_INNER);
+	char spare[32];
+
+	if (!inner)
+		return forge_fail(err, ENOMEM, "out of memory");
+	int rc = forge_rmtree(inner, w->dev, w->inner, ret, err);
 	if (rc < 0)
 		return rc;
-	if (mkdirat(parent, name, 0700) < 0) {
-		if (errno == EEXIST)
-			return forge_hint(
-				err, forge_fail(err, EEXIST, "workdir %s exists", path),
-				"Another run has this analysis id, or somebody kept it: "
-				"use another --id or remove it");
-		return forge_fail_errno(err, errno, "make workdir %s", path);
-	}
 	struct stat st;
-	int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0 || fstat(fd, &st) < 0) {
-		rc = forge_fail_errno(err, errno, "open workdir %s", path);
-		(void)unlinkat(parent, name,
-			       AT_REMOVEDIR); /* still empty, if still ours */
-		return rc;
+	if (lstat(w->path, &st) < 0 || st.st_dev != w->dev || st.st_ino != w->ino)
+		return 0; /* its user was faster */
+	if (renameat2(AT_FDCWD, w->path, home->fd, spare_name(slot, spare),
+		      RENAME_NOREPLACE) == 0)
+		return 0;
+	return rmdir(w->path) < 0 && errno != ENOENT
+		       ? forge_fail_errno(err, errno, "remove %s", w->path)
+		       : 0;
+}
+
+/* 1: name in dir is that directory, 0: it is not, or something else is there; negative: unknown. */
+static int is_at(int dir, const char *name, dev_t dev, ino_t ino)
+{
+	struct stat st;
+
+	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT || errno == ENOTDIR ? 0 : -errno;
+	return st.st_dev == dev && st.st_ino == ino;
+}
+
+/* Never over something: in a directory that others write, anything can be there by now. */
+static int move(int from_dir, const char *from, int to_dir, const char *to)
+{
+	struct stat st;
+
+	if (renameat2(from_dir, from, to_dir, to, RENAME_NOREPLACE) == 0)
+		return 0;
+	if (errno != EINVAL && errno != ENOSYS)
+		return -errno;
+	/* A file system without the flag: a directory replaces nothing but an empty one. */
+	if (fstatat(to_dir, to, &st, AT_SYMLINK_NOFOLLOW) == 0)
+		return -EEXIST;
+	return renameat(from_dir, from, to_dir, to) < 0 ? -errno : 0;
+}
+
+/*
+ * A directory cannot be moved over the one that it is in: it goes aside, the other goes, and it comes
+ * back. 1: it stays aside.
+ */
+static int move_up(int parent, const char *name, const char *aside,
+		   const struct forge_workdir *w)
+{
+	int rc = w->ino == w->inner ? 0 : is_at(parent, name, w->dev, w->ino);
+
+	if (rc == 1) {
+		forge_auto_close int outer = openat(
+			parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		rc = outer < 0 ? -errno : move(outer, FORGE_WORKDIR_INNER, parent, aside);
+		if (rc == -ENOENT)
+			rc = 0; /* it was moved before a crash */
+		if (rc == 0 && unlinkat(parent, name, AT_REMOVEDIR) < 0)
+			rc = -errno;
 	}
-	*ret = (struct forge_workdir){ path, fd, st.st_dev, st.st_ino };
-	if (st.st_uid != geteuid())
-		return forge_fail(err, ESTALE,
-				  "workdir %s was replaced while it was made", path);
+	if (rc < 0)
+		return rc;
+	rc = is_at(parent, aside, w->dev, w->inner);
+	if (rc == 1) {
+		rc = move(parent, aside, parent, name);
+		return rc == -EEXIST ? 1 : rc;
+	}
+	if (rc == 0)
+		rc = is_at(parent, name, w->dev, w->inner);
+	return rc < 0 ? rc : rc == 1 ? 0 : -ENOENT;
+}
+
+/* To us, whatever is in it, and closed again: who was let in by its mode was let in by the run. */
+static int take_over(const char *path, const struct forge_workdir *w,
+		     struct forge_error *err)
+{
+	forge_auto_free char *inner = forge_asprintf("%s/%s", path, FORGE_WORKDIR_INNER);
+	struct stat st;
+
+	if (!inner)
+		return forge_fail(err, ENOMEM, "out of memory");
+	if (w->ino == w->inner)
+		return 0; /* of an older forge, which has done so */
+	if (lstat(inner, &st) < 0)
+		return errno == ENOENT || errno == ENOTDIR
+			       ? 0 /* it has been moved already */
+			       : forge_fail_errno(err, errno, "look at %s", inner);
+	int rc = geteuid() == 0 ? forge_chown_tree(inner, getuid(), getgid(), w->dev,
+						   w->inner, err)
+				: 0;
+	if (rc < 0)
+		return rc;
+	forge_auto_close int fd = forge_open_nolink(inner, O_PATH | O_DIRECTORY);
+	char self[40];
+	(void)snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
+	return fd < 0 || chmod(self, 0700) < 0
+		       ? forge_fail_errno(err, fd < 0 ? -fd : errno, "close %s to others",
+					  inner)
+		       : 0;
+}
+
+int forge_workdir_keep(const struct forge_workdir *w, const char *run_id, char **ret_path,
+		       struct forge_error *err)
+{
+	char parent_path[PATH_MAX], aside[NAME_MAX + 1];
+	const char *name;
+	forge_auto_close int parent = open_parent(w->path, parent_path, &name, err);
+
+	if (parent < 0)
+		return parent;
+	(void)snprintf(aside, sizeof(aside), "%.*s-%s",
+		       (int)(NAME_MAX - FORGE_RUN_ID_MAX), name, run_id);
+	int rc = take_over(w->path, w, err);
+	if (rc < 0)
+		return rc;
+	rc = move_up(parent, name, aside, w);
+	if (rc < 0)
+		return forge_fail_errno(err, -rc, "keep workdir %s", w->path);
+	char *path = rc == 0 ? strdup(w->path)
+			     : forge_asprintf("%s/%s", parent_path[1] ? parent_path : "",
+					      aside);
+	if (!path)
+		return forge_fail(err, ENOMEM, "out of memory");
+	*ret_path = path;
 	return 0;
 }
 
 /* Makes one link with the directories above it; a parent that is a link already covers it. */
 static int make_link(int top, const char *rel, const char *target, uid_t uid, gid_t gid)
 {
-	int dir = dup(top);
+	int dir = fcntl(top, F_DUPFD_CLOEXEC, 0);
 	int rc = dir < 0 ? -errno : 0;
 
 	while (rc == 0) {

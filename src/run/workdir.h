@@ -1,24 +1,59 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The run's own directory on disk: made once, never reused, removed whatever is in it. */
+/*
+ * The run's own directory on disk: made once, never reused, removed whatever is in it.
+ *
+ * On the host it is FORGE_WORKDIR_INNER in a directory of mode 0700 that the supervisor owns, and that has
+ * the name of the template. The run may give its own directory any mode; it cannot let anybody else in,
+ * for nobody passes the directory around it. Inside it is mounted under the template's name.
+ */
 #pragma once
 
 #include <sys/types.h>
 
 #include "base/error.h"
+#include "base/rmtree.h"
 #include "base/strv.h"
+#include "run/home.h"
+#include "sandbox/plan.h"
+
+#define FORGE_WORKDIR_INNER FORGE_PLAN_WORKDIR
 
 struct forge_workdir {
-	const char *path; /* borrowed */
-	int fd;		  /* O_RDONLY directory, -1 before it is made */
+	const char *path; /* of the directory around it; borrowed */
+	int fd;		  /* of the run's own, O_RDONLY, -1 before it is made */
 	dev_t dev;
-	ino_t ino;
+	ino_t ino;   /* of the one around it */
+	ino_t inner; /* of the run's own, on the same device */
 };
 
-/* Refuses a path that exists and a parent directory where others could swap it. */
-FORGE_MUST_CHECK int forge_workdir_make(const char *path, struct forge_workdir *ret,
+/*
+ * -EEXIST: the name is taken. Refuses a parent directory where others could swap it. The directory around the
+ * run's own is that of the last run in this slot of home, if it was given back: see
+ * forge_workdir_remove().
+ */
+FORGE_MUST_CHECK int forge_workdir_make(const char *path, const struct forge_home *home,
+					unsigned slot, struct forge_workdir *ret,
 					struct forge_error *err);
+/*
+ * Removes the run's own directory with all that is in it. The one around it, which no run can write to, is
+ * kept in spare/ for the next run in this slot, where that is on the same file system: a directory less is
+ * made and freed, and ext4 looks at each inode that was freed lately before it makes a new one.
+ */
+FORGE_MUST_CHECK int forge_workdir_remove(const struct forge_workdir *w,
+					  const struct forge_home *home, unsigned slot,
+					  struct forge_rmtree_stats *ret,
+					  struct forge_error *err);
 /* Links for relative inputs ("rel", "target" pairs), then everything to the run's user. */
 FORGE_MUST_CHECK int forge_workdir_fill(struct forge_workdir *w,
 					const struct forge_strv *links, uid_t uid,
 					gid_t gid, struct forge_error *err);
 void forge_workdir_close(struct forge_workdir *w);
+
+/*
+ * For --keep, when everything that ran is dead: the run's own directory takes the place of the one
+ * around it, belongs to us and is closed to others. Where it is then goes into *ret_path, a new string: the
+ * same path or, if somebody else took that name in this very moment, that with the run's id; its identity
+ * is dev and inner. Can be repeated after a crash at any point.
+ */
+FORGE_MUST_CHECK int forge_workdir_keep(const struct forge_workdir *w, const char *run_id,
+					char **ret_path, struct forge_error *err);

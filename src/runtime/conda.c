@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/entries.h"
 #include "base/fd.h"
 #include "base/yaml.h"
 
@@ -134,6 +135,9 @@ static int add_condarc_d(const char *dir, struct forge_strv *ret)
 
 	(void)snprintf(path, sizeof(path), "%s/condarc.d", dir);
 	int n = scandir(path, &list, NULL, alphasort);
+	/* Where there is none, or none for us, conda reads none either. */
+	if (n < 0 && errno != ENOENT && errno != ENOTDIR && errno != EACCES)
+		return -errno;
 	for (int i = 0; i < n; i++) {
 		const char *dot = strrchr(list[i]->d_name, '.');
 		if (rc == 0 && i < FOUND_MAX && dot &&
@@ -444,19 +448,21 @@ static int add_listed(struct forge_strv *ret, const char *prefix)
 static int add_children(struct forge_strv *ret, const char *dir)
 {
 	char path[PATH_MAX];
-	forge_auto_dir DIR *d = opendir(dir);
+	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
 	int rc = 0;
 
-	for (struct dirent *e; d && rc == 0 && (e = readdir(d));) {
-		if (e->d_name[0] == '.' ||
-		    snprintf(path, sizeof(path), "%s/%s", dir, e->d_name) >=
+	(void)forge_entries_follow(&d,
+				   dir); /* mostly not there; conda passes over it too */
+	for (const char *name; rc == 0 && (name = forge_entries_next(&d));) {
+		if (name[0] == '.' ||
+		    snprintf(path, sizeof(path), "%s/%s", dir, name) >=
 			    (int)sizeof(path) ||
 		    !is_environment(path))
 			continue;
 		forge_auto_free char *real = realpath(path, NULL);
-		rc = real ? add_pair(ret, e->d_name, real) : 0;
+		rc = real ? add_pair(ret, name, real) : 0;
 	}
-	return rc;
+	return rc < 0 ? rc : d.dir ? d.error : 0;
 }
 
 /* Of this user alone: conda run by root would read everybody's, and believe them. */

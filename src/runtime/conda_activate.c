@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What `conda activate` exports, rule by rule. */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -8,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/entries.h"
 #include "base/fd.h"
 #include "base/parse.h"
 #include "runtime/conda.h"
@@ -170,17 +170,19 @@ static int list_files(int top, const char *dir, const char *ending,
 		return 0;
 	if (fd < 0)
 		return forge_fail(err, -fd, "%s: %s", dir, forge_regular_problem(fd));
-	forge_auto_dir DIR *d = fdopendir(fd);
-	for (struct dirent *e; d && rc == 0 && (e = readdir(d));) {
-		size_t len = strlen(e->d_name);
-		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 ||
-		    len < n || strcmp(e->d_name + len - n, ending) != 0)
+	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
+	(void)forge_entries_take(&d, fd); /* d keeps the error */
+	for (const char *name; rc == 0 && (name = forge_entries_next(&d));) {
+		size_t len = strlen(name);
+		if (len < n || strcmp(name + len - n, ending) != 0)
 			continue;
 		if (ret->n == FILES_MAX)
 			return forge_fail(err, EFBIG, "%s has more than %d files", dir,
 					  FILES_MAX);
-		rc = forge_strv_addf(ret, "%s/%s", dir, e->d_name);
+		rc = forge_strv_addf(ret, "%s/%s", dir, name);
 	}
+	if (d.error)
+		return forge_fail_errno(err, -d.error, "read %s", dir);
 	if (ret->n)
 		qsort(ret->v, ret->n, sizeof(*ret->v), compare);
 	return rc < 0 ? forge_fail(err, ENOMEM, "out of memory") : 0;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* conda-meta and dist-info: packages, and locks in conda's own form. */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -9,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/entries.h"
 #include "base/fd.h"
 #include "base/sha256.h"
 #include "runtime/conda.h"
@@ -84,21 +84,22 @@ static int each_record(const char *prefix, int (*visit)(const json_t *meta, void
 	if (fd < 0)
 		return forge_fail(err, -fd, "read %s: %s", path,
 				  forge_regular_problem(fd));
-	forge_auto_dir DIR *d = fdopendir(fd);
-	if (!d)
-		return forge_fail(err, ENOMEM, "out of memory");
-	for (struct dirent *e; rc == 0 && (e = readdir(d));) {
+	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
+	(void)forge_entries_take(&d, fd); /* d keeps the error */
+	for (const char *name; rc == 0 && (name = forge_entries_next(&d));) {
 		json_t *meta = NULL;
-		if (!is_record(e->d_name))
+		if (!is_record(name))
 			continue;
 		if (++n > RECORDS_MAX)
 			return forge_fail(err, EFBIG, "%s has more than %d packages",
 					  path, RECORDS_MAX);
-		rc = load_meta(dirfd(d), path, e->d_name, &meta, err);
+		rc = load_meta(forge_entries_fd(&d), path, name, &meta, err);
 		if (rc == 0 && visit(meta, arg) < 0)
 			rc = forge_fail(err, ENOMEM, "out of memory");
 		json_decref(meta);
 	}
+	if (d.error)
+		return forge_fail_errno(err, -d.error, "read %s", path);
 	return rc;
 }
 
@@ -251,17 +252,18 @@ static int add_entry(int site, const char *name, const struct forge_strv *claime
 static int add_site(int site, const struct forge_strv *claimed,
 		    struct forge_packages *ret, struct forge_error *err)
 {
-	int fd = openat(site, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;
-	forge_auto_dir DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
+	int rc = 0;
 
-	if (!d)
-		return forge_fail_errno(err, errno, "read site-packages");
-	for (struct dirent *e; rc == 0 && (e = readdir(d));) {
+	(void)forge_entries_open(&d, site, "."); /* d keeps the error */
+	for (const char *name; rc == 0 && (name = forge_entries_next(&d));) {
 		if (ret->n > RECORDS_MAX)
 			return forge_fail(err, EFBIG, "more than %d packages",
 					  RECORDS_MAX);
-		rc = add_entry(site, e->d_name, claimed, ret, err);
+		rc = add_entry(site, name, claimed, ret, err);
 	}
+	if (d.error)
+		return forge_fail_errno(err, -d.error, "read site-packages");
 	return rc;
 }
 
@@ -273,21 +275,29 @@ static int add_sites(const char *prefix, const struct forge_strv *claimed,
 	forge_auto_close int top = open(prefix, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	int fd =
 		top < 0 ? -errno : forge_open_beneath(top, "lib", O_RDONLY | O_DIRECTORY);
-	forge_auto_dir DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
 	int rc = 0;
 
-	for (struct dirent *e; d && rc == 0 && (e = readdir(d));) {
+	/* None is as good as one without a Python; a link that leads out is none of its own. */
+	if (fd == -ENOENT || fd == -ENOTDIR || fd == -EXDEV || fd == -ELOOP)
+		return 0;
+	if (fd < 0)
+		return forge_fail_errno(err, -fd, "read %s/lib", prefix);
+	(void)forge_entries_take(&d, fd); /* d keeps the error */
+	for (const char *name; rc == 0 && (name = forge_entries_next(&d));) {
 		struct stat st;
-		if (strncmp(e->d_name, "python", 6) != 0 ||
-		    fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+		if (strncmp(name, "python", 6) != 0 ||
+		    fstatat(forge_entries_fd(&d), name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
 		    !S_ISDIR(st.st_mode)) /* python3.1 -> python3.11 */
 			continue;
-		(void)snprintf(path, sizeof(path), "lib/%s/site-packages", e->d_name);
+		(void)snprintf(path, sizeof(path), "lib/%s/site-packages", name);
 		forge_auto_close int site =
 			forge_open_beneath(top, path, O_RDONLY | O_DIRECTORY);
 		if (site >= 0)
 			rc = add_site(site, claimed, ret, err);
 	}
+	if (d.error)
+		return forge_fail_errno(err, -d.error, "read %s/lib", prefix);
 	return rc;
 }
 

@@ -2,7 +2,6 @@
 /* /var/lib/dpkg: status has versions and dependencies, info/NAME.list the files. */
 #include "runtime/dpkg.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -13,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/entries.h"
 #include "base/fd.h"
 
 #define DPKG	   "var/lib/dpkg" /* below a root */
@@ -240,22 +240,25 @@ static int add_spellings(const struct forge_strv *files, struct forge_strv *ret)
 	return rc;
 }
 
-static void want_owners(struct database *db, const struct forge_strv *spellings,
-			bool *found)
+/* -ENOENT: this host has no such database. */
+static int want_owners(struct database *db, const struct forge_strv *spellings,
+		       bool *found)
 {
-	forge_auto_dir DIR *d = opendir("/" DPKG "/info");
+	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
 
-	for (struct dirent *e; d && (e = readdir(d));) {
-		size_t len = strlen(e->d_name);
-		if (len < 6 || strcmp(e->d_name + len - 5, ".list") != 0 ||
-		    !list_has(dirfd(d), e->d_name, spellings, found))
+	(void)forge_entries_follow(&d, "/" DPKG "/info"); /* d keeps the error */
+	for (const char *name; (name = forge_entries_next(&d));) {
+		size_t len = strlen(name);
+		if (len < 6 || strcmp(name + len - 5, ".list") != 0 ||
+		    !list_has(forge_entries_fd(&d), name, spellings, found))
 			continue;
-		struct deb *deb = find_deb(db, e->d_name, strcspn(e->d_name, ":"));
+		struct deb *deb = find_deb(db, name, strcspn(name, ":"));
 		if (!deb)
-			deb = find_deb(db, e->d_name, len - 5);
+			deb = find_deb(db, name, len - 5);
 		if (deb)
 			want(db, deb);
 	}
+	return d.error;
 }
 
 static int add_file(const char *path, struct forge_packages *ret)
@@ -327,8 +330,10 @@ int forge_dpkg_packages(const struct forge_strv *files, struct forge_packages *r
 		rc = open_database(&db, "");
 		rc = rc == -ENOENT ? 0 : rc;
 	}
-	if (rc == 0 && db.n)
-		want_owners(&db, &spellings, found);
+	if (rc == 0 && db.n) {
+		rc = want_owners(&db, &spellings, found);
+		rc = rc == -ENOENT ? 0 : rc;
+	}
 	if (rc == 0)
 		rc = add_results(&db, files, found, ret);
 	close_database(&db);

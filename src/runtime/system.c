@@ -3,7 +3,6 @@
  * Kinds that use the host's own programs: system (only what is declared is in PATH) and r (R with
  * library directories of its own).
  */
-#include <dirent.h>
 #include <errno.h>
 #include <glob.h>
 #include <fcntl.h>
@@ -13,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/entries.h"
 #include "base/fd.h"
 #include "runtime/dpkg.h"
 #include "runtime/runtime.h"
@@ -278,14 +278,15 @@ static int add_installed(int library, const char *name, struct forge_packages *r
 static int add_library(const char *dir, struct forge_packages *ret,
 		       struct forge_error *err)
 {
-	forge_auto_dir DIR *d = opendir(dir);
+	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
 	int rc = 0;
 
-	if (!d)
-		return forge_fail_errno(err, errno, "library %s", dir);
-	for (struct dirent *e; rc == 0 && (e = readdir(d));)
-		if (e->d_name[0] != '.')
-			rc = add_installed(dirfd(d), e->d_name, ret, err);
+	(void)forge_entries_follow(&d, dir); /* d keeps the error */
+	for (const char *name; rc == 0 && (name = forge_entries_next(&d));)
+		if (name[0] != '.')
+			rc = add_installed(forge_entries_fd(&d), name, ret, err);
+	if (d.error)
+		return forge_fail_errno(err, -d.error, "library %s", dir);
 	return rc;
 }
 

@@ -2,7 +2,6 @@
 /* Walks and hashes. */
 #include "runtime/tree.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -11,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/entries.h"
 #include "base/sha256.h"
 
 #define DEPTH_MAX 64
@@ -67,24 +67,20 @@ static int add_entry(int dir, const char *name, const char *path, unsigned depth
 /* Takes fd. -EFBIG: what it has is too deep to be told. */
 static int walk(int fd, const char *prefix, unsigned depth, struct forge_packages *ret)
 {
-	forge_auto_dir DIR *d = fdopendir(fd);
-	int rc = 0;
+	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
+	int rc = forge_entries_take(&d, fd);
 
-	if (!d) {
-		close(fd);
-		return -ENOMEM;
-	}
-	for (struct dirent *e; rc == 0 && (e = readdir(d));) {
+	for (const char *name; rc == 0 && (name = forge_entries_next(&d));) {
 		char path[PATH_MAX];
-		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 ||
-		    strcmp(e->d_name, "__pycache__") == 0)
+		if (strcmp(name, "__pycache__") == 0)
 			continue;
 		rc = snprintf(path, sizeof(path), "%s%s%s", prefix, *prefix ? "/" : "",
-			      e->d_name) >= (int)sizeof(path)
+			      name) >= (int)sizeof(path)
 			     ? -EFBIG
-			     : add_entry(dirfd(d), e->d_name, path, depth, ret);
+			     : add_entry(forge_entries_fd(&d), name, path, depth, ret);
 	}
-	return rc;
+	/* A digest of what was seen until then would be that of another tree. */
+	return rc < 0 ? rc : d.error;
 }
 
 int forge_tree_packages(const char *dir, const char *label, struct forge_packages *ret,
@@ -98,7 +94,7 @@ int forge_tree_packages(const char *dir, const char *label, struct forge_package
 	if (rc == -EFBIG)
 		return forge_fail(err, EFBIG, "%s has directories more than %d deep", dir,
 				  DEPTH_MAX);
-	return rc < 0 ? forge_fail(err, ENOMEM, "out of memory") : 0;
+	return rc < 0 ? forge_fail_errno(err, -rc, "read %s", dir) : 0;
 }
 
 int forge_tree_prepend_path(const char *prefix, struct forge_strv *env)

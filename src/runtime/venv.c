@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Kind venv: a Python virtual environment, with the interpreter it was made from. */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -8,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/entries.h"
 #include "base/fd.h"
 #include "runtime/conda.h"
 #include "runtime/dpkg.h"
@@ -88,10 +88,11 @@ static bool has_python(const char *tree)
 	char path[PATH_MAX];
 
 	(void)snprintf(path, sizeof(path), "%s/lib", tree);
-	forge_auto_dir DIR *d = opendir(path);
-	for (struct dirent *e; d && (e = readdir(d));) {
-		(void)snprintf(path, sizeof(path), "%s/lib/%s/os.py", tree, e->d_name);
-		if (strncmp(e->d_name, "python", 6) == 0 && access(path, F_OK) == 0)
+	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
+	(void)forge_entries_follow(&d, path); /* unread, it is shown to nobody */
+	for (const char *name; (name = forge_entries_next(&d));) {
+		(void)snprintf(path, sizeof(path), "%s/lib/%s/os.py", tree, name);
+		if (strncmp(name, "python", 6) == 0 && access(path, F_OK) == 0)
 			return true;
 	}
 	return false;

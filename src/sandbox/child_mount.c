@@ -146,7 +146,7 @@ static int open_parent(int root, const char *path, const char **ret_name, bool m
 		size_t len = strcspn(path, "/");
 		if (!path[len]) {
 			*ret_name = path;
-			return dir == root ? dup(root) : dir;
+			return dir == root ? fcntl(root, F_DUPFD_CLOEXEC, 0) : dir;
 		}
 		int next = -1;
 		if (len <= NAME_MAX) {

@@ -300,15 +300,18 @@ static int add_dev(struct forge_plan *p, uint64_t shm, struct forge_error *err)
 
 static int add_workdir(struct forge_plan *p, bool exists, struct forge_error *err)
 {
-	struct forge_mount *m = add(p, FORGE_MOUNT_RW, p->workdir, p->workdir);
+	forge_auto_free char *source =
+		forge_asprintf("%s/%s", p->workdir, FORGE_PLAN_WORKDIR);
+	struct forge_mount *m =
+		source ? add(p, FORGE_MOUNT_RW, p->workdir, source) : NULL;
 	if (!m)
 		return -ENOMEM;
 	m->is_dir = true;
 	if (!exists)
 		return 0;
 	struct stat st;
-	if (lstat(p->workdir, &st) < 0)
-		return forge_fail_errno(err, errno, "look at workdir %s", p->workdir);
+	if (lstat(source, &st) < 0)
+		return forge_fail_errno(err, errno, "look at workdir %s", source);
 	set_identity(m, &st);
 	return 0;
 }

@@ -52,7 +52,7 @@ struct forge_plan {
 	struct forge_strv argv;
 	struct forge_strv env;
 	struct forge_strv exec_paths; /* what execve tries, in order */
-	char *workdir;		      /* inside and outside: the same path */
+	char *workdir; /* inside; outside it is FORGE_PLAN_WORKDIR below that path */
 	/* view */
 	struct forge_mount *mounts;
 	size_t n_mounts, cap_mounts;
@@ -71,6 +71,9 @@ struct forge_plan {
 	struct forge_blockdev io_disk; /* that limits.io_bytes_per_second is about */
 	struct forge_error io_error; /* code != 0: why there is none, though asked for */
 };
+
+/* Below a directory that only the supervisor can enter. */
+#define FORGE_PLAN_WORKDIR "work"
 
 #define FORGE_INSIDE_UID  1000
 #define FORGE_INSIDE_GID  1000

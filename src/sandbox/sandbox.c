@@ -336,7 +336,9 @@ int forge_sandbox_explain(const struct forge_child_report *r, struct forge_error
 	if (stage == FORGE_STAGE_OPEN && r->error == EACCES)
 		return forge_hint(err, rc, "Your user cannot read it");
 	if (r->error == ENOSYS || (stage == FORGE_STAGE_READ_ONLY && r->error == EINVAL))
-		return forge_hint(err, rc, "Linux 5.14 or newer is needed");
+		return forge_hint(err, rc,
+				  "Linux 5.14 or newer is needed (open_tree, "
+				  "mount_setattr, move_mount)");
 	/* Of the command itself it says nothing about the host. */
 	if ((r->error == EPERM || r->error == EACCES) && stage != FORGE_STAGE_EXEC)
 		return forge_diagnose_refused(rc, err);

@@ -343,10 +343,66 @@ static int apply_work(struct forge_store *st, const void *arg, struct forge_erro
 	return apply(st, arg, err);
 }
 
+/* What a listing shows, and what repair goes by; all of it is short. */
+static json_t *reduce_record(const json_t *record, const char *why)
+{
+	static const char *const keys[] = {
+		"run_id",     "analysis_id", "status",	      "reason",
+		"exit_code",  "signal",	     "exit_status",   "executor",
+		"host",	      "user",	     "created_at",    "started_at",
+		"ended_at",   "usage",	     "supervisor",    "logs",
+		"parent_run", "attempt",     "priority",      "idempotency_key",
+		"request",    "workdir",     "forge_version",
+	};
+	json_t *r = json_object();
+
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(keys); i++)
+		if (json_object_get(record, keys[i]))
+			json_object_set(r, keys[i], json_object_get(record, keys[i]));
+	json_object_set_new(r, "completion_notes",
+			    json_string("The store refused the whole record, which is in "
+					"the run's own directory."));
+	json_object_set_new(r, "store_refused", json_string(why));
+	return r;
+}
+
+static json_t *reduce(const json_t *batch, const char *why)
+{
+	json_t *events = json_array(), *e;
+	size_t i;
+
+	json_array_foreach (json_object_get(batch, "events"), i, e) {
+		json_t *less = json_object_get(e, "status") ? json_copy(e) : NULL;
+		json_object_del(less, "detail");
+		if (less)
+			json_array_append_new(events, less);
+	}
+	return json_pack("{s:o, s:o}", "record",
+			 reduce_record(json_object_get(batch, "record"), why), "events",
+			 events);
+}
+
 int forge_store_apply(struct forge_store *st, const json_t *batch, bool durable,
 		      struct forge_error *err)
 {
 	return transact(st, durable, apply_work, batch, err);
+}
+
+int forge_store_settle(struct forge_store *st, const json_t *batch, bool durable,
+		       struct forge_error *err)
+{
+	struct forge_error why = FORGE_ERROR_INIT;
+	int rc = transact(st, durable, apply_work, batch, &why);
+
+	if (rc == -EINVAL || rc == -E2BIG) {
+		json_t *less = reduce(batch, why.msg);
+		if (less && transact(st, durable, apply_work, less, NULL) == 0)
+			rc = 0;
+		json_decref(less);
+	}
+	if (rc < 0 && err)
+		*err = why;
+	return rc;
 }
 
 struct post_work {

@@ -8,6 +8,7 @@
  *  - -ENOTCONN: the server cannot be reached or the connection broke;
  *    -ENOENT from exec: a table does not exist; -EEXIST: a unique key is taken;
  *    -EBUSY: others kept the store locked for too long;
+ *    -EINVAL, -E2BIG: it does not take these values, now or ever;
  *  - close() accepts a half-opened store.
  */
 #pragma once
@@ -30,6 +31,7 @@ struct forge_store_ops {
 	const char *const *schemes; /* URL beginnings, NULL-terminated */
 	const char *
 		keyed_table; /* what ends CREATE TABLE for rows kept in the key's order */
+	bool has_small_keys; /* a row of an index has a few kilobytes at most */
 	size_t size;	     /* of the backend's struct, which starts with forge_store */
 
 	/* required */

@@ -314,6 +314,7 @@ const struct forge_store_ops forge_store_postgres = {
 	.name = "postgres",
 	.schemes = schemes,
 	.keyed_table = "",
+	.has_small_keys = true,
 	.size = sizeof(struct postgres_store),
 	.open = postgres_open,
 	.close = postgres_close,

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/strv.h"
 #include "store/backend.h"
 #include "store/state.h"
@@ -24,16 +25,21 @@ static int keep_first(const char *const *columns, void *arg)
 	return 0;
 }
 
-int forge_store_find_key(struct forge_store *st, const char *key, char **ret_run_id,
-			 struct forge_error *err)
+int forge_store_find_key(struct forge_store *st, const char *user, const char *key,
+			 char **ret_run_id, struct forge_error *err)
 {
 	struct found f = { 0 };
 	int rc = forge_sql(st, err, keep_first, &f,
-			   "SELECT run_id FROM runs WHERE idempotency_key = $1",
-			   SQL_TEXT(key));
+			   "SELECT run_id FROM runs WHERE idempotency_key = $1 AND "
+			   "(username = $2 OR username IS NULL)",
+			   SQL_TEXT(key), SQL_TEXT(user));
 
 	if (rc == 0)
 		return forge_fail(err, ENOENT, "no run has the key '%s'", key);
+	if (rc > 0 && !forge_run_id_is_valid(f.text)) {
+		free(f.text);
+		return forge_fail(err, EUCLEAN, "the store has a run without an id");
+	}
 	if (rc > 0)
 		*ret_run_id = f.text;
 	return rc < 0 ? rc : 0;
@@ -53,6 +59,12 @@ int forge_store_find(struct forge_store *st, const char *id, char **ret_run_id,
 			   "ORDER BY run_id LIMIT 2",
 			   SQL_TEXT(id), SQL_TEXT(end));
 	if (rc == 1 || (rc > 1 && strcmp(f.text, id) == 0)) {
+		/* It becomes the name of a directory. */
+		if (!forge_run_id_is_valid(f.text)) {
+			free(f.text);
+			return forge_fail(err, EUCLEAN,
+					  "the store has a run without an id");
+		}
 		*ret_run_id = f.text;
 		return 0;
 	}
@@ -76,8 +88,12 @@ int forge_store_get(struct forge_store *st, const char *run_id, json_t **ret,
 		return rc;
 	json_t *j = json_loads(f.text, 0, NULL);
 	free(f.text);
-	if (!j)
+	if (!json_is_object(j)) {
+		json_decref(j);
 		return forge_fail(err, EUCLEAN, "the record of %s is damaged", run_id);
+	}
+	/* Whoever wrote the row may have another one in it; this is what was asked for. */
+	json_object_set_new(j, "run_id", json_string(run_id));
 	*ret = j;
 	return 0;
 }

@@ -9,7 +9,10 @@
 
 #include "store/backend.h"
 
-/* A leading '+': a table that is its own primary key's index, where the backend has such. */
+/*
+ * A leading '+': a table that is its own primary key's index, where the backend has such. A leading '!': only
+ * where rows of an index are limited in size.
+ */
 static const char *const v1[] = {
 	"+CREATE TABLE analyses (analysis_id TEXT PRIMARY KEY, created_at TEXT NOT NULL)",
 	/* record last: a listing never has to read past it */
@@ -76,7 +79,23 @@ static const char *const v5[] = {
 	NULL,
 };
 
-static const char *const *const migrations[] = { v1, v2, v3, v4, v5 };
+/*
+ * A key is one user's: others of a team may choose the same. A path can be longer than a row of an index
+ * may be (2.7 KB), and a run that had such an output could never be told; files are inserted once, with
+ * the verdict, and need no key.
+ */
+static const char *const v6[] = {
+	"DROP INDEX runs_key",
+	"CREATE UNIQUE INDEX runs_key ON runs (username, idempotency_key)"
+	" WHERE idempotency_key IS NOT NULL",
+	"!ALTER TABLE inputs DROP CONSTRAINT inputs_pkey",
+	"!ALTER TABLE outputs DROP CONSTRAINT outputs_pkey",
+	"!CREATE INDEX inputs_run ON inputs (run_id)",
+	"!CREATE INDEX outputs_run ON outputs (run_id)",
+	NULL,
+};
+
+static const char *const *const migrations[] = { v1, v2, v3, v4, v5, v6 };
 
 unsigned forge_store_schema_version(void)
 {
@@ -116,7 +135,9 @@ static int change_schema(struct forge_store *st, const char *sql, struct forge_e
 {
 	char text[1024];
 
-	(void)snprintf(text, sizeof(text), "%s%s", sql + (*sql == '+'),
+	if (*sql == '!' && !st->ops->has_small_keys)
+		return 0;
+	(void)snprintf(text, sizeof(text), "%s%s", sql + (*sql == '+' || *sql == '!'),
 		       *sql == '+' ? st->ops->keyed_table : "");
 	return st->ops->exec(st, text, NULL, 0, NULL, NULL, err);
 }

@@ -59,6 +59,8 @@ static int errno_of(struct sqlite_store *s)
 		return sqlite3_system_errno(s->db) ? sqlite3_system_errno(s->db) : EIO;
 	case SQLITE_NOMEM:
 		return ENOMEM;
+	case SQLITE_TOOBIG:
+		return E2BIG;
 	case SQLITE_CONSTRAINT:
 		return sqlite3_extended_errcode(s->db) == SQLITE_CONSTRAINT_UNIQUE ||
 				       sqlite3_extended_errcode(s->db) ==

@@ -49,10 +49,17 @@ void forge_store_tidy(struct forge_store *st);
  * refused with -EPROTO. Otherwise the record replaces the one before, also when all events are
  * known: the last to tell is believed. Inputs and outputs are taken when the run ends, and rows of
  * post_process whose place is taken stay as they are. durable: on disk when this returns.
- * -EEXIST: another run has the record's idempotency_key.
+ * -EEXIST: another run of that user has the record's idempotency_key.
  */
 FORGE_MUST_CHECK int forge_store_apply(struct forge_store *st, const json_t *batch,
 				       bool durable, struct forge_error *err);
+/*
+ * The same for a run that is as it is: what the store would refuse for ever must not leave it open for ever. A
+ * batch that is refused so (-EINVAL, -E2BIG) is told once more, with only what says how the run
+ * stands, and the record then says why in "store_refused".
+ */
+FORGE_MUST_CHECK int forge_store_settle(struct forge_store *st, const json_t *batch,
+					bool durable, struct forge_error *err);
 /* Replaces the post-process result of a finished run: record's "post_process", and rows. */
 FORGE_MUST_CHECK int forge_store_put_post_process(struct forge_store *st,
 						  const char *run_id,
@@ -60,9 +67,10 @@ FORGE_MUST_CHECK int forge_store_put_post_process(struct forge_store *st,
 						  const json_t *rows, const json_t *event,
 						  struct forge_error *err);
 
-/* The run with this idempotency key: -ENOENT when there is none. */
-FORGE_MUST_CHECK int forge_store_find_key(struct forge_store *st, const char *key,
-					  char **ret_run_id, struct forge_error *err);
+/* The run of this user with this idempotency key: -ENOENT when there is none. */
+FORGE_MUST_CHECK int forge_store_find_key(struct forge_store *st, const char *user,
+					  const char *key, char **ret_run_id,
+					  struct forge_error *err);
 /* The full id of the run that id names or begins. -ENOENT none, -ENOTUNIQ several. */
 FORGE_MUST_CHECK int forge_store_find(struct forge_store *st, const char *id,
 				      char **ret_run_id, struct forge_error *err);

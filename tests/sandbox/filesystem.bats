@@ -240,7 +240,7 @@ teardown() { teardown_forge; }
 @test "the workdirs and files of other runs are not visible" {
     mkdir ready
     background "$FORGE" run -q --id "other-$$" -- sh -c 'echo secret >mine; sleep 20'
-    wait_for test -e "$work/scidex-analysis-other-$$/mine"
+    wait_for test -e "$work/scidex-analysis-other-$$/work/mine"
     holds absent "$work/scidex-analysis-other-$$"
     forge_run -- ls "$work"
     [ "$(grep -c scidex "$out")" -eq 1 ]

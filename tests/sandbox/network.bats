@@ -56,7 +56,7 @@ teardown() { teardown_forge; }
     background "$FORGE" run -q --id "net-$$" -- python3 -c '
 import socket, time
 s = socket.create_server(("127.0.0.1", 47811)); open("ready", "w").close(); time.sleep(20)'
-    wait_for test -e "$work/scidex-analysis-net-$$/ready"
+    wait_for test -e "$work/scidex-analysis-net-$$/work/ready"
     holds connect 47811
     kill "$pid" && wait "$pid" || true
 }

@@ -20,8 +20,8 @@ teardown() { teardown_forge; }
 @test "files of root's runs belong to nobody of the host while they run" {
     skip_unless "only root can do this" is_root
     background "$FORGE" run -q --id "own-$$" -- sh -c 'echo x >mine; sleep 20'
-    wait_for test -s "$work/scidex-analysis-own-$$/mine"
-    uid=$(stat -c %u "$work/scidex-analysis-own-$$/mine")
+    wait_for test -s "$work/scidex-analysis-own-$$/work/mine"
+    uid=$(stat -c %u "$work/scidex-analysis-own-$$/work/mine")
     [ "$uid" -gt 65535 ]
     run getent passwd "$uid"
     [ "$status" -eq 2 ]
@@ -31,9 +31,9 @@ teardown() { teardown_forge; }
 @test "two runs of root at once have two user ids" {
     skip_unless "only root can do this" is_root
     background "$FORGE" run -q --id "two-$$" -- sh -c 'echo x >mine; sleep 20'
-    wait_for test -s "$work/scidex-analysis-two-$$/mine"
+    wait_for test -s "$work/scidex-analysis-two-$$/work/mine"
     forge_run -- cat /proc/self/uid_map
-    [ "$(awk '{ print $2 }' "$out")" != "$(stat -c %u "$work/scidex-analysis-two-$$/mine")" ]
+    [ "$(awk '{ print $2 }' "$out")" != "$(stat -c %u "$work/scidex-analysis-two-$$/work/mine")" ]
     kill "$pid" && wait "$pid" || true
 }
 

@@ -68,7 +68,7 @@ nothing_left() {
 
 @test "a directory that cannot be read to its end is no success with fewer outputs" {
     for dir in "" /outputs; do
-        failing getdents64:EIO:when=1+ -P "$work/scidex-analysis-torn-$$$dir" -- --id "torn-$$" -- \
+        failing getdents64:EIO:when=1+ -P "$work/scidex-analysis-torn-$$/work$dir" -- --id "torn-$$" -- \
             sh -c 'mkdir outputs; touch outputs/a'
         [ "$(field .status)" = failed ]
         [ "$(field .reason)" = missing_output ]

@@ -154,8 +154,8 @@ open("outputs/file", "w").write("x")' "$T/secret"
     # A run cannot make one; somebody else with the right can put it there.
     submit --id "kept-$$" -i gate -- sh -c "mkdir outputs; echo ready; $(gated)"
     patiently grep -q ready "$(of "$id" .logs.stdout)"
-    mknod "$work/scidex-analysis-kept-$$/outputs/null" c 1 3
-    mknod "$work/scidex-analysis-kept-$$/outputs/block" b 7 250
+    mknod "$work/scidex-analysis-kept-$$/work/outputs/null" c 1 3
+    mknod "$work/scidex-analysis-kept-$$/work/outputs/block" b 7 250
     open_gate
     finished "$id"
     [ "$(field .status)" = succeeded ]

@@ -202,7 +202,7 @@ cgroups_of() { find /sys/fs/cgroup -maxdepth 4 -type d -name "forge-$1" 2>/dev/n
     run is_ready "$b"
     [ "$status" -ne 0 ]
     [ "$(of "$a" .status)" = queued ]
-    [ ! -e "$work/scidex-analysis-$a/ran" ]
+    [ ! -e "$work/scidex-analysis-$a/work/ran" ]
     [ "$("$FORGE" logs --events "$a" | jq -r 'select(.status) | .status' | xargs)" = queued ]
     open_gate
     finished "$a" >/dev/null
@@ -300,13 +300,14 @@ cgroups_of() { find /sys/fs/cgroup -maxdepth 4 -type d -name "forge-$1" 2>/dev/n
 @test "what cannot be begun when its turn comes is told so" {
     budget '    runs: 1'
     start
-    mkdir "$work/scidex-analysis-taken-$$"
+    mkdir -m 777 "$T/open"
+    chmod -t "$T/open"
+    budget '    runs: 1' "workdir: $T/open/{id}"
     submit --id "taken-$$" -- true
     a=$id
     finished "$a" >/dev/null
-    rmdir "$work/scidex-analysis-taken-$$"
-    [ "$(field .status)" = rejected ] || [ "$(field .status)" = failed ]
-    [[ "$(field .completion_notes)" == *exists* ]]
+    [ "$(field .status)" = rejected ]
+    [[ "$(field .completion_notes)" == *"others could replace workdirs"* ]]
     [ "$(waiting)" -eq 0 ]
 }
 

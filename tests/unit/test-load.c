@@ -96,6 +96,74 @@ static void without_a_file_all_is_built_in(void **state)
 	assert_int_equal(c->n_profiles, 4);
 }
 
+/* Where a link lies decides nothing: not what is relative in the file, nor what is beside it. */
+static void a_link_is_judged_where_it_leads(void **state)
+{
+	char real[128], want[192];
+
+	(void)state;
+	assert_int_equal(mkdir("real", 0755), 0);
+	assert_int_equal(mkdir("real/data", 0755), 0);
+	assert_int_equal(mkdir("here", 0755), 0);
+	assert_int_equal(mkdir("here/data", 0755), 0);
+	write_file("real/forge.yaml", "read_only: [data]\n", 0644);
+	(void)snprintf(real, sizeof(real), "%s/real", home);
+	const char *const texts[] = { "../real/forge.yaml", real, "other.yaml" };
+	assert_int_equal(symlink("../real/forge.yaml", "here/other.yaml"), 0);
+	assert_int_equal(chdir("here"), 0);
+	for (size_t i = 0; i < 3; i++) {
+		char target[192];
+		(void)snprintf(target, sizeof(target), "%s%s", texts[i],
+			       i == 1 ? "/forge.yaml" : "");
+		(void)unlink("forge.yaml");
+		assert_int_equal(symlink(target, "forge.yaml"), 0);
+		forge_auto_config struct forge_config *c = load_ok(NULL);
+		(void)snprintf(want, sizeof(want), "%s/data", real);
+		assert_int_equal(c->read_only.n, 1);
+		assert_string_equal(c->read_only.v[0], want);
+		(void)snprintf(want, sizeof(want), "%s/forge.yaml", real);
+		assert_string_equal(c->path, want);
+	}
+	/* Another's file is not made ours by a link of ours. */
+	assert_int_equal(chmod("../real/forge.yaml", 0666), 0);
+	refused(NULL, -EPERM, "can be written by", "chmod");
+	assert_int_equal(chdir(".."), 0);
+}
+
+static void a_link_of_somebody_else_is_refused(void **state)
+{
+	(void)state;
+	write_file("real.yaml", "workdir: /x/{id}\n", 0644);
+	assert_int_equal(symlink("real.yaml", "forge.yaml"), 0);
+	if (lchown("forge.yaml", 65533, 65533) < 0)
+		skip(); /* only root can */
+	refused(NULL, -EPERM, "a link that somebody else made", "Make your own");
+	/* In a chain as well. */
+	assert_int_equal(rename("forge.yaml", "evil.yaml"), 0);
+	assert_int_equal(symlink("evil.yaml", "forge.yaml"), 0);
+	refused(NULL, -EPERM, "a link that somebody else made", "Make your own");
+	assert_int_equal(unlink("evil.yaml"), 0);
+	assert_int_equal(symlink("forge.yaml", "evil.yaml"), 0);
+	refused(NULL, -ELOOP, "open config", "");
+}
+
+static void a_file_that_others_could_have_put_there_is_refused(void **state)
+{
+	(void)state;
+	write_file("real.yaml", "workdir: /x/{id}\n", 0644);
+	assert_int_equal(mkdir("open", 0700), 0);
+	assert_int_equal(chmod("open", 0777), 0);
+	assert_int_equal(link("real.yaml", "open/forge.yaml"), 0);
+	refused("open/forge.yaml", -EPERM, "others could have put", "directory");
+	/* As in /tmp: nobody can rename it there, but link it. */
+	assert_int_equal(chmod("open", 01777), 0);
+	refused("open/forge.yaml", -EPERM, "others could have put", "directory");
+	assert_int_equal(unlink("real.yaml"), 0);
+	forge_config_free(load_ok("open/forge.yaml"));
+	assert_int_equal(chmod("open", 0777), 0);
+	refused("open/forge.yaml", -EPERM, "others could have put", "directory");
+}
+
 static void the_search_has_an_order(void **state)
 {
 	(void)state;
@@ -267,6 +335,9 @@ static void memory_may_run_out_anywhere(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		TEST(a_link_is_judged_where_it_leads),
+		TEST(a_link_of_somebody_else_is_refused),
+		TEST(a_file_that_others_could_have_put_there_is_refused),
 		TEST(without_a_file_all_is_built_in),
 		TEST(the_search_has_an_order),
 		TEST(a_named_file_must_be_there),

@@ -316,7 +316,7 @@ static void check_old_rows(struct forge_store *st)
 
 	assert_status(st, "old", "succeeded");
 	assert_int_equal(events_of(st, "old"), 4);
-	assert_int_equal(forge_store_find_key(st, "key", &id, NULL), 0);
+	assert_int_equal(forge_store_find_key(st, "me", "key", &id, NULL), 0);
 	assert_string_equal(id, "old");
 	free(id);
 	assert_int_equal(number(st, "SELECT size FROM inputs WHERE sha256 = 'sha256:11'"),
@@ -631,7 +631,7 @@ static int claim_keys(const char *url, int i)
 			      NULL, &err);
 		if (rc < 0 && rc != -EEXIST)
 			return complain(id, &err);
-		if (forge_store_find_key(st, key, &other, &err) < 0)
+		if (forge_store_find_key(st, "me", key, &other, &err) < 0)
 			return complain(key, &err);
 		if ((strcmp(other, id) == 0) != (rc == 0))
 			return 3;
@@ -969,12 +969,12 @@ static void a_key_is_one_runs(void **state)
 	WENT(f->st, "d", "preparing");		  /* none: as many as you like */
 	WENT(f->st, "e", "preparing");
 	err = UNIT_ERROR_UNTOUCHED;
-	assert_int_equal(forge_store_find_key(f->st, "k", &id, &err), 0);
+	assert_int_equal(forge_store_find_key(f->st, "me", "k", &id, &err), 0);
 	assert_untouched(err);
 	assert_string_equal(id, "a");
 	free(id);
 	id = NULL;
-	assert_int_equal(forge_store_find_key(f->st, "x", &id, &err), -ENOENT);
+	assert_int_equal(forge_store_find_key(f->st, "me", "x", &id, &err), -ENOENT);
 	assert_null(id);
 	assert_contains(err.msg, "'x'");
 	/* Taken for ever, also when its run is over. */
@@ -982,6 +982,76 @@ static void a_key_is_one_runs(void **state)
 	json_object_set_new(r, "status", json_string("failed"));
 	told(f->st, r, NULL, NULL);
 	assert_int_equal(tell(f->st, keyed("b", "k"), NULL, NULL, NULL), -EEXIST);
+}
+
+static void a_key_is_one_users(void **state)
+{
+	struct fixture *f = *state;
+	char *id = NULL;
+	json_t *r = keyed("b", "k");
+
+	told(f->st, keyed("a", "k"), NULL, NULL);
+	json_object_set_new(r, "user", json_string("you"));
+	told(f->st, r, NULL, NULL);
+	assert_int_equal(tell(f->st, keyed("c", "k"), NULL, NULL, NULL), -EEXIST);
+	assert_int_equal(forge_store_find_key(f->st, "you", "k", &id, NULL), 0);
+	assert_string_equal(id, "b");
+	free(id);
+	assert_int_equal(forge_store_find_key(f->st, "they", "k", &id, NULL), -ENOENT);
+}
+
+/* Longer than a row of an index may be in PostgreSQL. */
+static void a_path_may_be_long(void **state)
+{
+	struct fixture *f = *state;
+	json_t *r = record_of("a", "succeeded");
+	char *path = calloc(1, 16384 + 1);
+
+	/* Not a repetition, which would be compressed. */
+	for (unsigned i = 0, x = 1; i < 16384; i++, x = x * 1103515245 + 12345)
+		path[i] = (char)('a' + (x >> 16) % 26);
+	json_object_set_new(r, "inputs", json_pack("[{s:s}]", "path", path));
+	json_object_set_new(r, "outputs",
+			    json_pack("[{s:s, s:i, s:s}, {s:s, s:i, s:s}]", "path", path,
+				      "size", 1, "sha256", "sha256:1", "path", path + 1,
+				      "size", 2, "sha256", "sha256:2"));
+	free(path);
+	told(f->st, r, NULL, NULL);
+	assert_status(f->st, "a", "succeeded");
+	assert_int_equal(number(f->st, "SELECT count(*) FROM outputs"), 2);
+	assert_int_equal(number(f->st, "SELECT max(length(path)) FROM inputs"), 16384);
+	json_t *full;
+	assert_int_equal(forge_store_get(f->st, "a", &full, NULL), 0);
+	assert_null(json_object_get(full, "store_refused"));
+	json_decref(full);
+}
+
+/* Whatever a store refuses for ever: the run does not stay open for that. */
+static void what_is_refused_for_ever_still_ends(void **state)
+{
+	struct fixture *f = *state;
+	json_t *r = record_of("a", "failed"), *got;
+
+	WENT(f->st, "a", "preparing", "running");
+	run_sql(f->st, server ? "ALTER TABLE outputs ADD CHECK (size < 100)"
+			      : "CREATE TRIGGER no BEFORE INSERT ON outputs WHEN NEW.size >= 100 "
+				"BEGIN SELECT RAISE(ABORT, 'too large'); END");
+	json_object_set_new(r, "reason", json_string("exit"));
+	json_object_set_new(r, "outputs",
+			    json_pack("[{s:s, s:i}]", "path", "x", "size", 100));
+	json_t *batch = json_pack("{s:o, s:[o]}", "record", r, "events",
+				  event_of(2, "status", "failed"));
+	struct forge_error err = UNIT_ERROR_UNTOUCHED;
+	assert_int_equal(forge_store_settle(f->st, batch, false, &err), 0);
+	assert_untouched(err);
+	json_decref(batch);
+	assert_status(f->st, "a", "failed");
+	assert_int_equal(events_of(f->st, "a"), 3);
+	assert_int_equal(number(f->st, "SELECT count(*) FROM outputs"), 0);
+	assert_int_equal(forge_store_get(f->st, "a", &got, NULL), 0);
+	assert_non_null(json_object_get(got, "store_refused"));
+	assert_string_equal(json_string_value(json_object_get(got, "reason")), "exit");
+	json_decref(got);
 }
 
 /* ---- asking ---- */
@@ -1505,7 +1575,7 @@ static void any_text_comes_back_as_it_was(void **state)
 	assert_true(json_equal(json_array_get(got, 0), row));
 	json_decref(got);
 	char *id = NULL;
-	assert_int_equal(forge_store_find_key(f->st, odd, &id, NULL), 0);
+	assert_int_equal(forge_store_find_key(f->st, "me", odd, &id, NULL), 0);
 	free(id);
 	LISTS(f->st, "a", .analysis = odd);
 	json_decref(row);
@@ -1708,6 +1778,9 @@ int main(int argc, char **argv)
 		ON(a_failure_in_the_middle_leaves_nothing),
 		ON(a_record_must_say_whose_it_is),
 		ON(a_key_is_one_runs),
+		ON(a_key_is_one_users),
+		ON(a_path_may_be_long),
+		ON(what_is_refused_for_ever_still_ends),
 		ON(runs_are_found_by_how_they_begin),
 		ON(what_is_not_there_is_said),
 		ON(a_damaged_record_is_told),
