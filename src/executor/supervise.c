@@ -357,7 +357,7 @@ static void fill(struct loop *l, struct pollfd *p)
 	p[P_FEED_SRC].fd = forge_feed_src(&l->feed);
 	p[P_FEED_DST].fd = forge_feed_dst(&l->feed);
 	p[P_FEED_DST].events = POLLOUT;
-	p[P_SOCKETS].fd = l->sockets.listener;
+	p[P_SOCKETS].fd = l->sockets.is_over ? -1 : l->sockets.listener;
 }
 
 static void pump(struct loop *l, int i)

@@ -380,6 +380,25 @@ static int udp_cork(int argc, char **argv)
 	return *got ? keep("unfinished datagrams", *got, seconds) : held("no datagrams");
 }
 
+/* MAX: sockets of each kind that are counted; then one more, when some are given back. */
+static int socket_bomb(int argc, char **argv)
+{
+	long max = number_arg(argc, argv, 0, 5000), n = 0;
+	int *fds = calloc((size_t)max, sizeof(int));
+
+	use_all_descriptors();
+	while (fds && n < max && (fds[n] = socket(AF_INET, SOCK_STREAM, 0)) >= 0)
+		n++;
+	if (!fds || n == max)
+		return broke("%ld sockets", n);
+	int error = errno;
+	for (long i = 0; i < n; i++)
+		close(fds[i]);
+	if (socket(AF_INET, SOCK_STREAM, 0) < 0)
+		return broke("%s though they were closed", error_name(errno));
+	return held("%s after %ld sockets", error_name(error), n);
+}
+
 /* ---- BPF programs ---- */
 
 static int attach(int option, const void *value, socklen_t len)
@@ -493,6 +512,7 @@ const struct probe probe_kernel[] = {
 	{ "netlink-errors", "MIB SECONDS: keep answers of netlink", netlink_errors },
 	{ "file-locks", "MIB SECONDS [ofd] [burst]: lock every second byte", file_locks },
 	{ "mem-policies", "MIB SECONDS: policies for pages of shared memory", mem_policies },
+	{ "socket-bomb", "MAX: sockets", socket_bomb },
 	{ "make-bpf", "make one BPF program of each kind", make_bpf },
 	{ "protocols", "sockets of protocols that the kernel would load", protocols },
 	{ "socket-options", "options that load modules or keep memory", socket_options },

@@ -120,26 +120,27 @@ static int send_listener(int control, int listener)
 	return sendmsg(control, &m, MSG_NOSIGNAL) == 1 ? 0 : -1;
 }
 
+/*
+ * The listener goes to the supervisor in any case: with it the supervisor decides when the kernel
+ * frees the program (socket_count.h).
+ */
 static void install_filter(const struct forge_child *c)
 {
 	bool is_counted =
 		c->plan->own_network && c->plan->limits.sockets != FORGE_UNLIMITED;
 	uint32_t answer[FORGE_SLOT_COUNT];
-	int listener = -1;
 
-	if (is_counted) {
-		choose_answers(c->plan, true, answer);
-		set_answers(answer);
-		listener = load_filter(SECCOMP_FILTER_FLAG_NEW_LISTENER);
-		if (listener >= 0 && send_listener(c->control, listener) == 0)
-			return;
-		/*
-		 * EBUSY: a container manager around us listens already, and there can be only one.
-		 * Others refuse the call, or the kernel does not know it.
-		 */
-		if (listener >= 0 || is_shortage(errno))
-			forge_child_die(c->report, FORGE_STAGE_SECCOMP, "filter");
-	}
+	choose_answers(c->plan, is_counted, answer);
+	set_answers(answer);
+	int listener = load_filter(SECCOMP_FILTER_FLAG_NEW_LISTENER);
+	if (listener >= 0 && send_listener(c->control, listener) == 0)
+		return;
+	/*
+	 * EBUSY: a container manager around us listens already, and there can be only one.
+	 * Others refuse the call, or the kernel does not know it.
+	 */
+	if (listener >= 0 || is_shortage(errno))
+		forge_child_die(c->report, FORGE_STAGE_SECCOMP, "filter");
 	choose_answers(c->plan, false, answer);
 	set_answers(answer);
 	if (load_filter(0) < 0 && (is_shortage(errno) || load_by_prctl() < 0))

@@ -11,6 +11,10 @@
  *
  * Sockets that are counted by the time of the next question are those whose call has ended: as
  * many more as the run has processes can come to be.
+ *
+ * The listener also keeps the filter's BPF program alive. Kernels have hung for good when some
+ * thousand programs were freed at one moment, so runs that end together give theirs back one after
+ * the other.
  */
 #pragma once
 
@@ -19,7 +23,8 @@
 #include <sys/types.h>
 
 struct forge_socket_count {
-	int listener; /* readable when a call waits, -1: nobody asks */
+	int listener; /* readable when a call waits, -1: none */
+	bool is_over; /* nobody is left who could ask */
 	int sockstat; /* of the run's network namespace, -1: not to be had */
 	uint64_t max; /* of all; datagrams and netlink stop at a quarter of it */
 	uint64_t refused;
@@ -30,6 +35,7 @@ struct forge_socket_count {
 /* Takes the listener; init is any process in the namespace. */
 void forge_socket_count_open(struct forge_socket_count *c, int listener, pid_t init,
 			     uint64_t max);
-/* The listener is readable, or everybody who could ask is gone: then it is closed. */
+/* The listener is readable, or everybody who could ask is gone: then there is no more to serve. */
 void forge_socket_count_serve(struct forge_socket_count *c, short revents);
+/* Takes up to 3 s while many do so. */
 void forge_socket_count_close(struct forge_socket_count *c);

@@ -135,6 +135,42 @@ limits_io() {
     umount /tmp/disk
 }
 
+# Kernel memory that no controller counts: refused at a number, or the run is ended for it.
+limits_kernel_memory() {
+    record "$@" -- --memory 64M --timeout 60s -- /tmp/forge-probe tcp-pin 600 5
+    verdict_is "pages pinned in queues end the run" "137 killed memory"
+    ok "$who: ... and the sentence says what it was" grep -q "of the host's kernel memory" "$home/record"
+    record "$@" -- --memory 64M --timeout 60s -- /tmp/forge-probe file-locks 400 5
+    verdict_is "locks of files end the run" "137 killed memory"
+    record "$@" -- --memory 64M --timeout 60s -- /tmp/forge-probe netlink-errors 600 1
+    is "$who: sockets are refused at their number" "$(field '.usage.sockets_refused >= 1')" true
+}
+
+# What is held where nobody looks counts for the disk limit.
+limits_held_disk() {
+    for attack in fill-lines fill-programs fill-locked; do
+        record "$@" -- --disk 20M --timeout 60s -- /tmp/forge-probe "$attack" 60
+        verdict_is "$attack is over the disk limit" "137 killed disk"
+    done
+    record "$@" -- --disk 20M -- /tmp/forge-probe allocate 100
+    ok "$who: blocks cannot be taken without writing" grep -q '^held' "$(field .logs.stdout)"
+}
+
+# A program of the host that takes cores gets none of a run, whatever the run does to its limits.
+gives_no_core() {
+    printf '#!/bin/sh\necho seen >>/tmp/cores\n' >/tmp/take-core
+    chmod 755 /tmp/take-core
+    rm -f /tmp/cores
+    echo '|/tmp/take-core' >/proc/sys/kernel/core_pattern
+    record "$@" -- -- /tmp/forge-probe core
+    ok "$who: the core limit cannot be changed" grep -q '^held' "$(field .logs.stdout)"
+    is "$who: no core leaves the run" "$(cat /tmp/cores 2>/dev/null)" ""
+    # So that this can fail: outside there is one, also at a limit of 0.
+    sh -c 'ulimit -c 0; kill -ABRT $$' 2>/dev/null
+    is "$who: ... and outside one does" "$(head -n 1 /tmp/cores 2>/dev/null)" seen
+    echo core >/proc/sys/kernel/core_pattern
+}
+
 # A group whose parent does not give the io controller, as a user's manager does not.
 without_io() {
     parent=$cg/narrow
@@ -175,6 +211,9 @@ for who in root user; do
     kills_the_frozen
     survives_clock_steps
     hides_init in_group
+    limits_kernel_memory in_group
+    limits_held_disk in_group
+    gives_no_core in_group
     limits_swap in_group
     limits_io in_group
     is "$who: no group of a run is left" "$(groups_left)" ""
