@@ -15,7 +15,9 @@
  *
  *   control     SOCK_SEQPACKET. Supervisor -> init: 'i' (ids are mapped), 'g' (limits
  *               are set: go), 's' N (signal everybody). Init -> supervisor: the command's wait
- *               status. Hanging up means the other side is dead, and both act on it.
+ *               status. The command, before execve: 'n' with the descriptor at which its filter
+ *               asks whether it may have a socket. Hanging up means the other side is dead, and
+ *               both act on it.
  *   report      pipe, close-on-exec. A struct forge_child_report when setup fails; end of
  *               file without one means execve succeeded and the analysis is running.
  *   stdio       three pipes (standard input may be /dev/null).
