@@ -92,7 +92,7 @@ gone() {
     pid=$!
     exec {feed}>stdin
     until grep -qs ready "$FORGE_HOME"/runs/*/stdout; do kill -0 "$pid"; done
-    nsenter --target "$pid" --mount mount --bind "$dir/victim" "$(echo "$dir"/disk/work/*)/m"
+    nsenter --target "$pid" --mount mount --bind "$dir/victim" "$(echo "$dir"/disk/work/*/work)/m"
     echo >&"$feed"
     exec {feed}>&-
     wait "$pid"
