@@ -92,7 +92,8 @@ socket.socket(socket.AF_UNIX).connect(sys.argv[1])' "$work/scidex-analysis-kept-
     "$FORGE" gc
     [ -e "$w/file" ]
     [ "$(field .workdir "$FORGE_HOME/runs/$id/record.json")" = "$w" ]
-    mkdir -m 700 "$w.outer" && mv "$w" "$w-$id"
+    mkdir -m 700 "$w.outer"
+    mv "$w" "$w-$id"
     cp "$FORGE_HOME/runs/$id/record.json" record
     jq 'del(.workdir_kept)' record >"$FORGE_HOME/runs/$id/record.json"
     rmdir "$w.outer"
@@ -108,11 +109,17 @@ socket.socket(socket.AF_UNIX).connect(sys.argv[1])' "$work/scidex-analysis-kept-
     show='pwd; echo $HOME $FORGE_WORKDIR; echo x >y'
     for kind in directory foreign link file; do
         case $kind in
-        directory) mkdir -m 700 "$dir" && touch "$dir/mine" ;;
+        directory)
+            mkdir -m 700 "$dir"
+            touch "$dir/mine"
+            ;;
         foreign)
             is_root || continue
             as_accomplice mkdir "$dir" ;;
-        link) mkdir -p "$T/victim" && ln -s "$T/victim" "$dir" ;;
+        link)
+            mkdir -p "$T/victim"
+            ln -s "$T/victim" "$dir"
+            ;;
         file) touch "$dir" ;;
         esac
         before=$(hash_of "$dir" "$dir/")

@@ -137,7 +137,8 @@ forge() { timeout 20 "$FORGE" "$@"; }
 @test "ids of rows that are no ids of runs lead nowhere" {
     forge_run -- true
     id=$(field .run_id)
-    mkdir -p "$T/outside" && echo '{"status": "running"}' >"$T/outside/record.json"
+    mkdir -p "$T/outside"
+    echo '{"status": "running"}' >"$T/outside/record.json"
     sql "INSERT INTO runs (run_id, analysis_id, status, host, username, created_at, pid, record)
          SELECT '../../outside', analysis_id, 'running', host, username, created_at, 999999999, '{}'
          FROM runs WHERE run_id = '$id'"
@@ -150,7 +151,9 @@ forge() { timeout 20 "$FORGE" "$@"; }
     echo 'echo "{\"ours\": 1}"' >post.sh
     forge_run -o x --post-process 'echo "{\"ours\": 1}"' -- sh -c 'echo out >x'
     id=$(field .run_id)
-    mkdir -m 700 root-only && echo secret >root-only/file && chmod 755 root-only
+    mkdir -m 700 root-only
+    echo secret >root-only/file
+    chmod 755 root-only
     poison "$id" ".post_process.command = [\"sh\", \"-c\", \"touch $T/ran; cat $T/root-only/file >&2; echo {}\"] |
         .inputs = [{\"path\": \"$T/root-only/file\"}]"
     : >"$FORGE_HOME/runs/$id/record.json"
@@ -201,7 +204,8 @@ EOS
     # Neither of these slots can be read; a workdir and a record could be in them.
     truncate -s 2G "$FORGE_HOME/active/97"
     mkfifo "$FORGE_HOME/active/98"
-    mkdir "$FORGE_HOME/active/99" && touch "$FORGE_HOME/active/99/x"
+    mkdir "$FORGE_HOME/active/99"
+    touch "$FORGE_HOME/active/99/x"
     long_ago
     run forge gc
     [ "$status" -eq 1 ]
@@ -215,7 +219,8 @@ EOS
 }
 
 @test "a slot of more than 64 MiB is repaired like any other" {
-    start && a=$id
+    start
+    a=$id
     workdir=$work/scidex-analysis-$a
     murder "$a"
     slot=$(find "$FORGE_HOME/active" -type f -size +0)
@@ -349,7 +354,9 @@ EOS
     forge_run -o x -- sh -c 'echo good >x'
     id=$(field .run_id)
     object=$(objects)
-    chmod 600 "$object" && echo evil >"$object" && chmod 444 "$object"
+    chmod 600 "$object"
+    echo evil >"$object"
+    chmod 444 "$object"
     run forge post-process --command 'cat x >&2; echo "{}"' "$id"
     [ "$status" -eq 1 ]
     [[ "$output" == *"output x is damaged"* ]]
@@ -427,9 +434,13 @@ EOS
     # As it is without anybody: once with the directory, once with the link in its place.
     ln -s ../secret tree/.other
     as_directory=$(digest)
-    mv tree/sub tree/x && mv tree/.other tree/sub && mv tree/x tree/.other
+    mv tree/sub tree/x
+    mv tree/.other tree/sub
+    mv tree/x tree/.other
     as_link=$(digest)
-    mv tree/sub tree/x && mv tree/.other tree/sub && rm tree/x
+    mv tree/sub tree/x
+    mv tree/.other tree/sub
+    rm tree/x
     background /usr/bin/python3 swap.py
     patiently test -e swapping
     # Each content may be seen under either name, or both, or none of them.
@@ -452,7 +463,8 @@ for a, b in itertools.product([link, public, None], repeat=2):
 # ---- what a store does not take
 
 @test "a key that was given to another command is an error, and runs nothing" {
-    submit --idempotency-key k -- true && a=$id
+    submit --idempotency-key k -- true
+    a=$id
     finished "$a"
     for other in "sh -c exit" "true x"; do
         # shellcheck disable=SC2086 # words

@@ -73,7 +73,8 @@ teardown() { teardown_store; }
 }
 
 @test "a submitted run that cannot begin after all is rejected, and says why" {
-    mkdir -m 777 "$T/open" && chmod -t "$T/open"
+    mkdir -m 777 "$T/open"
+    chmod -t "$T/open"
     budget "workdir: $T/open/{id}"
     submit --id "taken-$$" -- true
     finished "$id"
