@@ -199,7 +199,8 @@ const struct forge_syscall_arg forge_syscalls_args[] = {
 	{ "ioctl", 1, LOW32, IOC_ZERO_RANGE, -1 - FORGE_SLOT_ALLOCATE, 0, 0, 0 },
 	/* Huge pages are the host's, and no memory limit counts them. */
 	{ "mmap", 3, MAP_HUGETLB, MAP_HUGETLB, ENOMEM, 0, 0, 0 },
-	{ "memfd_create", 1, MFD_HUGETLB, MFD_HUGETLB, ENOMEM, 0, 0, 0 },
+	/* EINVAL: Chromium asks with all flags whether there is such a call, and knows this answer. */
+	{ "memfd_create", 1, MFD_HUGETLB, MFD_HUGETLB, EINVAL, 0, 0, 0 },
 	{ "shmget", 2, SHM_HUGETLB, SHM_HUGETLB, ENOMEM, 0, 0, 0 },
 	{ NULL, 0, 0, 0, 0, 0, 0, 0 },
 };
