@@ -20,12 +20,20 @@
 void forge_socket_count_open(struct forge_socket_count *c, int listener, pid_t init,
 			     uint64_t max)
 {
+	*c = (struct forge_socket_count){
+		.listener = listener, .sockstat = -1, .init = init, .max = max
+	};
+}
+
+/* Most runs never ask. */
+static void open_count(struct forge_socket_count *c)
+{
 	char path[48];
 
-	(void)snprintf(path, sizeof(path), "/proc/%ld/net/sockstat", (long)init);
-	*c = (struct forge_socket_count){ .listener = listener,
-					  .sockstat = open(path, O_RDONLY | O_CLOEXEC),
-					  .max = max };
+	if (c->sockstat >= 0)
+		return;
+	(void)snprintf(path, sizeof(path), "/proc/%ld/net/sockstat", (long)c->init);
+	c->sockstat = open(path, O_RDONLY | O_CLOEXEC);
 }
 
 /* "sockets: used N" counts every socket of the namespace, also those that wait to be accepted. */
@@ -62,6 +70,7 @@ void forge_socket_count_serve(struct forge_socket_count *c, short revents)
 	memset(&answer, 0, sizeof(answer));
 	if (ioctl(c->listener, SECCOMP_IOCTL_NOTIF_RECV, &ask) < 0)
 		return; /* whoever asked has been killed */
+	open_count(c);
 	answer.id = ask.id;
 	if (may_have(c, &ask.data)) {
 		answer.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;

@@ -25,7 +25,8 @@
 struct forge_socket_count {
 	int listener; /* readable when a call waits, -1: none */
 	bool is_over; /* nobody is left who could ask */
-	int sockstat; /* of the run's network namespace, -1: not to be had */
+	int sockstat; /* of the run's network namespace, -1: not open */
+	pid_t init;
 	uint64_t max; /* of all; datagrams and netlink stop at a quarter of it */
 	uint64_t refused;
 };
