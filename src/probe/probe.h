@@ -55,3 +55,8 @@ bool is_inside(void);
 long number_arg(int argc, char **argv, int i, long fallback);
 /* Microseconds on the monotonic clock. */
 long long now_usec(void);
+
+/* For attacks on the disk: one more MiB, slowly enough for a watcher that looks every 20 ms. */
+bool add_mib(int fd);
+/* The answer after n of max MiB; errno is of the write that failed. */
+int filled(long n, long max, const char *how);

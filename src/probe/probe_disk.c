@@ -26,8 +26,7 @@
 
 static char block[MIB];
 
-/* Slowly enough for a watcher that looks every 20 ms: 100 MiB a second. */
-static bool add_mib(int fd)
+bool add_mib(int fd)
 {
 	memset(block, 0x5a, sizeof(block));
 	(void)usleep(10000);
@@ -39,8 +38,7 @@ static int make_file(const char *name)
 	return open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 }
 
-/* The answer after n of max MiB; errno is of the write that failed. */
-static int filled(long n, long max, const char *how)
+int filled(long n, long max, const char *how)
 {
 	if (n < max)
 		return held("%s after %ld MiB %s", error_name(errno), n, how);

@@ -23,24 +23,6 @@
 
 #define MIB (1L << 20)
 
-static char block[MIB];
-
-/* Slowly enough for a watcher that looks every 20 ms: 100 MiB a second. */
-static bool add_mib(int fd)
-{
-	memset(block, 0x5a, sizeof(block));
-	(void)usleep(10000);
-	return write(fd, block, sizeof(block)) == (ssize_t)sizeof(block);
-}
-
-static int filled(long n, long max, const char *how)
-{
-	if (n < max)
-		return held("%s after %ld MiB %s", error_name(errno), n, how);
-	(void)sleep(1);
-	return broke("%ld MiB %s", n, how);
-}
-
 /* The kernel writes a line end in a name as four characters. */
 static int names_of_lines(int argc, char **argv)
 {

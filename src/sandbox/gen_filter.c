@@ -17,13 +17,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "sandbox/gen_rules.h"
 #include "sandbox/seccomp_policy.h"
-
-static void die(const char *what, const char *name, int rc)
-{
-	fprintf(stderr, "gen-filter: %s %s: error %d\n", what, name, rc);
-	exit(1);
-}
 
 /* -1: this ABI has no such call. */
 static int resolve(const struct forge_syscall_name *s)
@@ -73,7 +68,7 @@ static void list_ruled(void)
 		if (rules_of(a->name) >= 0)
 			continue;
 		if (n == MAX_RULED)
-			die("rules for", a->name, n);
+			forge_gen_die("rules for", a->name, n);
 		ruled[n++] = a->name;
 	}
 }
@@ -93,7 +88,7 @@ static void add_names(scmp_filter_ctx ctx, const struct forge_syscall_name *s,
 			then = LOOK_AT_RULES(rules_of(s->name));
 		int rc = seccomp_rule_add(ctx, then, nr, 0);
 		if (rc < 0)
-			die("rule for", s->name, rc);
+			forge_gen_die("rule for", s->name, rc);
 	}
 }
 
@@ -111,14 +106,14 @@ static void add_args(scmp_filter_ctx ctx)
 					       : SCMP_ACT_ERRNO((uint32_t)a->error);
 		int rc = seccomp_rule_add_array(ctx, action, nr, a->mask2 ? 2 : 1, cmp);
 		if (rc < 0)
-			die("argument rule for", a->name, rc);
+			forge_gen_die("argument rule for", a->name, rc);
 	}
 	/* As setrlimit() of RLIMIT_CORE; without a new limit it only asks. */
 	int rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(0), SCMP_SYS(prlimit64), 2,
 				  SCMP_A1(SCMP_CMP_MASKED_EQ, 0xffffffffU, RLIMIT_CORE),
 				  SCMP_A2(SCMP_CMP_NE, 0, 0));
 	if (rc < 0)
-		die("argument rule for", "prlimit64", rc);
+		forge_gen_die("argument rule for", "prlimit64", rc);
 }
 
 static size_t export(scmp_filter_ctx ctx, const char *name, struct sock_filter *ret)
@@ -126,10 +121,10 @@ static size_t export(scmp_filter_ctx ctx, const char *name, struct sock_filter *
 	int fd = memfd_create("bpf", 0);
 
 	if (fd < 0 || seccomp_export_bpf(ctx, fd) < 0 || lseek(fd, 0, SEEK_SET) < 0)
-		die("export", name, errno);
+		forge_gen_die("export", name, errno);
 	ssize_t len = read(fd, ret, BPF_MAXINSNS * sizeof(*ret));
 	if (len <= 0)
-		die("size of", name, (int)len);
+		forge_gen_die("size of", name, (int)len);
 	close(fd);
 	return (size_t)len / sizeof(*ret);
 }
@@ -143,40 +138,13 @@ struct range {
 	uint32_t start, answer;
 };
 
-/* What a program says to a call of this ABI; one that looks at arguments is not for here. */
+/* What a program says to a call of this number, whatever its arguments. */
 static uint32_t answer_to(const struct sock_filter *prog, size_t n, uint32_t arch,
 			  uint32_t nr)
 {
-	uint32_t a = 0;
+	struct seccomp_data d = { .nr = (int)nr, .arch = arch };
 
-	for (size_t pc = 0; pc < n; pc++) {
-		const struct sock_filter *f = &prog[pc];
-		switch (f->code) {
-		case BPF_LD | BPF_W | BPF_ABS:
-			if (f->k > 4)
-				die("argument in", "calls", (int)pc);
-			a = f->k == 4 ? arch : nr;
-			break;
-		case BPF_JMP | BPF_JEQ | BPF_K:
-			pc += a == f->k ? f->jt : f->jf;
-			break;
-		case BPF_JMP | BPF_JGT | BPF_K:
-			pc += a > f->k ? f->jt : f->jf;
-			break;
-		case BPF_JMP | BPF_JGE | BPF_K:
-			pc += a >= f->k ? f->jt : f->jf;
-			break;
-		case BPF_JMP | BPF_JA:
-			pc += f->k;
-			break;
-		case BPF_RET | BPF_K:
-			return f->k;
-		default:
-			die("instruction in", "calls", f->code);
-		}
-	}
-	die("end of", "calls", 0);
-	return 0;
+	return forge_gen_run(prog, n, &d);
 }
 
 static int by_number(const void *x, const void *y)
@@ -205,7 +173,7 @@ static size_t find_ranges(const struct sock_filter *prog, size_t n, uint32_t arc
 		if (n_ranges > 0 && ret[n_ranges - 1].answer == answer)
 			continue;
 		if (n_ranges == MAX_RANGES)
-			die("ranges in", "calls", (int)n_ranges);
+			forge_gen_die("ranges in", "calls", (int)n_ranges);
 		ret[n_ranges++] = (struct range){ edges[i], answer };
 	}
 	return n_ranges;
@@ -222,7 +190,7 @@ static size_t make_tree(const struct range *r, size_t n, struct sock_filter *ret
 	}
 	size_t left = make_tree(r, half, ret + 1);
 	if (left > UINT8_MAX)
-		die("jump in", "calls", (int)left);
+		forge_gen_die("jump in", "calls", (int)left);
 	ret[0] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, r[half].start,
 					      (uint8_t)left, 0);
 	return 1 + left + make_tree(r + half, n - half, ret + 1 + left);
@@ -254,289 +222,10 @@ static size_t shorten(struct sock_filter *prog, size_t n)
 				    answer_to(made, m, arch, nr) ||
 			    answer_to(prog, n, ~arch, nr) !=
 				    answer_to(made, m, ~arch, nr))
-				die("short form of", "calls", (int)nr);
+				forge_gen_die("short form of", "calls", (int)nr);
 		}
 	memcpy(prog, made, m * sizeof(*made));
 	return m;
-}
-
-/* ---- lists of allowed arguments ---- */
-
-static uint32_t action_of(int answer)
-{
-	if (answer == FORGE_ALLOW)
-		return SCMP_ACT_ALLOW;
-	if (answer == FORGE_IGNORE)
-		return SCMP_ACT_ERRNO(0);
-	return FORGE_SLOT_MARK(answer - 2);
-}
-
-static struct sock_filter load_argument(unsigned arg)
-{
-	size_t at = offsetof(struct seccomp_data, args) + arg * sizeof(uint64_t);
-
-	if (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__)
-		at += sizeof(uint32_t);
-	return (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)at);
-}
-
-static uint8_t distance(size_t from, size_t to, const char *name)
-{
-	if (to < from + 1 || to - from - 1 > UINT8_MAX)
-		die("jump in", name, (int)(to - from));
-	return (uint8_t)(to - from - 1);
-}
-
-/*
- * Compares argument number arg of the list for rows[0..n), which agree in all arguments before
- * it. Returns how many instructions that takes.
- */
-static size_t make_list(const struct forge_call_list *l,
-			const struct forge_call_row *rows, size_t n, unsigned arg,
-			struct sock_filter *ret)
-{
-	size_t len = 0, groups = 0;
-	bool is_last = arg + 1 == l->n_args;
-
-	if (rows[0].value[arg] == FORGE_ANY) {
-		ret[0] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K,
-						      action_of(rows[0].answer));
-		return 1;
-	}
-	ret[len++] = load_argument(l->first_arg + arg);
-	if (l->mask[arg])
-		ret[len++] = (struct sock_filter)BPF_STMT(BPF_ALU | BPF_AND | BPF_K,
-							  l->mask[arg]);
-	/* Of the last argument, all values with one answer lead to one place. */
-	for (size_t i = 0; is_last && i < n; i++)
-		ret[len++] = (struct sock_filter)BPF_JUMP(
-			BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)rows[i].value[arg], 0, 0);
-	for (size_t i = 0; !is_last && i < n; i = groups) {
-		size_t at = len++;
-		for (groups = i;
-		     groups < n && rows[groups].value[arg] == rows[i].value[arg];)
-			groups++;
-		len += make_list(l, rows + i, groups - i, arg + 1, ret + len);
-		ret[at] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K,
-						       (uint32_t)rows[i].value[arg], 0,
-						       distance(at, len, l->names[0]));
-	}
-	ret[len++] = (struct sock_filter)BPF_STMT(
-		BPF_RET | BPF_K, l->otherwise[arg]
-					 ? SCMP_ACT_ERRNO((uint32_t)l->otherwise[arg])
-					 : action_of(l->last_answer));
-	size_t first = len - 1 - n;
-	for (size_t i = 0; is_last && i < n; i++) {
-		size_t to = len;
-		for (size_t j = 0; j < i; j++)
-			if (rows[j].answer == rows[i].answer)
-				to = first + j + 1 + ret[first + j].jt;
-		if (to == len)
-			ret[len++] = (struct sock_filter)BPF_STMT(
-				BPF_RET | BPF_K, action_of(rows[i].answer));
-		ret[first + i].jt = distance(first + i, to, l->names[0]);
-	}
-	return len;
-}
-
-/* ---- arguments for which a call is refused ---- */
-
-static uint32_t action_for(int error)
-{
-	return error < 0 ? FORGE_SLOT_MARK(-1 - error) : SCMP_ACT_ERRNO((uint32_t)error);
-}
-
-static bool is_bit(uint64_t mask, uint64_t match)
-{
-	return mask == match && (mask & (mask - 1)) == 0;
-}
-
-/* Everything that is compared lies in the low half, which is what the kernel looks at. */
-static void check_halves(const struct forge_syscall_arg *a)
-{
-	if ((a->mask | a->match | a->mask2 | a->match2) > UINT32_MAX)
-		die("high half in rule for", a->name, 0);
-}
-
-/* Goes on behind where the argument has this value; where it has not, to `else`, set by the caller. */
-static size_t make_test(unsigned arg, uint64_t mask, uint64_t match,
-			struct sock_filter *ret)
-{
-	size_t len = 0;
-
-	ret[len++] = load_argument(arg);
-	if (is_bit(mask, match)) {
-		ret[len++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K,
-							  (uint32_t)mask, 0, 0);
-		return len;
-	}
-	if (mask != UINT32_MAX)
-		ret[len++] = (struct sock_filter)BPF_STMT(BPF_ALU | BPF_AND | BPF_K,
-							  (uint32_t)mask);
-	ret[len++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K,
-						  (uint32_t)match, 0, 0);
-	return len;
-}
-
-/* Two rules for bits of one argument that agree in all else are one for any of the bits. */
-static bool are_alike(const struct forge_syscall_arg *a,
-		      const struct forge_syscall_arg *b)
-{
-	return strcmp(a->name, b->name) == 0 && a->arg == b->arg &&
-	       a->error == b->error && is_bit(a->mask, a->match) &&
-	       is_bit(b->mask, b->match) && a->arg2 == b->arg2 && a->mask2 == b->mask2 &&
-	       a->match2 == b->match2;
-}
-
-static size_t make_rule(const struct forge_syscall_arg *a, struct sock_filter *ret)
-{
-	size_t len = 0, second = 0;
-	uint64_t bits = a->mask;
-
-	check_halves(a);
-	for (const struct forge_syscall_arg *b = forge_syscalls_args; b->name; b++)
-		if (are_alike(a, b)) {
-			if (b < a)
-				return 0; /* it is in there already */
-			bits |= b->mask;
-		}
-	if (a->mask2) {
-		len += make_test(a->arg2, a->mask2, a->match2, ret);
-		second = len; /* its jump is at second - 1 */
-	}
-	len += make_test(a->arg, a->mask, a->match, ret + len);
-	if (is_bit(a->mask, a->match))
-		ret[len - 1].k = (uint32_t)bits;
-	size_t first = len - 1;
-	ret[len++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, action_for(a->error));
-	ret[first].jf = distance(first, len, a->name);
-	if (second)
-		ret[second - 1].jf = distance(second - 1, len, a->name);
-	return len;
-}
-
-/* As setrlimit() of RLIMIT_CORE; without a new limit (a pointer, both halves) it only asks. */
-static size_t make_prlimit(struct sock_filter *ret)
-{
-	const struct sock_filter code[] = {
-		load_argument(1),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, RLIMIT_CORE, 0, 4),
-		load_argument(2),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 3),
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, load_argument(2).k ^ sizeof(uint32_t)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SCMP_ACT_ALLOW),
-		BPF_STMT(BPF_RET | BPF_K, SCMP_ACT_ERRNO(0)),
-	};
-
-	memcpy(ret, code, sizeof(code));
-	return sizeof(code) / sizeof(code[0]);
-}
-
-static size_t make_rules(const char *name, struct sock_filter *ret)
-{
-	size_t len = 0;
-
-	if (strcmp(name, "prlimit64") == 0)
-		return make_prlimit(ret);
-	for (const struct forge_syscall_arg *a = forge_syscalls_args; a->name; a++)
-		if (strcmp(a->name, name) == 0)
-			len += make_rule(a, ret + len);
-	ret[len++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SCMP_ACT_ALLOW);
-	return len;
-}
-
-/* What a program says to a call with all its arguments. */
-static uint32_t run_program(const struct sock_filter *prog, size_t n,
-			    const struct seccomp_data *d)
-{
-	uint32_t a = 0, m[BPF_MEMWORDS] = { 0 };
-
-	for (size_t pc = 0; pc < n; pc++) {
-		const struct sock_filter *f = &prog[pc];
-		switch (f->code) {
-		case BPF_LD | BPF_W | BPF_ABS:
-			memcpy(&a, (const char *)d + f->k, sizeof(a));
-			break;
-		case BPF_LD | BPF_MEM:
-			a = m[f->k];
-			break;
-		case BPF_ST:
-			m[f->k] = a;
-			break;
-		case BPF_ALU | BPF_AND | BPF_K:
-			a &= f->k;
-			break;
-		case BPF_JMP | BPF_JEQ | BPF_K:
-			pc += a == f->k ? f->jt : f->jf;
-			break;
-		case BPF_JMP | BPF_JGT | BPF_K:
-			pc += a > f->k ? f->jt : f->jf;
-			break;
-		case BPF_JMP | BPF_JGE | BPF_K:
-			pc += a >= f->k ? f->jt : f->jf;
-			break;
-		case BPF_JMP | BPF_JSET | BPF_K:
-			pc += a & f->k ? f->jt : f->jf;
-			break;
-		case BPF_JMP | BPF_JA:
-			pc += f->k;
-			break;
-		case BPF_RET | BPF_K:
-			return f->k;
-		default:
-			die("instruction in", "program", f->code);
-		}
-	}
-	die("end of", "program", 0);
-	return 0;
-}
-
-/* libseccomp, given the same rules, must give the same answers. */
-static void compare_rules(const char *name, const struct sock_filter *mine, size_t n,
-			  const struct sock_filter *theirs, size_t m)
-{
-	static const uint64_t more[] = {
-		0, 1, 0x40000, ~0ULL, 0xffffffffULL, 1ULL << 32, 0x8000000000000000ULL
-	};
-	uint64_t values[256], n_values = 0;
-	struct seccomp_data d = { .nr = seccomp_syscall_resolve_name(name),
-				  .arch = seccomp_arch_native() };
-
-	for (size_t i = 0; i < sizeof(more) / sizeof(more[0]); i++)
-		values[n_values++] = more[i];
-	values[n_values++] = RLIMIT_CORE;
-	values[n_values++] = RLIMIT_CORE | 1ULL << 40;
-	for (const struct forge_syscall_arg *a = forge_syscalls_args; a->name; a++)
-		if (strcmp(a->name, name) == 0 && n_values + 6 < 256) {
-			values[n_values++] = a->match;
-			values[n_values++] = a->match | 1ULL << 33;
-			values[n_values++] = a->match ^ 1;
-			values[n_values++] = a->match2;
-			values[n_values++] = a->match2 | a->match;
-			values[n_values++] = ~a->match;
-		}
-	for (int arg = 0; arg < 4; arg++)
-		for (int other = 0; other < 4; other++)
-			for (size_t i = 0; i < n_values; i++)
-				for (size_t j = 0; j < n_values; j++) {
-					memset(d.args, 0, sizeof(d.args));
-					d.args[arg] = values[i];
-					d.args[other] = values[j];
-					if (run_program(mine, n, &d) !=
-					    run_program(theirs, m, &d))
-						die("rules of libseccomp differ for",
-						    name, arg);
-				}
-}
-
-static size_t make_call_list(const struct forge_call_list *l, struct sock_filter *ret)
-{
-	size_t n = 0;
-
-	while (l->rows[n].answer >= 0)
-		n++;
-	return make_list(l, l->rows, n, 0, ret);
 }
 
 /* Where all[0..n) returns answer, goes on at all[to] instead. */
@@ -551,7 +240,7 @@ static void lead_on(struct sock_filter *all, size_t n, uint32_t answer, size_t t
 			found++;
 		}
 	if (found == 0)
-		die("join", "programs", (int)to);
+		forge_gen_die("join", "programs", (int)to);
 }
 
 /*
@@ -570,17 +259,17 @@ static void emit(scmp_filter_ctx calls, scmp_filter_ctx args, scmp_filter_ctx pe
 	for (int i = 0; i < MAX_RULED && ruled[i]; i++) {
 		if (seccomp_syscall_resolve_name(ruled[i]) < 0)
 			continue; /* not on this ABI */
-		size_t made = make_rules(ruled[i], all + len);
-		compare_rules(ruled[i], all + len, made, theirs, n_theirs);
+		size_t made = forge_gen_rules(ruled[i], all + len);
+		forge_gen_compare(ruled[i], all + len, made, theirs, n_theirs);
 		lead_on(all, n, LOOK_AT_RULES(i), len);
 		len += made;
 	}
 	for (size_t i = 0; forge_call_lists[i].names[0]; i++) {
 		lead_on(all, n, LOOK_AT_LIST(i), len);
-		len += make_call_list(&forge_call_lists[i], all + len);
+		len += forge_gen_list(&forge_call_lists[i], all + len);
 	}
 	if (len > BPF_MAXINSNS)
-		die("size of", "all", (int)len);
+		forge_gen_die("size of", "all", (int)len);
 	printf("static struct sock_filter forge_filter[] = {\n");
 	for (size_t i = 0; i < len; i++)
 		printf("\t{ 0x%04x, %u, %u, 0x%08x },\n", all[i].code, all[i].jt,
@@ -595,7 +284,7 @@ static scmp_filter_ctx new_filter(uint32_t action, const char *name)
 	if (!ctx ||
 	    seccomp_attr_set(ctx, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS) < 0 ||
 	    seccomp_attr_set(ctx, SCMP_FLTATR_CTL_OPTIMIZE, 2) < 0)
-		die("make", name, errno);
+		forge_gen_die("make", name, errno);
 	return ctx;
 }
 
@@ -607,14 +296,14 @@ int main(void)
 	add_names(calls, forge_syscalls_allowed, SCMP_ACT_ALLOW);
 	add_names(calls, forge_syscalls_refused, SCMP_ACT_ERRNO(EPERM));
 	if (seccomp_rule_add(calls, LOOK_AT_PERSONA, SCMP_SYS(personality), 0) < 0)
-		die("rule for", "personality", 0);
+		forge_gen_die("rule for", "personality", 0);
 	/* personality: ask, the default, and 32-bit uname; nothing that weakens memory layout */
 	static const uint64_t personalities[] = { PER_LINUX, PER_LINUX32, 0xffffffffULL };
 	scmp_filter_ctx persona = new_filter(SCMP_ACT_ERRNO(ENOSYS), "personality");
 	for (size_t i = 0; i < 3; i++)
 		if (seccomp_rule_add(persona, SCMP_ACT_ALLOW, SCMP_SYS(personality), 1,
 				     SCMP_A0(SCMP_CMP_EQ, personalities[i], 0)) < 0)
-			die("rule for", "personality", 0);
+			forge_gen_die("rule for", "personality", 0);
 	scmp_filter_ctx args = new_filter(SCMP_ACT_ALLOW, "args");
 	add_args(args);
 	emit(calls, args, persona);
