@@ -5,8 +5,9 @@
  * makes it. A slot with content whose lock is free belonged to a supervisor that was killed.
  *
  * A slot is lines of JSON objects, each with what is new; a reader takes all that are whole, and where a
- * key comes again the last. So a slot is as long as what it says, however often it is written to. Slots are emptied, not removed: that is cheaper, and no lock is ever held on a file
- * that somebody else has unlinked.
+ * key comes again the last. So a slot is as long as what it says, however often it is written to. Slots
+ * are emptied, not removed: that is cheaper, and no lock is ever held on a file that somebody else has
+ * unlinked.
  */
 #pragma once
 

@@ -63,8 +63,8 @@ static int make_both(int parent, const char *name, struct forge_workdir *w,
 	*ret_outer = openat(parent, name, flags);
 	if (*ret_outer < 0 || fstat(*ret_outer, &st) < 0)
 		return -errno;
-	if (st.st_uid != geteuid() || (st.st_mode & 07777) != 0700)
-		return -ESTALE;
+	if (st.st_uid != geteuid() || (st.st_mode & 0777) != 0700)
+		return -ESTALE; /* the parent's setgid bit may be there */
 	w->dev = st.st_dev;
 	w->ino = st.st_ino;
 	if (mkdirat(*ret_outer, FORGE_WORKDIR_INNER, 0700) < 0)

@@ -176,3 +176,13 @@ for i in range(400):
     [ -d "$work/scidex-analysis-kept-$$/d/d" ]
     "$FORGE" gc
 }
+
+@test "a workdir can be below a directory with the setgid bit" {
+    mkdir -m 2755 "$T/shared" && chmod g+s "$T/shared"
+    configure "workdir: $T/shared/{id}"
+    for _ in 1 2; do
+        forge_run --id one -- stat -c %a .
+        [ "$status" -eq 0 ]
+        [ -z "$(ls -A "$T/shared")" ]
+    done
+}
