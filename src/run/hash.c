@@ -36,7 +36,6 @@
 #define SETTLED_SECONDS 2
 #define THREADS_MAX	8
 #define DEPTH_MAX	64
-#define STALLED_SECONDS 30
 /* How long a killed hasher is waited for; what waits for a dead file server does not end. */
 #define REAP_MSEC 200
 
@@ -404,8 +403,8 @@ static uint64_t bytes_read_by(pid_t pid)
 }
 
 /* Reads to the end. NULL, or why not. */
-static const char *read_result(const struct forge_hasher *h, int signal_fd, char **text,
-			       size_t *len)
+static const char *read_result(const struct forge_hasher *h, int signal_fd, int patience,
+			       char **text, size_t *len)
 {
 	uint64_t progress = 0;
 	int quiet = 0;
@@ -422,7 +421,7 @@ static const char *read_result(const struct forge_hasher *h, int signal_fd, char
 			uint64_t now = bytes_read_by(h->pid);
 			quiet = now == progress ? quiet + 1 : 0;
 			progress = now;
-			if (quiet >= STALLED_SECONDS)
+			if (quiet >= patience)
 				return "its file system does not answer";
 		}
 		if (n <= 0)
@@ -452,12 +451,12 @@ static void reap(pid_t pid)
 }
 
 json_t *forge_hasher_finish(struct forge_hasher *h, const struct forge_strv *inputs,
-			    int signal_fd)
+			    int signal_fd, int patience)
 {
 	forge_auto_free char *text = NULL;
 	size_t len = 0;
-	const char *why =
-		h->pid ? read_result(h, signal_fd, &text, &len) : "no process for it";
+	const char *why = h->pid ? read_result(h, signal_fd, patience, &text, &len)
+				 : "no process for it";
 	json_t *a = text ? json_loadb(text, len, 0, NULL) : NULL;
 
 	if (h->pid) {

@@ -22,11 +22,12 @@ struct forge_hasher {
 void forge_hasher_start(struct forge_hasher *h, const struct forge_home *home,
 			const struct forge_strv *inputs);
 /*
- * Waits as long as it makes progress and signal_fd (-1: none) is quiet. Returns a new array
+ * Waits as long as it makes progress within `patience` seconds and signal_fd (-1: none) is quiet.
+ * Returns a new array
  *   [{path, size, sha256}]
  * where a directory also has "files", and its digest is that of the list of its files
  * ("<digest>  <path>", each ended by NUL, sorted; a link's is of "link:<target>"). What could not
  * be hashed, or changed meanwhile, has "error" in place of a digest.
  */
 json_t *forge_hasher_finish(struct forge_hasher *h, const struct forge_strv *inputs,
-			    int signal_fd);
+			    int signal_fd, int patience);

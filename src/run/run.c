@@ -22,7 +22,7 @@ static void run_done(struct run *r)
 {
 	(void)forge_run_end_execution(r); /* only if something went wrong before */
 	forge_courier_stop(&r->courier);
-	json_decref(forge_hasher_finish(&r->hasher, &r->spec.inputs, -1));
+	json_decref(forge_hasher_finish(&r->hasher, &r->spec.inputs, -1, 1));
 	forge_objects_close(&r->objects);
 	forge_admit_leave(&r->ticket);
 	forge_admit_release(&r->share);

@@ -75,18 +75,24 @@ int forge_run_clean(struct run *r, struct forge_error *err)
 	return rc;
 }
 
-static void set_inputs(struct run *r)
+/*
+ * Who reads slowly is waited for as long as it gets on. An input that does not answer at all is given up
+ * sooner when the run did not end by itself: its digest is of no use to whoever waits for the verdict.
+ */
+static void set_inputs(struct run *r, const struct forge_outcome *o)
 {
 	forge_auto_close int signals = forge_signals_fd();
-	json_t *inputs = r->spec.inputs.n ? forge_hasher_finish(&r->hasher,
-								&r->spec.inputs, signals)
-					  : json_array();
+	json_t *inputs =
+		r->spec.inputs.n
+			? forge_hasher_finish(&r->hasher, &r->spec.inputs, signals,
+					      o->stop == FORGE_STOP_NONE ? 30 : 3)
+			: json_array();
 	size_t i;
-	json_t *o;
+	json_t *input;
 
-	json_array_foreach (inputs, i, o)
+	json_array_foreach (inputs, i, input)
 		if (i < r->spec.input_names.n && *r->spec.input_names.v[i])
-			json_object_set_new(o, "as",
+			json_object_set_new(input, "as",
 					    forge_json_text(r->spec.input_names.v[i]));
 	json_object_set_new(r->record.json, "inputs", inputs);
 }
@@ -291,7 +297,7 @@ int forge_run_finish(struct run *r, const struct forge_outcome *o,
 void forge_run_take_results(struct run *r, const struct forge_outcome *o,
 			    struct forge_verdict *v)
 {
-	set_inputs(r);
+	set_inputs(r, o);
 	note_runtime(r);
 	if (r->has_started)
 		collect(r, o, v);
