@@ -33,7 +33,7 @@ const struct forge_limit_row forge_limit_rows[FORGE_LIMIT_COUNT_ROWS] = {
 	  "N", "Open files of each process", "1024" },
 	{ "sockets", "sockets", "sockets", FORGE_LIMIT_COUNT, ROW(sockets), "N",
 	  "Sockets of its own network at the same time, a quarter of them for datagrams",
-	  "1024" },
+	  "512" },
 	{ "io-rate", "io_rate", "io_bytes_per_second", FORGE_LIMIT_SIZE,
 	  ROW(io_bytes_per_second), "SIZE",
 	  "Bytes a second it may read, and write, on the disk of its working directory",

@@ -229,6 +229,49 @@ static int tcp_many(int argc, char **argv)
 }
 
 /*
+ * One socket connects, sends, dissolves the connection and connects again. The other ends stay, full,
+ * where nobody accepts them; nobody is charged for them before that.
+ */
+static int tcp_unaccepted(int argc, char **argv)
+{
+	long want = number_arg(argc, argv, 0, 512) * MIB, seconds = number_arg(argc, argv, 1, 5);
+	static char data[65536];
+	struct sockaddr nowhere = { .sa_family = AF_UNSPEC };
+	long got = 0;
+	int client = -1;
+
+	is_bursting = argc > 2 && strcmp(argv[argc - 1], "burst") == 0;
+	use_all_descriptors();
+	while (got < want) {
+		struct sockaddr_in at;
+		int listener = bound_socket(SOCK_STREAM, 0, &at);
+		if (listener < 0 || listen(listener, 4096) < 0)
+			break;
+		for (int i = 0; i < 1000 && got < want; i++) {
+			if (client < 0)
+				client = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+			if (client < 0 ||
+			    (connect(client, (struct sockaddr *)&at, sizeof(at)) < 0 &&
+			     errno != EINPROGRESS))
+				break;
+			long before = got;
+			for (ssize_t n; (n = send(client, data, sizeof(data), MSG_NOSIGNAL)) > 0;)
+				got += n;
+			if (got == before)
+				break;
+			if (connect(client, &nowhere, sizeof(nowhere)) < 0) {
+				close(client);
+				client = -1;
+			}
+			pause_between_bursts(got);
+		}
+		if (client < 0)
+			break;
+	}
+	return keep("connections that nobody accepts", got, seconds);
+}
+
+/*
  * One byte of every 32 KiB piece that the kernel copies for us stays in the queue of one
  * stream; the rest goes through another and is freed, but the piece is not.
  */
@@ -508,6 +551,7 @@ const struct probe probe_kernel[] = {
 	{ "udp-cork", "MIB SECONDS: keep datagrams that are not finished", udp_cork },
 	{ "tcp-stamps", "MIB SECONDS: keep time stamps of streams", tcp_stamps },
 	{ "tcp-many", "MIB SECONDS [mptcp]: fill the queues of many streams", tcp_many },
+	{ "tcp-unaccepted", "MIB SECONDS [burst]: connect, and accept nothing", tcp_unaccepted },
 	{ "tcp-pin", "MIB SECONDS [burst]: pin pages by single bytes in queues", tcp_pin },
 	{ "netlink-errors", "MIB SECONDS: keep answers of netlink", netlink_errors },
 	{ "file-locks", "MIB SECONDS [ofd] [burst]: lock every second byte", file_locks },

@@ -42,6 +42,8 @@ static void choose_answers(const struct forge_plan *p, bool is_counted,
 				      : is_open || p->limits.sockets == FORGE_UNLIMITED
 					      ? SECCOMP_RET_ALLOW
 					      : REFUSE(EPROTONOSUPPORT);
+	answer[FORGE_SLOT_CONNECT] =
+		is_counted ? SECCOMP_RET_USER_NOTIF : SECCOMP_RET_ALLOW;
 	answer[FORGE_SLOT_NETWORK_SOCKET] =
 		is_open ? SECCOMP_RET_ALLOW : REFUSE(EPROTONOSUPPORT);
 	answer[FORGE_SLOT_NETWORK_OPTION] =

@@ -148,25 +148,43 @@ int forge_disk_freeze(struct forge_disk_tasks tasks, bool frozen)
 	return -ETIMEDOUT;
 }
 
-/* Fields 14 to 17 of stat: its own and its reaped children's time, user and system, in ticks. */
-static uint64_t cpu_usec_of(long pid)
+/* Of one thread, exact: nanoseconds on a CPU. 0 where the kernel does not tell. */
+static uint64_t exact_usec_of(long pid)
 {
+	char path[40], text[128];
+
+	(void)snprintf(path, sizeof(path), "/proc/%ld/schedstat", pid);
+	return forge_read_at(AT_FDCWD, path, text, sizeof(text)) <= 0
+		       ? 0
+		       : strtoull(text, NULL, 10) / 1000;
+}
+
+/*
+ * CPU time of a process and of those of its children that it has waited for. *slack grows by what
+ * the kernel's rounding can hide: stat counts in ticks, but of one thread there is an exact number.
+ */
+static uint64_t cpu_usec_of(long pid, uint64_t *slack)
+{
+	const uint64_t tick_usec = 1000000 / (uint64_t)sysconf(_SC_CLK_TCK);
 	char text[1024];
 	const char *p = read_stat(pid, text, sizeof(text));
-	uint64_t ticks = 0;
-	long hz = sysconf(_SC_CLK_TCK);
+	uint64_t field[21] = { 0 }, exact = exact_usec_of(pid);
 
-	/* p is at field 3; 11 fields further is the first of them. */
-	for (int field = 3; p && field < 14; field++) {
+	/* p is at field 3. 14 and 15 are its own time, 16 and 17 the children's, 20 its threads. */
+	for (int i = 3; p && i <= 20; i++) {
+		field[i] = strtoull(p, NULL, 10);
 		p = strchr(p, ' ');
 		p = p ? p + 1 : NULL;
 	}
-	for (int i = 0; p && i < 4; i++) {
-		char *end;
-		ticks += strtoull(p, &end, 10);
-		p = end;
-	}
-	return ticks * 1000000 / (uint64_t)(hz > 0 ? hz : 100);
+	uint64_t own = (field[14] + field[15]) * tick_usec;
+	uint64_t children = (field[16] + field[17]) * tick_usec;
+	if (exact > own)
+		own = exact;
+	if (field[20] != 1 || !exact)
+		*slack += 2 * tick_usec;
+	if (children)
+		*slack += 2 * tick_usec;
+	return own + children;
 }
 
 /*
@@ -193,9 +211,9 @@ static bool add_written_by(long pid, int64_t *bytes)
  */
 uint64_t forge_disk_most_written(struct forge_disk_tasks tasks, uint64_t cpu_usec)
 {
-	const uint64_t bytes_per_usec = 2000, tick_usec = 10000;
+	const uint64_t bytes_per_usec = 2000;
 	char buf[32768];
-	uint64_t seen_usec = 0, slack = 2 * tick_usec;
+	uint64_t seen_usec = 0, slack = 10000;
 	int64_t written = 0;
 	ssize_t n =
 		tasks.cgroup < 0 || cpu_usec == UINT64_MAX
@@ -206,10 +224,8 @@ uint64_t forge_disk_most_written(struct forge_disk_tasks tasks, uint64_t cpu_use
 		return UINT64_MAX;
 	for (char *p = buf; *p; p += strspn(p, "\n")) {
 		long pid = strtol(p, &p, 10);
-		if (pid > 0 && add_written_by(pid, &written)) {
-			seen_usec += cpu_usec_of(pid);
-			slack += tick_usec;
-		}
+		if (pid > 0 && add_written_by(pid, &written))
+			seen_usec += cpu_usec_of(pid, &slack);
 	}
 	if (cpu_usec > seen_usec + slack)
 		written += (int64_t)((cpu_usec - seen_usec - slack) * bytes_per_usec);

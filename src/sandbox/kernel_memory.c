@@ -16,10 +16,10 @@
 #define NOTEWORTHY (16 * MIB)
 /* No kernel hands out memory faster; a run with less CPU time than that takes is not the cause. */
 #define BYTES_PER_USEC 8000
-/* Looks while the run uses the kernel, and while it does not. */
+/* Looks while the run uses a CPU, and while it does not. */
 #define BUSY_USEC 20000
 #define IDLE_USEC 50000
-/* CPU time in the kernel between two looks that are worth their cost. */
+/* CPU time of the run between two looks that are worth their cost. */
 #define WORTH_USEC 3000
 /* How long a run is stopped, and let go, at a time; longer where the number grew slowly. */
 #define SHORT_USEC   4000
@@ -43,12 +43,11 @@ enum phase { WATCHING, STOPPED, MOVING };
 struct forge_kernel_memory {
 	struct forge_kernel_numbers numbers;
 	enum phase phase;
-	int64_t rough_base, base; /* the lowest numbers so far */
-	uint64_t base_usec,
-		base_system_usec; /* the time, and CPU time in the kernel, of that */
+	int64_t rough_base, base;	   /* the lowest numbers so far */
+	uint64_t base_usec, base_cpu_usec; /* the time, and the run's CPU time, of that */
 	uint64_t moment_usec;
 	uint64_t waiting_usec; /* since when for its turn, 0: it does not */
-	uint64_t looked_usec, looked_system_usec;
+	uint64_t looked_usec, looked_cpu_usec;
 	int64_t phase_start; /* the number when the phase began */
 	uint64_t phase_usec;
 	int64_t grew_stopped; /* in the moment before this one */
@@ -115,7 +114,7 @@ static void set_base(struct forge_kernel_memory *k, int64_t number, uint64_t now
 {
 	k->base = number;
 	k->base_usec = now;
-	k->base_system_usec = forge_kernel_system_usec(&k->numbers);
+	k->base_cpu_usec = forge_kernel_cpu_usec(&k->numbers);
 }
 
 /*
@@ -158,7 +157,11 @@ static uint64_t blame(struct forge_kernel_memory *k, int64_t number, uint64_t no
 		      uint64_t *ret_taken)
 {
 	give_turn_back(k);
-	*ret_taken = number > k->base ? (uint64_t)(number - k->base) : 1;
+	int64_t grew = number - k->base;
+	/* Others may have given back meanwhile; what it took under our eyes it has taken. */
+	if (grew < k->trial.grew_moving)
+		grew = k->trial.grew_moving;
+	*ret_taken = grew > 0 ? (uint64_t)grew : 1;
 	return now + BUSY_USEC;
 }
 
@@ -250,13 +253,13 @@ static uint64_t end_round(struct forge_kernel_memory *k, int64_t number, uint64_
 
 static uint64_t watch(struct forge_kernel_memory *k, uint64_t now, uint64_t *ret_taken)
 {
-	uint64_t used = forge_kernel_system_usec(&k->numbers);
-	bool is_idle = used != UINT64_MAX && used - k->looked_system_usec < WORTH_USEC;
+	uint64_t used = forge_kernel_cpu_usec(&k->numbers);
+	bool is_idle = used != UINT64_MAX && used - k->looked_cpu_usec < WORTH_USEC;
 
 	if (is_idle && !k->waiting_usec && now - k->looked_usec < 1000000)
-		return now + (used == k->looked_system_usec ? IDLE_USEC : BUSY_USEC);
+		return now + (used == k->looked_cpu_usec ? IDLE_USEC : BUSY_USEC);
 	k->looked_usec = now;
-	k->looked_system_usec = used;
+	k->looked_cpu_usec = used;
 	int64_t rough = forge_kernel_rough_number(&k->numbers);
 	if (rough < k->rough_base)
 		k->rough_base = rough;
@@ -273,7 +276,7 @@ static uint64_t watch(struct forge_kernel_memory *k, uint64_t now, uint64_t *ret
 		return now + BUSY_USEC;
 	}
 	if (used != UINT64_MAX &&
-	    (int64_t)(used - k->base_system_usec) < (exact - k->base) / BYTES_PER_USEC)
+	    (int64_t)(used - k->base_cpu_usec) < (exact - k->base) / BYTES_PER_USEC)
 		return go_on(k, exact, now);
 	if (!has_turn(k, now)) {
 		/* Whoever may be the cause does not go on meanwhile, nor disturb the other's trial. */

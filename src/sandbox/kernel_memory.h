@@ -6,7 +6,7 @@
  *
  * The host's kernel memory that is charged to nobody is a number that hardly changes: everything
  * in use, less what belongs to processes and caches, less free pages that wait in the lists of
- * each CPU, less what cgroups are charged for. While a run uses CPU time in the kernel the number
+ * each CPU, less what cgroups are charged for. While a run uses CPU time the number
  * is looked at. When it grew by SUSPICIOUS the run is stopped for a moment, let go for a moment,
  * and so on: if the number grows only while the run moves, the run is the cause. Others that
  * allocate are not blamed on it, because they go on while it stands. A run that pauses while it is

@@ -133,11 +133,11 @@ int64_t forge_kernel_exact_number(const struct forge_kernel_numbers *k)
 	       charged_to_others(k, own_kernel) - zfs_cache(k);
 }
 
-uint64_t forge_kernel_system_usec(const struct forge_kernel_numbers *k)
+uint64_t forge_kernel_cpu_usec(const struct forge_kernel_numbers *k)
 {
 	char text[1024];
 
-	return forge_key_u64(read_whole(k->cpu_stat, text, sizeof(text)), "system_usec",
+	return forge_key_u64(read_whole(k->cpu_stat, text, sizeof(text)), "usage_usec",
 			     UINT64_MAX);
 }
 

@@ -28,8 +28,11 @@ void forge_kernel_numbers_close(struct forge_kernel_numbers *k);
 int64_t forge_kernel_rough_number(const struct forge_kernel_numbers *k);
 /* ... less free pages in the lists of the CPUs, and less what cgroups are charged for. */
 int64_t forge_kernel_exact_number(const struct forge_kernel_numbers *k);
-/* CPU time that the run has used in the kernel; UINT64_MAX where the kernel does not tell. */
-uint64_t forge_kernel_system_usec(const struct forge_kernel_numbers *k);
+/*
+ * CPU time that the run has used, UINT64_MAX where the kernel does not tell. All of it: how much was
+ * in the kernel is a guess by samples, which a run can dodge.
+ */
+uint64_t forge_kernel_cpu_usec(const struct forge_kernel_numbers *k);
 /* Less than a twentieth of the host's memory is to be had. */
 bool forge_kernel_is_scarce(const struct forge_kernel_numbers *k);
 /* Do all file systems of this host keep what they have read where it counts as cache? */

@@ -231,6 +231,15 @@ static const struct forge_call_row socket_rows[] = {
 	{ { 0 }, -1 },
 };
 
+/*
+ * A connection makes a socket that nobody asked for, and that stays when the one who connected is
+ * used again for the next.
+ */
+static const struct forge_call_row connect_rows[] = {
+	{ { FORGE_ANY }, FORGE_DECIDE(FORGE_SLOT_CONNECT) },
+	{ { 0 }, -1 },
+};
+
 static const struct forge_call_row socketpair_rows[] = {
 	{ { AF_UNIX }, FORGE_ALLOW },
 	{ { 0 }, -1 },
@@ -328,6 +337,10 @@ const struct forge_call_list forge_call_lists[] = {
 	  .n_args = 1,
 	  .otherwise = { EAFNOSUPPORT },
 	  .rows = socketpair_rows },
+	{ .names = { "connect" },
+	  .n_args = 1,
+	  .otherwise = { EAFNOSUPPORT },
+	  .rows = connect_rows },
 	{ .names = { "setsockopt" },
 	  .n_args = 2,
 	  .first_arg = 1,

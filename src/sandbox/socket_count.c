@@ -12,6 +12,7 @@
 #include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -49,12 +50,16 @@ static uint64_t sockets_in_use(const struct forge_socket_count *c)
 	return used ? strtoull(used + strlen("used "), NULL, 10) : UINT64_MAX;
 }
 
+/* A new datagram or netlink socket; all else makes streams, or may. */
+static bool is_datagram(const struct seccomp_data *call)
+{
+	return call->nr == SYS_socket && ((uint32_t)call->args[0] == AF_NETLINK ||
+					  ((uint32_t)call->args[1] & 0xf) != SOCK_STREAM);
+}
+
 static bool may_have(const struct forge_socket_count *c, const struct seccomp_data *call)
 {
-	bool is_stream = (uint32_t)call->args[0] != AF_NETLINK &&
-			 ((uint32_t)call->args[1] & 0xf) == SOCK_STREAM;
-
-	return sockets_in_use(c) < (is_stream ? c->max : c->max / 4);
+	return sockets_in_use(c) < (is_datagram(call) ? c->max / 4 : c->max);
 }
 
 void forge_socket_count_serve(struct forge_socket_count *c, short revents)
@@ -75,7 +80,8 @@ void forge_socket_count_serve(struct forge_socket_count *c, short revents)
 	if (may_have(c, &ask.data)) {
 		answer.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
 	} else {
-		answer.error = -EMFILE;
+		/* connect() has no such answer; this one says that no port is left. */
+		answer.error = ask.data.nr == SYS_socket ? -EMFILE : -EADDRNOTAVAIL;
 		c->refused++;
 	}
 	(void)ioctl(c->listener, SECCOMP_IOCTL_NOTIF_SEND,

@@ -5,7 +5,7 @@
  * No cgroup is charged for all that a socket over IP, or one of netlink, can keep in the kernel
  * (error queues, unfinished datagrams, answers that nobody reads; on v1 also the least that each
  * stream may queue). What one can keep is bounded, so their number is what has to be. The filter
- * stops the calls that make one and hands them to the supervisor (SECCOMP_RET_USER_NOTIF), which
+ * stops the calls that make one, socket() and connect(), and hands them to the supervisor (SECCOMP_RET_USER_NOTIF), which
  * lets them go on, or not, by the kernel's own count for the network namespace. The arguments are
  * numbers in registers, so nothing can change between the look and the call.
  *

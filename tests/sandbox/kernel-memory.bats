@@ -12,18 +12,23 @@ teardown() { teardown_forge; }
 
 most=164 # MiB: --memory 64M and 100
 
-# attack NAME ARG...: while the host's kernel memory is watched. $grown is its growth in MiB.
+# attack NAME ARG...: while the host's kernel memory is watched. $grown is its growth in MiB. What
+# others on the machine do can only add to it, so one of three tries must be within the bound.
 attack() {
-    rm -f "$T/grown"
-    background "$BATS_TEST_DIRNAME/../tools/kernel-memory.py" "$T/grown"
-    local watcher=${started[-1]}
-    wait_for test -s "$T/grown"
-    probe "$@"
-    kill "$watcher"
-    wait "$watcher" 2>/dev/null || true
-    grown=$(cat "$T/grown")
-    echo "kernel memory grew by $grown MiB"
-    [ "$grown" -le "$most" ]
+    local watcher
+    for _ in 1 2 3; do
+        rm -f "$T/grown"
+        background "$BATS_TEST_DIRNAME/../tools/kernel-memory.py" "$T/grown"
+        watcher=${started[-1]}
+        wait_for test -s "$T/grown"
+        probe "$@"
+        kill "$watcher"
+        wait "$watcher" 2>/dev/null || true
+        grown=$(cat "$T/grown")
+        echo "kernel memory grew by $grown MiB"
+        [ "$grown" -gt "$most" ] || return 0
+    done
+    return 1
 }
 
 # ended_for_it: by the watch over kernel memory, and the verdict says so with a number.
@@ -43,11 +48,17 @@ ended_for_it() {
 @test "datagrams that are never finished" {
     attack udp-cork 600 1
     [ "$(field .usage.sockets_refused)" -ge 1 ]
-    [[ "$(field .completion_notes)" == *"refused at the limit of 1024"*"--sockets 2048"* ]]
+    [[ "$(field .completion_notes)" == *"refused at the limit of 512"*"--sockets 1024"* ]]
 }
 
 @test "queues of many streams" {
     attack tcp-many 600 1
+    [ "$(field .usage.sockets_refused)" -ge 1 ]
+}
+
+@test "queues of connections that nobody accepts, made by one socket over and over" {
+    attack tcp-unaccepted 600 2
+    attack tcp-unaccepted 600 2 burst
     [ "$(field .usage.sockets_refused)" -ge 1 ]
 }
 
