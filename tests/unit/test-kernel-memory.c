@@ -3,6 +3,7 @@
 #include "unit.h"
 
 #include "sandbox/kernel_memory.h"
+#include "sandbox/kernel_numbers.h"
 
 #define MIB (1LL << 20)
 
@@ -50,12 +51,46 @@ static void chance_says_nothing(void **state)
 	assert_int_equal(FAST({ { 4, 10 }, { 4, 10 } }), FORGE_MEMORY_UNCLEAR);
 }
 
+/* From nothing to a reading in MiB. */
+static int64_t growth(bool is_split, int64_t rough, int64_t reclaimable, int64_t charged)
+{
+	const struct forge_kernel_reading then = { .is_split = is_split };
+	const struct forge_kernel_reading now = { .rough = rough * MIB,
+						  .reclaimable = reclaimable * MIB,
+						  .charged = charged * MIB,
+						  .is_split = is_split };
+	return forge_kernel_growth(&then, &now) / MIB;
+}
+
+static void what_is_charged_is_no_growth(void **state)
+{
+	(void)state;
+	/* v2 tells both kinds of slabs apart. */
+	assert_int_equal(growth(true, 50, 0, 50), 0);
+	assert_int_equal(growth(true, 50, 300, 0), 50);
+	assert_int_equal(growth(true, 50, -300, 20), 30);
+	/* v1 does not: many files are made, and deleted, and only the slabs change. */
+	assert_int_equal(growth(false, 0, 300, 300), 0);
+	assert_int_equal(growth(false, 0, -300, -300), 0);
+	/* Half of them are deleted: the slabs stay, with holes. */
+	assert_int_equal(growth(false, 0, 0, -150), 0);
+	/* Nothing hides behind files that are charged. */
+	assert_int_equal(growth(false, 80, 300, 300), 80);
+	assert_int_equal(growth(false, 80, 300, 320), 60);
+	assert_int_equal(growth(false, 40, -100, -60), 40);
+	/* Page tables, stacks, queues of sockets: charged, and of no other kind. */
+	assert_int_equal(growth(false, 60, 0, 60), 0);
+	assert_int_equal(growth(false, -60, 0, -60), 0);
+	assert_int_equal(growth(false, -100, 0, -60), -40);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(growth_while_it_moves_is_its_own),
 		cmocka_unit_test(growth_while_it_stands_is_not),
 		cmocka_unit_test(chance_says_nothing),
+		cmocka_unit_test(what_is_charged_is_no_growth),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
