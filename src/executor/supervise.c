@@ -487,6 +487,11 @@ static uint64_t cpu_usec(void *arg)
 	return forge_cgroup_cpu_usec(arg);
 }
 
+static uint64_t shmem_bytes(void *arg)
+{
+	return forge_cgroup_shmem_bytes(arg);
+}
+
 static int init_loop(struct loop *l, struct forge_error *err)
 {
 	const struct forge_limits *lim = l->job->limits;
@@ -517,6 +522,7 @@ static int init_loop(struct loop *l, struct forge_error *err)
 		.max_bytes = lim->disk_bytes,
 		.max_inodes = lim->inodes,
 		.cpu_usec = cpu_usec,
+		.shmem_bytes = shmem_bytes,
 		.arg = l->cg,
 	};
 	if (forge_disk_new(&disk, &l->disk) < 0)

@@ -339,6 +339,16 @@ uint64_t forge_cgroup_cpu_usec(struct forge_cgroup *cg)
 	return UINT64_MAX;
 }
 
+uint64_t forge_cgroup_shmem_bytes(struct forge_cgroup *cg)
+{
+	char buf[8192];
+	int dir = cg->memory_fd >= 0 ? cg->memory_fd : cg->v2_fd;
+
+	return dir >= 0 && forge_read_at(dir, "memory.stat", buf, sizeof(buf)) > 0
+		       ? forge_key_u64(buf, "shmem", UINT64_MAX)
+		       : UINT64_MAX;
+}
+
 /* Without cgroup.kill: signal everybody listed. New children of the dead cannot appear. */
 static void kill_listed(int dirfd)
 {

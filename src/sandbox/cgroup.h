@@ -96,6 +96,8 @@ FORGE_MUST_CHECK int forge_cgroup_add_entry(struct forge_cgroup *cg, int dir,
 void forge_cgroup_usage(struct forge_cgroup *cg, struct forge_cgroup_usage *ret);
 /* CPU time so far, UINT64_MAX when unknown. */
 uint64_t forge_cgroup_cpu_usec(struct forge_cgroup *cg);
+/* Memory of it that is files on a tmpfs, UINT64_MAX when unknown. */
+uint64_t forge_cgroup_shmem_bytes(struct forge_cgroup *cg);
 /*
  * Lets go what waits for its turn on the disk. A process that does cannot die before it is
  * done, and at its rate that can take hours; so this comes with the end of every run.

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -50,6 +51,7 @@ struct forge_disk {
 	uint64_t most_free;    /* of the file system, UINT64_MAX when it cannot tell */
 	unsigned unsure_looks; /* thorough ones in a row that did not see everything */
 	uint64_t (*cpu_usec)(void *arg);
+	uint64_t (*shmem_bytes)(void *arg);
 	void *arg;
 	struct forge_disk_held held;
 	struct forge_disk_usage usage;
@@ -76,6 +78,7 @@ int forge_disk_new(const struct forge_disk_spec *spec, struct forge_disk **ret)
 	d->max_bytes = spec->max_bytes;
 	d->max_inodes = spec->max_inodes;
 	d->cpu_usec = spec->cpu_usec;
+	d->shmem_bytes = spec->shmem_bytes;
 	d->arg = spec->arg;
 	d->held.workdir = spec->workdir;
 	if (fstat(d->root, &st) == 0)
@@ -209,6 +212,16 @@ static void scan_frozen(struct forge_disk *d)
 		(void)!forge_disk_freeze(d->tasks, false); /* as the first did */
 }
 
+/* What the run can hold at most: what it wrote, or, where files are memory, what it is charged for. */
+static uint64_t most_held(const struct forge_disk *d)
+{
+	struct statfs fs;
+
+	if (fstatfs(d->root, &fs) == 0 && (long)fs.f_type == TMPFS_MAGIC)
+		return d->shmem_bytes(d->arg);
+	return forge_disk_most_written(d->tasks, d->cpu_usec(d->arg));
+}
+
 /*
  * When the file system has lost more than the run may use, it is looked at thoroughly, while it
  * stands still. Others write to the file system too, so the loss alone says nothing: what is found
@@ -239,7 +252,7 @@ static void charge_unseen(struct forge_disk *d)
 	d->unsure_looks = d->held.is_unsure || d->has_closed ? d->unsure_looks + 1 : 0;
 	if (d->unsure_looks < 2 || is_over(d))
 		return;
-	uint64_t written = forge_disk_most_written(d->tasks, d->cpu_usec(d->arg));
+	uint64_t written = most_held(d);
 	if (written > d->max_bytes)
 		d->bytes = lost < written ? lost : written;
 }

@@ -38,7 +38,8 @@ struct forge_disk_tasks {
 
 /*
  * dir_fd, quota and workdir (the path inside) are borrowed. With a quota the kernel is asked and
- * nothing is scanned. cpu_usec tells the CPU time of the run so far, UINT64_MAX: unknown.
+ * nothing is scanned. cpu_usec tells the CPU time of the run so far, shmem_bytes how much memory it
+ * has in files of a tmpfs; UINT64_MAX: unknown.
  */
 struct forge_disk_spec {
 	int dir_fd;
@@ -47,6 +48,7 @@ struct forge_disk_spec {
 	struct forge_disk_tasks tasks;
 	uint64_t max_bytes, max_inodes;
 	uint64_t (*cpu_usec)(void *arg);
+	uint64_t (*shmem_bytes)(void *arg);
 	void *arg;
 };
 FORGE_MUST_CHECK int forge_disk_new(const struct forge_disk_spec *spec,
