@@ -31,6 +31,7 @@ struct forge_job {
 	bool own_network;
 	struct forge_netns *netns; /* one that is being made for it, or NULL */
 	bool pass_stdin;
+	int turns_fd; /* a directory for locks by which runs take turns, -1: none */
 	const struct forge_limits *limits;
 	const struct forge_config *config;
 	const int *log_fd; /* stdout, stderr: plain files, once on_building ran */

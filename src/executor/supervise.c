@@ -44,6 +44,8 @@ struct loop {
 	uint64_t start;
 	/* deadlines, monotonic microseconds */
 	uint64_t wall_at, grace_at, cpu_at, disk_at, dead_at, memory_at, start_at;
+	uint64_t sockets_at; /* not before this: the next answer about a socket */
+	uint64_t asked_usec, asked_cost; /* the last one, and what they cost lately */
 	uint64_t look_at;   /* not before this: the next look at who has the memory */
 	uint64_t cpu_dying; /* CPU time of the run at the last look at its dying */
 	struct forge_ctl_exit end; /* as init told it */
@@ -213,6 +215,7 @@ static struct timespec until_next(const struct loop *l)
 	at = l->cpu_at < at ? l->cpu_at : at;
 	at = l->disk_at < at && !l->is_killed ? l->disk_at : at;
 	at = l->memory_at < at && !l->is_killed ? l->memory_at : at;
+	at = l->sockets_at < at && l->sockets_at > now ? l->sockets_at : at;
 	at = l->look_at < at && l->look_at > now ? l->look_at : at;
 	if (at == NEVER)
 		return (struct timespec){ .tv_sec = 3600 };
@@ -317,6 +320,23 @@ static void on_scarce(struct loop *l)
 	l->look_at = start + (pause < 50000 ? 50000 : pause);
 }
 
+/* An answer is work that no limit of the run counts: a run that asks all the time waits for them. */
+static void on_socket(struct loop *l, short revents)
+{
+	uint64_t start = forge_now_usec();
+
+	forge_socket_count_serve(&l->sockets, revents);
+	uint64_t cost = forge_now_usec() - start;
+	/* Those of a moment ago count less and less; a few hundred at once are nothing. */
+	uint64_t quiet = start - l->asked_usec;
+	l->asked_cost = quiet > 100000
+				? cost
+				: l->asked_cost - l->asked_cost * quiet / 100000 + cost;
+	l->asked_usec = start;
+	if (l->asked_cost > 20000)
+		l->sockets_at = start + 3 * cost;
+}
+
 enum {
 	P_SIGNALS,
 	P_PIDFD,
@@ -357,7 +377,9 @@ static void fill(struct loop *l, struct pollfd *p)
 	p[P_FEED_SRC].fd = forge_feed_src(&l->feed);
 	p[P_FEED_DST].fd = forge_feed_dst(&l->feed);
 	p[P_FEED_DST].events = POLLOUT;
-	p[P_SOCKETS].fd = l->sockets.is_over ? -1 : l->sockets.listener;
+	p[P_SOCKETS].fd = l->sockets.is_over || forge_now_usec() < l->sockets_at
+				  ? -1
+				  : l->sockets.listener;
 }
 
 static void pump(struct loop *l, int i)
@@ -390,7 +412,7 @@ static void handle(struct loop *l, const struct pollfd *p)
 	if (p[P_FEED_SRC].revents || p[P_FEED_DST].revents)
 		forge_feed_step(&l->feed);
 	if (p[P_SOCKETS].revents)
-		forge_socket_count_serve(&l->sockets, p[P_SOCKETS].revents);
+		on_socket(l, p[P_SOCKETS].revents);
 }
 
 /*
@@ -565,7 +587,7 @@ int forge_supervise(const struct forge_job *job, const struct forge_plan *plan,
 	}
 	if (l.signals >= 0)
 		close(l.signals);
-	forge_socket_count_close(&l.sockets);
+	forge_socket_count_close(&l.sockets, job->turns_fd);
 	forge_kernel_memory_free(l.kernel_memory);
 	forge_pump_done(&l.pumps[0]);
 	forge_pump_done(&l.pumps[1]);

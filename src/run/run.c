@@ -124,6 +124,7 @@ static void fill_job(struct run *r, struct forge_job *job)
 		.privileged = r->ids.privileged,
 		.own_network = r->spec.own_network,
 		.pass_stdin = r->req->pass_stdin,
+		.turns_fd = r->home.fd,
 		.limits = &r->spec.limits,
 		.config = r->cfg,
 		.log_fd = r->record.log_fd,

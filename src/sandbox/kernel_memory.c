@@ -28,10 +28,10 @@
 #define LONG_USEC    50000
 #define LONGEST_USEC 400000
 #define SHORT_ROUNDS 5
-#define LONG_ROUNDS  3
+#define LONG_ROUNDS  5
 /* Rounds that must each look like its doing: one can be chance. */
 #define SHORT_ALIKE 3
-#define LONG_ALIKE  2
+#define LONG_ALIKE  3
 /* What a long moment should show, if the run is the cause. */
 #define SHOWN (4 * MIB)
 /* The number wavers by this much by itself. */

@@ -151,6 +151,14 @@ const struct forge_syscall_arg forge_syscalls_args[] = {
 	{ "ioctl", 1, LOW32, TIOCLINUX, EPERM, 0, 0, 0 },
 	{ "ioctl", 1, LOW32, TIOCSCTTY, EPERM, 0, 0, 0 },
 	{ "ioctl", 1, LOW32, TIOCCONS, EPERM, 0, 0, 0 },
+	/* Of any socket, and for these the kernel would load the modules bridge and 8021q. */
+	{ "ioctl", 1, LOW32 & ~1ULL, 0x8940 /* SIOCGIFBR */, EINVAL, 0, 0, 0 },
+	{ "ioctl", 1, LOW32 & ~1ULL, 0x8982 /* SIOCGIFVLAN */, EINVAL, 0, 0, 0 },
+	{ "ioctl", 1, LOW32 & ~3ULL, 0x89a0 /* SIOCBRADDBR */, EINVAL, 0, 0, 0 },
+	/* A connection is made by connect(), which is counted. */
+	{ "sendto", 3, MSG_FASTOPEN, MSG_FASTOPEN, EOPNOTSUPP, 0, 0, 0 },
+	{ "sendmsg", 2, MSG_FASTOPEN, MSG_FASTOPEN, EOPNOTSUPP, 0, 0, 0 },
+	{ "sendmmsg", 3, MSG_FASTOPEN, MSG_FASTOPEN, EOPNOTSUPP, 0, 0, 0 },
 	/* Debuggers start their child with TRACEME; attaching to others is refused. */
 	{ "ptrace", 0, LOW32, PTRACE_ATTACH, EPERM, 0, 0, 0 },
 	{ "ptrace", 0, LOW32, PTRACE_SEIZE, EPERM, 0, 0, 0 },

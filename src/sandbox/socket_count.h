@@ -38,5 +38,5 @@ void forge_socket_count_open(struct forge_socket_count *c, int listener, pid_t i
 			     uint64_t max);
 /* The listener is readable, or everybody who could ask is gone: then there is no more to serve. */
 void forge_socket_count_serve(struct forge_socket_count *c, short revents);
-/* Takes up to 3 s while many do so. */
-void forge_socket_count_close(struct forge_socket_count *c);
+/* In turn with others by a lock in the directory turns (-1: at once); takes up to 3 s in a crowd. */
+void forge_socket_count_close(struct forge_socket_count *c, int turns);
