@@ -178,7 +178,8 @@ for i in range(400):
 }
 
 @test "a workdir can be below a directory with the setgid bit" {
-    mkdir -m 2755 "$T/shared" && chmod g+s "$T/shared"
+    mkdir -m 2755 "$T/shared"
+    chmod g+s "$T/shared"
     configure "workdir: $T/shared/{id}"
     for _ in 1 2; do
         forge_run --id one -- stat -c %a .
