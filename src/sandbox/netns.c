@@ -25,10 +25,6 @@ static void tune(void)
 	} settings[] = {
 		/* Time stamps of sending would keep a copy of what was sent in an error queue. */
 		{ "/proc/sys/net/core/tstamp_allow_data", "0" },
-		/* A connection is made by connect() alone, which is counted. */
-		{ "/proc/sys/net/ipv4/tcp_fastopen", "0" },
-		/* Options, keys and memberships of one socket. */
-		{ "/proc/sys/net/core/optmem_max", "20480" },
 		/*
 		 * A byte in a queue can pin 32 KiB, and until a connection is accepted nobody is charged for
 		 * what it has received. Loopback is as fast with short queues (3 GB/s); shorter than two of
