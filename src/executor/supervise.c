@@ -551,7 +551,7 @@ static int init_loop(struct loop *l, struct forge_error *err)
 		return forge_fail(err, ENOMEM, "out of memory");
 	if (forge_kernel_memory_new(l->cg, l->sb->pid, &l->kernel_memory) < 0)
 		return forge_fail(err, ENOMEM, "out of memory");
-	l->memory_at = l->kernel_memory ? l->start + 20000 : NEVER;
+	l->memory_at = l->kernel_memory ? l->start + 5000 : NEVER;
 	l->wall_at = after(l->start, lim->wall_usec);
 	l->start_at = l->start + START_USEC;
 	l->grace_at = l->dead_at = NEVER;

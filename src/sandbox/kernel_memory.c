@@ -12,7 +12,7 @@
 #define MIB (1LL << 20)
 /* Growth beyond the limit that is looked into; the number's own noise is a few MiB. */
 #define SUSPICIOUS (32 * MIB)
-/* Growth of the rough number for which the exact one, which costs more, is worth asking. */
+/* Growth of the nearly exact number for which the exact one, which costs more, is worth asking. */
 #define NOTEWORTHY (16 * MIB)
 /* No kernel hands out memory faster; a run with less CPU time than that takes is not the cause. */
 #define BYTES_PER_USEC 8000
@@ -45,7 +45,7 @@ enum phase { WATCHING, STOPPED, MOVING };
 struct forge_kernel_memory {
 	struct forge_kernel_numbers numbers;
 	enum phase phase;
-	int64_t rough_base;		  /* the lowest so far */
+	int64_t rough_start, near_base;	  /* at the start; the lowest so far */
 	struct forge_kernel_reading base; /* when the number was lowest */
 	int64_t carried; /* growth from before that, which still counts */
 	uint64_t base_usec, base_cpu_usec; /* the time, and the run's CPU time, of that */
@@ -89,8 +89,12 @@ void forge_memory_note(struct forge_memory_trial *t, int64_t grew_stopped,
 	double rate_stopped = (double)grew_stopped * (double)usec_moving;
 
 	t->rounds++;
-	t->alike += grew_moving >= (t->is_slow ? SHOWN / 2 : SHOWN / 4) &&
-		    rate_moving >= 4 * rate_stopped;
+	if (grew_moving >= (t->is_slow ? SHOWN / 2 : SHOWN / 4) &&
+	    rate_moving >= 4 * rate_stopped)
+		t->alike++;
+	/* So much, and nothing while it stood: that is less likely chance. */
+	if (grew_moving >= 2 * SHOWN && rate_moving >= 16 * rate_stopped)
+		t->alike++;
 	t->grew_stopped += grew_stopped;
 	t->usec_stopped += usec_stopped;
 	t->grew_moving += grew_moving;
@@ -124,11 +128,12 @@ static uint64_t enter(struct forge_kernel_memory *k, enum phase phase,
 
 /*
  * What the host loses by a run is what the run is charged for and what it is not: up to its limit the
- * one stands for the other. Slabs with holes, after many files were deleted, are such a thing.
+ * one stands for the other. Slabs with holes, after many files were deleted, are such a thing. Half
+ * of what is left is for the time that a trial takes.
  */
 static int64_t threshold(const struct forge_kernel_memory *k)
 {
-	return SUSPICIOUS + forge_kernel_room(&k->numbers);
+	return SUSPICIOUS + forge_kernel_room(&k->numbers) / 2;
 }
 
 static void set_base(struct forge_kernel_memory *k, const struct forge_kernel_reading *r,
@@ -180,7 +185,7 @@ static uint64_t go_on(struct forge_kernel_memory *k, const struct forge_kernel_r
 	(void)!freeze(k, false);
 	give_turn_back(k);
 	set_base(k, r, now);
-	k->rough_base = forge_kernel_rough_number(&k->numbers);
+	k->near_base = forge_kernel_near_number(&k->numbers);
 	return enter(k, WATCHING, r, now);
 }
 
@@ -313,14 +318,14 @@ static uint64_t watch(struct forge_kernel_memory *k, uint64_t now, uint64_t *ret
 		return now + (used == k->looked_cpu_usec ? IDLE_USEC : BUSY_USEC);
 	k->looked_usec = now;
 	k->looked_cpu_usec = used;
-	int64_t rough = forge_kernel_rough_number(&k->numbers);
-	if (rough < k->rough_base)
-		k->rough_base = rough;
-	if (rough - k->rough_base < NOTEWORTHY && !k->is_near && !k->waiting_usec)
+	int64_t near = forge_kernel_near_number(&k->numbers);
+	if (near < k->near_base)
+		k->near_base = near;
+	if (near - k->near_base < NOTEWORTHY && !k->is_near && !k->waiting_usec)
 		return now + BUSY_USEC;
 	struct forge_kernel_reading r;
 	forge_kernel_read(&k->numbers, &r);
-	k->rough_base = rough;
+	k->near_base = near;
 	int64_t grew = grown(k, &r), most = threshold(k);
 	if (grew <= 0)
 		set_base(k, &r, now);
@@ -351,7 +356,8 @@ static void open_rest(struct forge_kernel_memory *k, uint64_t now)
 {
 	forge_kernel_numbers_open_rest(&k->numbers);
 	forge_kernel_read(&k->numbers, &k->base);
-	k->base.rough = k->rough_base;
+	k->base.rough = k->rough_start;
+	k->near_base = k->base.rough - k->base.in_lists;
 	k->base_usec = k->looked_usec = now;
 	k->is_open = true;
 }
@@ -392,7 +398,7 @@ int forge_kernel_memory_new(struct forge_cgroup *cg, pid_t init,
 	if (!k)
 		return -ENOMEM;
 	forge_kernel_numbers_open(&k->numbers, cg, init);
-	k->rough_base = forge_kernel_rough_number(&k->numbers);
+	k->rough_start = forge_kernel_rough_number(&k->numbers);
 	*ret = k;
 	return 0;
 }

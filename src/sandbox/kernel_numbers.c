@@ -66,6 +66,11 @@ static int64_t pages_in_lists(const struct forge_kernel_numbers *k)
 	}
 }
 
+int64_t forge_kernel_near_number(const struct forge_kernel_numbers *k)
+{
+	return forge_kernel_rough_number(k) - pages_in_lists(k);
+}
+
 static int64_t number_at(int dir, const char *file)
 {
 	uint64_t n;

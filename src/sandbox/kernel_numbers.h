@@ -27,6 +27,9 @@ void forge_kernel_numbers_close(struct forge_kernel_numbers *k);
 /* All memory that is neither free nor a process's nor a cache's. One file is read for it. */
 int64_t forge_kernel_rough_number(const struct forge_kernel_numbers *k);
 
+/* ... without the free pages in the lists of the CPUs, which can be hundreds of MiB: two files. */
+int64_t forge_kernel_near_number(const struct forge_kernel_numbers *k);
+
 /* Everything that tells how much of that nobody is charged for; two of them say how it grew. */
 struct forge_kernel_reading {
 	int64_t rough;

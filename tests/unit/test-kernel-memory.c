@@ -45,8 +45,10 @@ static void chance_says_nothing(void **state)
 	assert_int_equal(FAST({ { 0, 0 } }), FORGE_MEMORY_UNCLEAR);
 	/* Somebody else may have begun in that moment, and in that one. */
 	assert_int_equal(FAST({ { 0, 40 } }), FORGE_MEMORY_UNCLEAR);
-	assert_int_equal(FAST({ { 0, 20 }, { 4, 8 }, { 0, 20 } }), FORGE_MEMORY_UNCLEAR);
+	assert_int_equal(FAST({ { 0, 7 }, { 4, 8 }, { 0, 7 } }), FORGE_MEMORY_UNCLEAR);
 	assert_int_equal(SLOW({ { 0, 9 }, { 1, 1 } }), FORGE_MEMORY_UNCLEAR);
+	/* Twice so much is no chance. */
+	assert_int_equal(FAST({ { 0, 20 }, { 0, 20 } }), FORGE_MEMORY_CAUSED);
 	assert_int_equal(SLOW({ { 0, 1 }, { 0, 1 }, { 0, 1 } }), FORGE_MEMORY_UNCLEAR);
 	/* Neither more than half nor less than a quarter. */
 	assert_int_equal(FAST({ { 4, 10 }, { 4, 10 } }), FORGE_MEMORY_UNCLEAR);
