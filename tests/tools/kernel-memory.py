@@ -23,10 +23,10 @@ def kernel_kib():
 
 base, peak = kernel_kib(), -1
 while True:
-    grown = kernel_kib() - base
+    grown = max(kernel_kib() - base, 0)
     if grown > peak:
         peak = grown
         with open(sys.argv[1] + ".new", "w") as out:
-            print(max(peak, 0) // 1024, file=out)
+            print(peak // 1024, file=out)
         os.rename(sys.argv[1] + ".new", sys.argv[1])
     time.sleep(0.005)
