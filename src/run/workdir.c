@@ -82,15 +82,25 @@ static const char *spare_name(unsigned slot, char buf[32])
 	return buf;
 }
 
-/* The spare one, or a new one. */
+static bool is_closed(int dir, const char *name)
+{
+	struct stat st;
+
+	return fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode) &&
+	       st.st_uid == geteuid() && (st.st_mode & 0777) == 0700;
+}
+
+/* The spare one, or a new one. Somebody may have opened all of FORGE_HOME (chmod -R) meanwhile. */
 static int make_outer(int parent, const char *name, const struct forge_home *home,
 		      unsigned slot)
 {
 	char spare[32];
 
 	if (renameat2(home->fd, spare_name(slot, spare), parent, name,
-		      RENAME_NOREPLACE) == 0)
-		return 0;
+		      RENAME_NOREPLACE) == 0) {
+		if (is_closed(parent, name) || unlinkat(parent, name, AT_REMOVEDIR) < 0)
+			return 0;
+	}
 	/* There is none, or not here, or not for this file system. */
 	return mkdirat(parent, name, 0700) < 0 ? -errno : 0;
 }

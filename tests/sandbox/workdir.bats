@@ -187,3 +187,14 @@ for i in range(400):
         [ -z "$(ls -A "$T/shared")" ]
     done
 }
+
+@test "a FORGE_HOME that was opened to others and closed again still runs" {
+    forge_run -- true
+    [ "$status" -eq 0 ]
+    chmod -R go+rX "$FORGE_HOME"
+    chmod go-rwx "$FORGE_HOME"
+    forge_run -- stat -c %a ..
+    [ "$status" -eq 0 ]
+    forge_run -- true
+    [ "$status" -eq 0 ]
+}
