@@ -147,7 +147,7 @@ limits_kernel_memory() {
 # What is held where nobody looks counts for the disk limit.
 limits_held_disk() {
     for attack in fill-lines fill-programs fill-locked; do
-        record "$@" -- --disk 20M --timeout 60s -- /tmp/forge-probe "$attack" 60
+        record "$@" -- --disk 20M --timeout 60s -- /tmp/forge-probe "$attack" 120
         verdict_is "$attack is over the disk limit" "137 killed disk"
     done
     record "$@" -- --disk 20M -- /tmp/forge-probe allocate 100
