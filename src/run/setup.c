@@ -28,7 +28,7 @@ extern char **environ;
 
 const char *const forge_setup_state_names[FORGE_SETUP_STATES] = {
 	[FORGE_SETUP_UNNEEDED] = "not needed", [FORGE_SETUP_DONE] = "done",
-	[FORGE_SETUP_TODO] = "to do",	       [FORGE_SETUP_MADE] = "made",
+	[FORGE_SETUP_PENDING] = "to do",	       [FORGE_SETUP_MADE] = "made",
 	[FORGE_SETUP_REMOVED] = "removed",     [FORGE_SETUP_LEFT] = "left",
 	[FORGE_SETUP_CANNOT] = "cannot",
 };
@@ -374,7 +374,7 @@ static int make_step(struct forge_setup_host *host, const struct forge_setup_row
 	bool is_live = *host->root || step->is_blocked || !row->is_live ||
 		       row->is_live(host, step);
 	if (n == 0 && is_live) {
-		if (r->state == FORGE_SETUP_TODO)
+		if (r->state == FORGE_SETUP_PENDING)
 			r->state = FORGE_SETUP_DONE;
 		return 0;
 	}
@@ -390,7 +390,7 @@ static int make_step(struct forge_setup_host *host, const struct forge_setup_row
 	if (rc == 0)
 		rc = put_in_force(host, row, step, err);
 	int saved = save_manifest(host, rc == 0 ? err : NULL);
-	if (rc == 0 && r->state == FORGE_SETUP_TODO)
+	if (rc == 0 && r->state == FORGE_SETUP_PENDING)
 		r->state = FORGE_SETUP_MADE;
 	return rc < 0 ? rc : saved;
 }
@@ -449,7 +449,7 @@ int forge_setup(const struct forge_config *cfg, const struct forge_setup_request
 			step_done) = { .result = &ret->results[i] };
 		step.result->name = row->name;
 		rc = row->plan(&host, &step, err);
-		if (rc == 0 && step.result->state == FORGE_SETUP_TODO)
+		if (rc == 0 && step.result->state == FORGE_SETUP_PENDING)
 			rc = make_step(&host, row, &step, err);
 		if (rc < 0)
 			return forge_wrap(err, rc, "%s", row->name);
@@ -517,7 +517,7 @@ static int undo_row(struct forge_setup_host *host, const struct forge_setup_row 
 		add_text(r, "nothing was made");
 		return 0;
 	}
-	r->state = host->req->dry_run ? FORGE_SETUP_TODO : FORGE_SETUP_REMOVED;
+	r->state = host->req->dry_run ? FORGE_SETUP_PENDING : FORGE_SETUP_REMOVED;
 	json_t *live = json_object_get(part, "live");
 	if (is_now && row->retract && row->retract(host, live, err) < 0) {
 		r->state = FORGE_SETUP_LEFT;

@@ -24,7 +24,7 @@ struct forge_setup_request {
 enum forge_setup_state {
 	FORGE_SETUP_UNNEEDED, /* this host has it already, or nobody asked for it */
 	FORGE_SETUP_DONE,     /* an earlier setup has made it */
-	FORGE_SETUP_TODO,     /* would be made, without --dry-run */
+	FORGE_SETUP_PENDING,     /* would be made, without --dry-run */
 	FORGE_SETUP_MADE,
 	FORGE_SETUP_REMOVED, /* by --undo */
 	FORGE_SETUP_LEFT,    /* changed since it was made, or never ours: not touched */

@@ -80,7 +80,7 @@ static int plan_systemd(struct forge_setup_host *host, struct forge_setup_step *
 			rc = path ? forge_setup_add_file(step, path, 0644, strdup(""))
 				  : -ENOMEM;
 	}
-	forge_setup_say(step, FORGE_SETUP_TODO,
+	forge_setup_say(step, FORGE_SETUP_PENDING,
 			"user managers get the controllers cpu, memory, pids and io, and "
 			"those of "
 			"the "
@@ -211,7 +211,7 @@ static int plan_init(struct forge_setup_host *host, struct forge_setup_step *ste
 	bool has_pam = profiles && access(profiles, W_OK) == 0;
 	if (rc == 0 && has_pam)
 		rc = forge_setup_add_file(step, PAM_PROFILE, 0644, strdup(pam_profile));
-	forge_setup_say(step, FORGE_SETUP_TODO,
+	forge_setup_say(step, FORGE_SETUP_PENDING,
 			"cgroups for %s, now with the processes they have, and at boot "
 			"by " INIT_SCRIPT "; %s",
 			users ? users : "",
@@ -290,7 +290,7 @@ static int apply_systemd(struct forge_setup_host *host, struct forge_setup_step 
 		/* Restarting it would end what the user has running. */
 		if (!has_group(host, name))
 			forge_setup_say(
-				step, FORGE_SETUP_TODO,
+				step, FORGE_SETUP_PENDING,
 				"written; %s gets its controllers when it starts next: "
 				"systemctl restart %s",
 				unit, unit);

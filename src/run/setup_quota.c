@@ -107,7 +107,7 @@ int forge_setup_plan_quota(struct forge_setup_host *host, struct forge_setup_ste
 				"(forge.yaml)");
 		return 0;
 	}
-	forge_setup_say(step, FORGE_SETUP_TODO,
+	forge_setup_say(step, FORGE_SETUP_PENDING,
 			"%s.img, an XFS file system of %" PRIu64
 			" MiB with project quotas, mounted on "
 			"%s; workdirs are made there",

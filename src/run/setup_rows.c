@@ -105,7 +105,7 @@ static int plan_sysctl(struct forge_setup_host *host, struct forge_setup_step *s
 				"no sysctl stands in the way");
 		return 0;
 	}
-	forge_setup_say(step, FORGE_SETUP_TODO, "set %s, now and at boot", names);
+	forge_setup_say(step, FORGE_SETUP_PENDING, "set %s, now and at boot", names);
 	return forge_setup_add_file(step, SYSCTL_FILE, 0644, strdup(text));
 }
 
@@ -185,7 +185,7 @@ static int plan_apparmor(struct forge_setup_host *host, struct forge_setup_step 
 	if (n < 0)
 		return forge_fail_errno(err, errno, "read /proc/self/exe");
 	self[n] = '\0';
-	forge_setup_say(step, FORGE_SETUP_TODO,
+	forge_setup_say(step, FORGE_SETUP_PENDING,
 			"a profile that allows %s user namespaces", self);
 	return forge_setup_add_file(step, PROFILE, 0644,
 				    forge_asprintf(FORGE_SETUP_HEADER
@@ -205,7 +205,7 @@ static int apply_apparmor(struct forge_setup_host *host, struct forge_setup_step
 
 	(void)host;
 	if (rc == -ENOENT)
-		forge_setup_say(step, FORGE_SETUP_TODO,
+		forge_setup_say(step, FORGE_SETUP_PENDING,
 				"the profile is written; apparmor_parser is not "
 				"installed, so it is "
 				"loaded at the next boot");

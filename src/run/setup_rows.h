@@ -33,7 +33,7 @@ struct forge_setup_host {
 struct forge_setup_row {
 	const char *name;
 	/*
-	 * required: sets state (UNNEEDED, TODO or CANNOT) and text, and adds the files.
+	 * required: sets state (UNNEEDED, PENDING or CANNOT) and text, and adds the files.
 	 * Looks below host->root only, and changes nothing.
 	 */
 	int (*plan)(struct forge_setup_host *host, struct forge_setup_step *step,

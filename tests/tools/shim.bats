@@ -241,3 +241,12 @@ except OSError as e:
     [ "$(field .isolation.level)" = full ]
     [ "$(cat "$(field .logs.stdout)")" = 93 ]
 }
+
+@test "a host whose memory for filters stays used up is named with its sysctl" {
+    start=$SECONDS
+    record_without seccomp=ENOMEM -- -- true
+    [ "$status" -eq 125 ]
+    # It was waited for first, for 2 s.
+    [ "$((SECONDS - start))" -ge 2 ]
+    [[ "$(field .completion_notes)" == *"net.core.bpf_jit_limit"* ]]
+}
