@@ -39,10 +39,9 @@ static int resolve(const struct forge_syscall_name *s)
 /* Which of the lists of allowed arguments a call has; -1: none. */
 static int list_of(const char *name)
 {
-	for (int i = 0; forge_call_lists[i].names[0]; i++)
-		for (const char *const *n = forge_call_lists[i].names; *n; n++)
-			if (strcmp(*n, name) == 0)
-				return i;
+	for (int i = 0; forge_call_lists[i].name; i++)
+		if (strcmp(forge_call_lists[i].name, name) == 0)
+			return i;
 	return -1;
 }
 
@@ -264,7 +263,7 @@ static void emit(scmp_filter_ctx calls, scmp_filter_ctx args, scmp_filter_ctx pe
 		lead_on(all, n, LOOK_AT_RULES(i), len);
 		len += made;
 	}
-	for (size_t i = 0; forge_call_lists[i].names[0]; i++) {
+	for (size_t i = 0; forge_call_lists[i].name; i++) {
 		lead_on(all, n, LOOK_AT_LIST(i), len);
 		len += forge_gen_list(&forge_call_lists[i], all + len);
 	}

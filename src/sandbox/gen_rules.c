@@ -28,9 +28,7 @@ static uint32_t action_of(int answer)
 {
 	if (answer == FORGE_ALLOW)
 		return SCMP_ACT_ALLOW;
-	if (answer == FORGE_IGNORE)
-		return SCMP_ACT_ERRNO(0);
-	return FORGE_SLOT_MARK(answer - 2);
+	return FORGE_SLOT_MARK(answer - 1);
 }
 
 static struct sock_filter load_argument(unsigned arg)
@@ -81,7 +79,7 @@ static size_t make_list(const struct forge_call_list *l,
 		len += make_list(l, rows + i, groups - i, arg + 1, ret + len);
 		ret[at] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K,
 						       (uint32_t)rows[i].value[arg], 0,
-						       distance(at, len, l->names[0]));
+						       distance(at, len, l->name));
 	}
 	ret[len++] = (struct sock_filter)BPF_STMT(
 		BPF_RET | BPF_K, l->otherwise[arg]
@@ -96,7 +94,7 @@ static size_t make_list(const struct forge_call_list *l,
 		if (to == len)
 			ret[len++] = (struct sock_filter)BPF_STMT(
 				BPF_RET | BPF_K, action_of(rows[i].answer));
-		ret[first + i].jt = distance(first + i, to, l->names[0]);
+		ret[first + i].jt = distance(first + i, to, l->name);
 	}
 	return len;
 }

@@ -50,9 +50,8 @@ struct forge_syscall_arg {
  * looks at the low half of each register, and so does the program.
  */
 #define FORGE_ANY	 (-1)
-#define FORGE_ALLOW	 0	/* answers of a row: this, */
-#define FORGE_IGNORE	 1	/* success though nothing is done, */
-#define FORGE_DECIDE(slot) (2 + (int)(slot)) /* or what the start of the run decides */
+#define FORGE_ALLOW	 0 /* the answer of a row: this, */
+#define FORGE_DECIDE(slot) (1 + (int)(slot)) /* or what the start of the run decides */
 
 struct forge_call_row {
 	int value[3]; /* of the arguments; FORGE_ANY ends the comparison */
@@ -60,14 +59,14 @@ struct forge_call_row {
 };
 
 struct forge_call_list {
-	const char *names[3]; /* of the calls it is for; ends with NULL */
+	const char *name; /* of the call it is for */
 	unsigned n_args, first_arg;
 	uint32_t mask[3];	       /* of each argument, 0: all of it */
 	int otherwise[3];	       /* errno where that argument is not listed; 0: last_answer */
 	int last_answer;	       /* instead of an errno, for the last argument */
 	const struct forge_call_row *rows; /* equal values stand together; ends with answer -1 */
 };
-extern const struct forge_call_list forge_call_lists[]; /* ends with names[0] NULL */
+extern const struct forge_call_list forge_call_lists[]; /* ends with name NULL */
 
 extern const struct forge_syscall_name forge_syscalls_allowed[]; /* ends with name NULL */
 extern const struct forge_syscall_name forge_syscalls_refused[];
