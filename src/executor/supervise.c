@@ -287,6 +287,8 @@ static void on_report(struct loop *l)
 		forge_sandbox_explain(&r, &l->out->start_error);
 	} else if (!l->out->start_error.code) {
 		l->out->has_started = true;
+		/* Before this moment only forge's own code ran inside. */
+		l->memory_at = l->kernel_memory ? forge_now_usec() + 5000 : NEVER;
 		l->job->on_event(l->job->arg, "started", NULL);
 	}
 	if (rc == 0) {
@@ -551,7 +553,7 @@ static int init_loop(struct loop *l, struct forge_error *err)
 		return forge_fail(err, ENOMEM, "out of memory");
 	if (forge_kernel_memory_new(l->cg, l->sb->pid, &l->kernel_memory) < 0)
 		return forge_fail(err, ENOMEM, "out of memory");
-	l->memory_at = l->kernel_memory ? l->start + 5000 : NEVER;
+	l->memory_at = NEVER;
 	l->wall_at = after(l->start, lim->wall_usec);
 	l->start_at = l->start + START_USEC;
 	l->grace_at = l->dead_at = NEVER;

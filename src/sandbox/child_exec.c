@@ -53,19 +53,11 @@ static void choose_answers(const struct forge_plan *p, bool is_counted,
 		p->may_allocate ? SECCOMP_RET_ALLOW : REFUSE(EOPNOTSUPP);
 }
 
-/* Remembers where the marks were: the other answers may be tried after these. */
 static void set_answers(const uint32_t answer[FORGE_SLOT_COUNT])
 {
-	static uint8_t slot[sizeof(forge_filter) / sizeof(forge_filter[0])];
-
-	for (size_t i = 0; i < forge_filter_length(); i++) {
-		struct sock_filter *f = &forge_filter[i];
-		for (unsigned s = 0; s < FORGE_SLOT_COUNT && !slot[i]; s++)
-			if (f->code == (BPF_RET | BPF_K) && f->k == FORGE_SLOT_MARK(s))
-				slot[i] = (uint8_t)(s + 1);
-		if (slot[i])
-			f->k = answer[slot[i] - 1];
-	}
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(forge_filter_marks); i++)
+		forge_filter[forge_filter_marks[i].at].k =
+			answer[forge_filter_marks[i].slot];
 }
 
 /* Errors that pass when others give back what the host shares: memory for BPF programs. */

@@ -242,6 +242,19 @@ static void lead_on(struct sock_filter *all, size_t n, uint32_t answer, size_t t
 		forge_gen_die("join", "programs", (int)to);
 }
 
+/* Which instructions return an answer that the start of a run decides. */
+static void emit_marks(const struct sock_filter *all, size_t n)
+{
+	printf("static const struct { unsigned short at, slot; } forge_filter_marks[] = "
+	       "{\n");
+	for (size_t i = 0; i < n; i++)
+		for (unsigned s = 0; s < FORGE_SLOT_COUNT; s++)
+			if (all[i].code == (BPF_RET | BPF_K) &&
+			    all[i].k == FORGE_SLOT_MARK(s))
+				printf("\t{ %zu, %u },\n", i, s);
+	printf("};\n");
+}
+
 /*
  * One program of all: libseccomp cannot express that a call's arguments are looked at only where
  * the call itself is allowed, and several filters would cost every start, and every call that they
@@ -274,6 +287,7 @@ static void emit(scmp_filter_ctx calls, scmp_filter_ctx args, scmp_filter_ctx pe
 		printf("\t{ 0x%04x, %u, %u, 0x%08x },\n", all[i].code, all[i].jt,
 		       all[i].jf, all[i].k);
 	printf("};\n");
+	emit_marks(all, len);
 }
 
 static scmp_filter_ctx new_filter(uint32_t action, const char *name)
