@@ -13,6 +13,7 @@
 #include "run/objects.h"
 
 static bool is_json;
+static bool replaces;
 static const char *copy_to;
 
 static const struct forge_opt *outputs_opts(void)
@@ -21,6 +22,8 @@ static const struct forge_opt *outputs_opts(void)
 		FORGE_STRING(
 			'C', "copy", "PATH", &copy_to,
 			"Copy them into this directory, checked against their digests"),
+		FORGE_FLAG(0, "force", &replaces,
+			   "Let --copy replace files that are there"),
 		FORGE_FLAG(0, "json", &is_json, "Print JSON"),
 		FORGE_STORE_ROW,
 		FORGE_CONFIG_ROW,
@@ -98,7 +101,10 @@ static int cmd_outputs(int argc, char **argv)
 	if (rc > 0)
 		return rc;
 	if (rc == 0 && copy_to) {
-		rc = forge_export_outputs(&s.home, record, copy_to, &err);
+		const struct forge_export how = { .to = copy_to,
+						  .replaces = replaces,
+						  .stop_fd = -1 };
+		rc = forge_export_outputs(&s.home, record, &how, &err);
 		if (rc >= 0 && !is_json)
 			printf("%d file%s copied to %s\n", rc, rc == 1 ? "" : "s",
 			       copy_to);
@@ -116,7 +122,9 @@ const struct forge_cmd forge_cmd_outputs = {
 	.help = "List or copy what a run left",
 	.about = "Outputs are kept by content; equal files are there once. --copy brings "
 		 "them\n"
-		 "back under their own names and refuses to overwrite anything.",
+		 "back under their own names, all of them or none; it replaces files "
+		 "only\n"
+		 "with --force.",
 	.first = "RUN",
 	.bad_value = FORGE_EXIT_FAILED,
 	.run = cmd_outputs,

@@ -129,6 +129,7 @@ static void print_state(const struct forge_config *cfg)
 		printf("host.budget.runs: %" PRIu64 "\n", cfg->budget_runs);
 	printf("store: %s\n", url ? url : "forge.db in FORGE_HOME");
 	printf("queue.max_wait: %s\n", forge_format_duration(a, cfg->queue_usec));
+	printf("outputs.default: %s\n", forge_outputs_names[cfg->outputs_default]);
 	printf("outputs.max_size: %s\n",
 	       cfg->outputs_max_bytes ? forge_format_size(a, cfg->outputs_max_bytes)
 				      : "the disk limit");
@@ -263,20 +264,22 @@ static json_t *state_json(const struct forge_config *cfg)
 	forge_auto_free char *url = cfg->store ? forge_store_display(cfg->store) : NULL;
 
 	forge_budget_of(cfg, &b);
-	return json_pack("{s:s?, s:{s:I, s:o, s:I}, s:{s:o}, s:{s:I, s:I}, s:o, s:{s:o, "
-			 "s:o, s:o, s:o}}",
-			 "store", url, "budget", "memory", (json_int_t)b.bytes, "cpus",
-			 ratio(b.milli, 1000), "runs", (json_int_t)cfg->budget_runs,
-			 "queue", "max_wait", usec_json(cfg->queue_usec), "outputs",
-			 "max_size", (json_int_t)cfg->outputs_max_bytes, "max_files",
-			 (json_int_t)cfg->outputs_max_files, "post_process",
-			 list_json(&cfg->post_process), "retention", "logs",
-			 usec_json(cfg->keep.logs_usec), "logs_size",
-			 cfg->keep.logs_bytes == FORGE_UNLIMITED
-				 ? json_string("unlimited")
-				 : json_integer((json_int_t)cfg->keep.logs_bytes),
-			 "workdirs", usec_json(cfg->keep.workdirs_usec), "objects",
-			 usec_json(cfg->keep.objects_usec));
+	return json_pack(
+		"{s:s?, s:{s:I, s:o, s:I}, s:{s:o}, s:{s:s, s:I, s:I}, s:o, s:{s:o, "
+		"s:o, s:o, s:o}}",
+		"store", url, "budget", "memory", (json_int_t)b.bytes, "cpus",
+		ratio(b.milli, 1000), "runs", (json_int_t)cfg->budget_runs, "queue",
+		"max_wait", usec_json(cfg->queue_usec), "outputs", "default",
+		forge_outputs_names[cfg->outputs_default], "max_size",
+		(json_int_t)cfg->outputs_max_bytes, "max_files",
+		(json_int_t)cfg->outputs_max_files, "post_process",
+		list_json(&cfg->post_process), "retention", "logs",
+		usec_json(cfg->keep.logs_usec), "logs_size",
+		cfg->keep.logs_bytes == FORGE_UNLIMITED
+			? json_string("unlimited")
+			: json_integer((json_int_t)cfg->keep.logs_bytes),
+		"workdirs", usec_json(cfg->keep.workdirs_usec), "objects",
+		usec_json(cfg->keep.objects_usec));
 }
 
 int forge_config_show_json(const struct forge_config *cfg, struct forge_error *err)

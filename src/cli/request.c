@@ -22,8 +22,14 @@ static const struct forge_opt fixed_rows[] = {
 		     "Run it in this runtime"),
 	FORGE_STRV('i', "input", "PATH", &forge_request.inputs,
 		   "Let the command read this file or directory"),
-	FORGE_STRV('o', "output", "GLOB", &forge_request.outputs,
-		   "Collect these files of the workdir; each must match one"),
+	FORGE_STRV(
+		'o', "output", "GLOB", &forge_request.outputs,
+		"Collect only these files of the workdir; each must match one, 'none' is "
+		"none"),
+	FORGE_STRING('C', "copy", "DIR", &forge_request.copy_to,
+		     "When it succeeds, copy its outputs into this directory"),
+	FORGE_FLAG(0, "force", &forge_request.copy_replaces,
+		   "Let --copy replace files that are there"),
 	FORGE_STRV('p', "param", "NAME=VALUE", &forge_request.parameters,
 		   "Set a parameter of a notebook"),
 	FORGE_STRING(0, "profile", "NAME", &forge_request.profile,
@@ -148,6 +154,30 @@ void forge_request_done(void)
 	forge_strv_done(&forge_request.env);
 }
 
+/* Where they are now, and how to get them. */
+static void print_outputs(const json_t *record, const char *run_id)
+{
+	const json_t *outputs = json_object_get(record, "outputs"), *f;
+	const char *to = json_string_value(json_object_get(record, "copied_to"));
+	size_t n = json_array_size(outputs), i;
+	char size[FORGE_FORMAT_MAX];
+	uint64_t bytes = 0;
+
+	if (n == 0 || !run_id)
+		return;
+	json_array_foreach (outputs, i, f)
+		bytes += (uint64_t)json_integer_value(json_object_get(f, "size"));
+	fprintf(stderr, "forge: %zu output%s (%s) ", n, n == 1 ? "" : "s",
+		forge_format_size(size, bytes));
+	if (to) {
+		fputs("copied to ", stderr);
+		forge_print_clean(stderr, to, strlen(to));
+		putc('\n', stderr);
+	} else {
+		fprintf(stderr, "kept: forge outputs %s\n", run_id);
+	}
+}
+
 void forge_print_verdict(const json_t *record)
 {
 	const char *notes =
@@ -173,7 +203,9 @@ void forge_print_verdict(const json_t *record)
 		forge_print_clean(stderr, left, strlen(left));
 		putc('\n', stderr);
 	}
-	if (json_is_true(json_object_get(record, "workdir_kept")))
-		fprintf(stderr, "forge: workdir kept in %s\n",
-			json_string_value(json_object_get(record, "workdir")));
+	const char *workdir = json_string_value(json_object_get(record, "workdir"));
+	if (json_is_true(json_object_get(record, "workdir_kept")) && workdir &&
+	    !(notes && strstr(notes, workdir)))
+		fprintf(stderr, "forge: workdir kept in %s\n", workdir);
+	print_outputs(record, run_id);
 }

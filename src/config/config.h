@@ -44,6 +44,14 @@ enum forge_cgroup_choice {
 	FORGE_CGROUP_NONE,
 };
 
+/* What is collected of a run that declares no outputs. */
+enum forge_outputs {
+	FORGE_OUTPUTS_ALL, /* every regular file it left, hidden ones and __pycache__ aside */
+	FORGE_OUTPUTS_DECLARED, /* what lies in outputs/ */
+	FORGE_OUTPUTS_NONE,
+};
+extern const char *const forge_outputs_names[3];
+
 struct forge_profile {
 	char *name;
 	struct forge_limits limits;
@@ -97,9 +105,10 @@ struct forge_config {
 	uint64_t budget_milli; /* host.budget.cpus, 0: 80 % of the host's, rounded up */
 	uint64_t budget_runs;  /* host.budget.runs, 0: as many as fit */
 	uint64_t queue_usec;   /* queue.max_wait */
-	uint64_t outputs_max_bytes;	/* outputs.max_size, 0: the disk limit */
-	uint64_t outputs_max_files;	/* outputs.max_files */
-	struct forge_strv post_process; /* argv, empty: none */
+	enum forge_outputs outputs_default; /* outputs.default */
+	uint64_t outputs_max_bytes;	    /* outputs.max_size, 0: the disk limit */
+	uint64_t outputs_max_files;	    /* outputs.max_files */
+	struct forge_strv post_process;	    /* argv, empty: none */
 	struct {
 		uint64_t logs_usec, logs_bytes, workdirs_usec, objects_usec;
 	} keep; /* retention.*, FORGE_UNLIMITED: for ever */

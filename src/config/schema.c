@@ -85,6 +85,12 @@ static const struct forge_schema_row rows[] = {
 	  .set = forge_set_duration,
 	  .offset = FIELD(queue_usec),
 	  .help = "After how long a run that is still queued is cancelled" },
+	{ .path = "outputs.default",
+	  .type = "all, declared or none",
+	  .builtin = "all",
+	  .set = forge_set_outputs_default,
+	  .help = "What is collected without -o: every file, those in outputs/, or "
+		  "none" },
 	{ .path = "outputs.max_size",
 	  .type = "size",
 	  .builtin = "the disk limit",

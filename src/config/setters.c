@@ -18,6 +18,12 @@ const char *const forge_mechanism_names[FORGE_MECH_COUNT] = {
 	[FORGE_MECH_IO] = "io",
 };
 
+const char *const forge_outputs_names[3] = {
+	[FORGE_OUTPUTS_ALL] = "all",
+	[FORGE_OUTPUTS_DECLARED] = "declared",
+	[FORGE_OUTPUTS_NONE] = "none",
+};
+
 static const char *const cgroup_names[] = {
 	[FORGE_CGROUP_AUTO] = "auto",	    [FORGE_CGROUP_V2] = "v2",
 	[FORGE_CGROUP_SYSTEMD] = "systemd", [FORGE_CGROUP_V1] = "v1",
@@ -252,6 +258,20 @@ FORGE_SETTER(forge_set_cgroup)
 	if (rc < 0)
 		return rc;
 	ld->config->cgroup = (enum forge_cgroup_choice)rc;
+	return 0;
+}
+
+FORGE_SETTER(forge_set_outputs_default)
+{
+	int rc = need_scalar(ld, row, node, err);
+
+	if (rc < 0)
+		return rc;
+	rc = choose(ld, row, node, forge_outputs_names,
+		    FORGE_ARRAY_SIZE(forge_outputs_names), err);
+	if (rc < 0)
+		return rc;
+	ld->config->outputs_default = (enum forge_outputs)rc;
 	return 0;
 }
 

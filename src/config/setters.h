@@ -30,6 +30,7 @@ FORGE_SETTER(forge_set_caps);
 FORGE_SETTER(forge_set_bool);
 FORGE_SETTER(forge_set_allow_missing);
 FORGE_SETTER(forge_set_cgroup);
+FORGE_SETTER(forge_set_outputs_default);
 FORGE_SETTER(forge_set_size);
 FORGE_SETTER(forge_set_uid);
 FORGE_SETTER(forge_set_text);

@@ -456,6 +456,8 @@ static void collect_usage(struct loop *l)
 	o->oom_elsewhere = u.oom_elsewhere;
 	o->pids_refused = u.pids_refused;
 	o->sockets_refused = l->sockets.refused;
+	o->tmp_files = l->end.tmp_files;
+	o->tmp_bytes = l->end.tmp_bytes;
 	/* Without an io controller: what the kernel counted for all that init reaped. */
 	o->io_read_bytes =
 		u.io_read_bytes != UINT64_MAX ? u.io_read_bytes : l->end.blocks_in * 512;

@@ -136,6 +136,11 @@ int forge_active_intend_workdir(struct forge_active *a, const char *workdir,
 	return append_facts(a, json_pack("{s:s}", "workdir", workdir), err);
 }
 
+int forge_active_intend_keep(struct forge_active *a, struct forge_error *err)
+{
+	return append_facts(a, json_pack("{s:b}", "keep", 1), err);
+}
+
 /*
  * Far more than the longest command line makes of a slot. What is larger is not ours, and is left
  * to a person: taken for empty, workdir and cgroups would stay for ever.

@@ -37,6 +37,9 @@ FORGE_MUST_CHECK int forge_active_intend(struct forge_active *a, const char *run
 FORGE_MUST_CHECK int forge_active_intend_workdir(struct forge_active *a,
 						 const char *workdir,
 						 struct forge_error *err);
+/* The workdir is to be kept after all. */
+FORGE_MUST_CHECK int forge_active_intend_keep(struct forge_active *a,
+					      struct forge_error *err);
 /* Second line: the workdir exists. */
 FORGE_MUST_CHECK int forge_active_note_workdir(struct forge_active *a,
 					       const struct forge_workdir *w,

@@ -43,6 +43,7 @@ struct walk {
 	size_t n, cap;
 	uint64_t bytes, holes, seen, names;
 	uint8_t *is_matched; /* a pattern each */
+	unsigned aside;	     /* we are below so many hidden directories */
 	char path[PATH_LEN_MAX + 256];
 	bool is_out_of_memory;
 };
@@ -90,10 +91,38 @@ static void skip(struct walk *w, const char *why)
 						forge_json_name(w->path), "why", why));
 }
 
+/* More than may be taken; what there is stays where it is. */
+static void too_much(struct walk *w)
+{
+	w->ret->is_too_much = true;
+}
+
+/* What programs leave for themselves. */
+static bool is_aside(const char *name)
+{
+	return name[0] == '.' || strcmp(name, "__pycache__") == 0;
+}
+
+/* The one that a person would look for first: near the top, then by name. */
+static void set_example(struct walk *w)
+{
+	const char *have = w->ret->example;
+	size_t mine = 0, its = 0;
+
+	for (const char *p = w->path; *p; p++)
+		mine += *p == '/';
+	for (const char *p = have; p && *p; p++)
+		its += *p == '/';
+	if (have && (mine > its || (mine == its && strcmp(w->path, have) > 0)))
+		return;
+	free(w->ret->example);
+	w->ret->example = strdup(w->path); /* NULL: none is named */
+}
+
 /* Whether any pattern means w->path; notes which have got a file that can be stored. */
 static bool is_declared(struct walk *w, bool is_file)
 {
-	bool found = false;
+	bool found = w->spec->takes_all && w->aside == 0;
 
 	for (size_t i = 0; i < w->spec->patterns->n; i++)
 		if (forge_glob_match(w->spec->patterns->v[i], w->path)) {
@@ -116,6 +145,7 @@ static bool is_our_link(const struct walk *w)
 static void add_file(struct walk *w, const struct stat *st)
 {
 	if (w->n == w->spec->max_files) {
+		too_much(w);
 		problem(w->ret,
 			"there are more than %llu output files (outputs.max_files)",
 			(unsigned long long)w->spec->max_files);
@@ -123,6 +153,7 @@ static void add_file(struct walk *w, const struct stat *st)
 	}
 	w->names += strlen(w->path);
 	if (w->names > NAMES_MAX) {
+		too_much(w);
 		problem(w->ret, "the names of its outputs are more than %u MiB",
 			NAMES_MAX >> 20);
 		return;
@@ -152,7 +183,10 @@ static void add_file(struct walk *w, const struct stat *st)
 
 static void add_undeclared(struct walk *w, const struct stat *st)
 {
-	w->ret->n_undeclared++;
+	if (w->aside == 0) {
+		w->ret->n_undeclared++;
+		set_example(w);
+	}
 	if (json_array_size(w->ret->undeclared) < LISTED_MAX)
 		json_array_append_new(w->ret->undeclared,
 				      json_pack("{s:o, s:I}", "path",
@@ -164,12 +198,19 @@ static void look_at(struct walk *w, const struct stat *st)
 {
 	if (S_ISLNK(st->st_mode) && is_our_link(w))
 		return;
-	if (!is_declared(w, S_ISREG(st->st_mode)))
+	if (!is_declared(w, S_ISREG(st->st_mode))) {
 		add_undeclared(w, st);
-	else if (S_ISREG(st->st_mode))
+		return;
+	}
+	if (S_ISREG(st->st_mode)) {
 		add_file(w, st);
-	else
-		skip(w, kind_of(st->st_mode));
+		return;
+	}
+	skip(w, kind_of(st->st_mode));
+	if (S_ISLNK(st->st_mode)) {
+		w->ret->n_links++;
+		set_example(w);
+	}
 }
 
 /* An ordinary user's run may have taken its own rights away from a directory. */
@@ -192,6 +233,28 @@ static void not_seen(struct walk *w, int code)
 		*w->path ? w->path : "the workdir", strerror(code));
 }
 
+static void walk_dir(struct walk *w, int fd, size_t len, unsigned depth);
+
+/* The directory name in dir, which is w->path. */
+static void enter(struct walk *w, int dir, const char *name, unsigned depth)
+{
+	size_t n = strlen(w->path);
+
+	if (depth == DEPTH_MAX || n > PATH_LEN_MAX - 256) {
+		skip(w, "too deep");
+		if (is_declared(w, false)) {
+			too_much(w);
+			problem(w->ret, "its directories are nested too deep to collect");
+		}
+		return;
+	}
+	int sub = open_dir(dir, name);
+	if (sub >= 0)
+		walk_dir(w, sub, n, depth + 1);
+	else
+		not_seen(w, errno); /* who knows what would have been in it */
+}
+
 static void walk_dir(struct walk *w, int fd, size_t len, unsigned depth)
 {
 	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
@@ -205,6 +268,7 @@ static void walk_dir(struct walk *w, int fd, size_t len, unsigned depth)
 		if (w->seen % 64 == 0 && is_stopped(w))
 			break;
 		if (++w->seen > ENTRIES_MAX) {
+			too_much(w);
 			problem(w->ret, "the workdir has more than %d entries",
 				ENTRIES_MAX);
 			return;
@@ -215,23 +279,13 @@ static void walk_dir(struct walk *w, int fd, size_t len, unsigned depth)
 			not_seen(w, errno);
 			continue;
 		}
-		if (!S_ISDIR(st.st_mode)) {
+		bool aside = is_aside(name);
+		w->aside += aside;
+		if (!S_ISDIR(st.st_mode))
 			look_at(w, &st);
-			continue;
-		}
-		size_t n = strlen(w->path);
-		if (depth == DEPTH_MAX || n > PATH_LEN_MAX - 256) {
-			skip(w, "too deep");
-			if (is_declared(w, false))
-				problem(w->ret,
-					"its directories are nested too deep to collect");
-			continue;
-		}
-		int sub = open_dir(dir, name);
-		if (sub >= 0)
-			walk_dir(w, sub, n, depth + 1);
-		else
-			not_seen(w, errno); /* who knows what would have been in it */
+		else if (!aside || !w->spec->takes_all)
+			enter(w, dir, name, depth);
+		w->aside -= aside;
 	}
 	w->path[len] = '\0';
 	if (d.error && !w->is_out_of_memory)
@@ -244,7 +298,7 @@ struct publish {
 	struct walk *w;
 	struct forge_objects *objects;
 	size_t next;
-	bool sync;
+	bool sync, may_link;
 };
 
 static int open_file(int dir, const char *path)
@@ -267,8 +321,7 @@ static int publish_one(const struct publish *p, struct file *f)
 		return fd < 0 ? fd : -errno;
 	if (!S_ISREG(st.st_mode))
 		return -EINVAL;
-	return forge_objects_put(p->objects, fd, p->w->spec->may_link, p->sync,
-				 &f->object);
+	return forge_objects_put(p->objects, fd, p->may_link, p->sync, &f->object);
 }
 
 static void *publish_some(void *arg)
@@ -284,9 +337,21 @@ static void *publish_some(void *arg)
 	}
 }
 
+/* The workdir of a run that misses an output is kept, with its files in it. */
+static bool has_all(const struct walk *w)
+{
+	for (size_t i = 0; w->spec->must_match && i < w->spec->patterns->n; i++)
+		if (!w->is_matched[i])
+			return false;
+	return !w->ret->problem[0];
+}
+
 static void publish_all(struct walk *w, struct forge_objects *objects)
 {
-	struct publish p = { .w = w, .objects = objects, .sync = w->n <= SYNC_EACH_MAX };
+	struct publish p = { .w = w,
+			     .objects = objects,
+			     .sync = w->n <= SYNC_EACH_MAX,
+			     .may_link = w->spec->may_link && has_all(w) };
 	pthread_t threads[THREADS_MAX];
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
 	size_t n = 0;
@@ -341,6 +406,7 @@ static bool is_within_size(struct walk *w)
 
 	if (w->bytes <= w->spec->max_bytes && w->holes <= w->spec->max_holes)
 		return true;
+	too_much(w);
 	if (w->bytes <= w->spec->max_bytes) {
 		problem(w->ret,
 			"its outputs have holes of %s, more than %s (to collect them set "
@@ -379,7 +445,7 @@ static int collect(struct walk *w, struct forge_objects *objects, struct forge_e
 	walk_dir(w, fd, 0, 0);
 	if (w->is_out_of_memory)
 		return forge_fail(err, ENOMEM, "collect outputs: out of memory");
-	if (!w->ret->is_stopped && is_within_size(w)) {
+	if (!w->ret->is_stopped && is_within_size(w) && !w->ret->is_too_much) {
 		if (w->n) {
 			qsort(w->files, w->n, sizeof(*w->files), by_path);
 			publish_all(w, objects);
@@ -393,9 +459,9 @@ static int collect(struct walk *w, struct forge_objects *objects, struct forge_e
 int forge_collect(const struct forge_collect_spec *spec, struct forge_objects *objects,
 		  struct forge_collected *ret, struct forge_error *err)
 {
-	*ret = (struct forge_collected){ json_array(), json_array(),
-					 json_array(), 0,
-					 false,	       "" };
+	*ret = (struct forge_collected){ .outputs = json_array(),
+					 .skipped = json_array(),
+					 .undeclared = json_array() };
 	struct walk *w = calloc(1, sizeof(*w));
 	uint8_t *matched = calloc(spec->patterns->n ? spec->patterns->n : 1, 1);
 	int rc = -ENOMEM;
@@ -422,5 +488,6 @@ void forge_collected_done(struct forge_collected *c)
 	json_decref(c->outputs);
 	json_decref(c->skipped);
 	json_decref(c->undeclared);
+	free(c->example);
 	*c = (struct forge_collected){ .outputs = NULL };
 }

@@ -15,6 +15,7 @@
 
 struct forge_collect_spec {
 	int workdir_fd;
+	bool takes_all; /* every regular file, hidden ones and __pycache__ aside; no patterns */
 	const struct forge_strv *patterns;
 	bool must_match; /* a pattern that matches nothing is a problem */
 	const struct forge_strv
@@ -30,8 +31,11 @@ struct forge_collected {
 	json_t *outputs; /* [{path, size, sha256, stored_as, partial?}], sorted */
 	json_t *skipped; /* [{path, why}]: matched, and cannot be collected */
 	json_t *undeclared; /* [{path, size}]: the first thousand files that no pattern matched */
-	uint64_t n_undeclared;
+	uint64_t n_undeclared; /* hidden files and __pycache__ are not counted */
+	uint64_t n_links;      /* symbolic links that were to be collected */
+	char *example; /* the name of one of the undeclared, or of the links; NULL: none */
 	bool is_stopped; /* by stop_fd: outputs are what was stored before, all partial */
+	bool is_too_much;  /* the problem is a bound, and nothing was taken */
 	char problem[384]; /* "": every declared output is stored and on disk */
 };
 

@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names come from a run, so they are walked part by part. */
+/*
+ * Names come from a run, so they are walked part by part. Files are made in a directory of our own beside
+ * their place, on the same file system, and renamed: whoever looks sees a file whole or not at all.
+ */
 #include "run/export.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/fs.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
@@ -13,11 +18,18 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/rmtree.h"
 #include "base/sha256.h"
+#include "base/strv.h"
 #include "run/objects.h"
 
-/* Opens the directory of path below top, making what is missing; *ret_name is the last part. */
-static int open_parent(int top, const char *path, const char **ret_name)
+#define DIR_FLAGS (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+
+/*
+ * Opens the directory of path below top; *ret_name is the last part. makes: what is missing is made,
+ * otherwise it is -ENOENT.
+ */
+static int open_parent(int top, const char *path, bool makes, const char **ret_name)
 {
 	int dir = fcntl(top, F_DUPFD_CLOEXEC, 0);
 
@@ -36,11 +48,9 @@ static int open_parent(int top, const char *path, const char **ret_name)
 		memcpy(part, path, len);
 		part[len] = '\0';
 		path += len + 1;
-		int next =
-			mkdirat(dir, part, 0777) < 0 && errno != EEXIST
-				? -1
-				: openat(dir, part,
-					 O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		int next = makes && mkdirat(dir, part, 0777) < 0 && errno != EEXIST
+				   ? -1
+				   : openat(dir, part, DIR_FLAGS);
 		int code = errno;
 		close(dir);
 		if (next < 0)
@@ -50,7 +60,8 @@ static int open_parent(int top, const char *path, const char **ret_name)
 	return -errno;
 }
 
-static int export_one(const struct forge_home *home, int top, const json_t *output)
+static int copy_one(const struct forge_home *home, int top, const json_t *output,
+		    int stop_fd)
 {
 	const char *path = json_string_value(json_object_get(output, "path"));
 	const char *wanted = json_string_value(json_object_get(output, "sha256"));
@@ -65,7 +76,7 @@ static int export_one(const struct forge_home *home, int top, const json_t *outp
 					   O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	if (from < 0)
 		return -errno;
-	forge_auto_close int dir = open_parent(top, path, &name);
+	forge_auto_close int dir = open_parent(top, path, true, &name);
 	if (dir < 0)
 		return dir;
 	forge_auto_close int to = openat(
@@ -73,38 +84,202 @@ static int export_one(const struct forge_home *home, int top, const json_t *outp
 	if (to < 0)
 		return -errno;
 	bool is_cloned = ioctl(to, FICLONE, from) == 0;
-	int rc = forge_sha256_fd(from, is_cloned ? -1 : to, digest, &size);
-	if (rc == 0 && strcmp(digest, wanted) != 0)
-		rc = -EUCLEAN;
-	if (rc < 0)
-		(void)unlinkat(dir, name, 0); /* half of it, or not what it should be */
+	int rc = forge_sha256_until(from, is_cloned ? -1 : to, stop_fd, digest, &size);
+	return rc == 0 && strcmp(digest, wanted) != 0 ? -EUCLEAN : rc;
+}
+
+static int fail_output(const json_t *output, const char *to, int rc,
+		       struct forge_error *err)
+{
+	const char *path = json_string_value(json_object_get(output, "path"));
+
+	if (rc == -EUCLEAN)
+		return forge_fail(err, EUCLEAN,
+				  "output %s is damaged: its digest is another", path);
+	if (rc == -EEXIST)
+		return forge_hint(err, forge_fail(err, EEXIST, "%s/%s exists", to, path),
+				  "--force replaces it");
+	if (rc == -EISDIR)
+		return forge_fail(err, EISDIR, "%s/%s is a directory", to, path);
+	return forge_fail_errno(err, -rc, "output %s", path);
+}
+
+static int copy_all(const struct forge_home *home, const json_t *outputs, int top,
+		    const struct forge_export *how, struct forge_error *err)
+{
+	size_t i;
+	const json_t *output;
+
+	json_array_foreach (outputs, i, output) {
+		int rc = copy_one(home, top, output, how->stop_fd);
+		if (rc < 0)
+			return fail_output(output, how->to, rc, err);
+	}
+	return 0;
+}
+
+/* Whether path below top is free, or may be replaced. */
+static int check_one(int top, const char *path, bool replaces)
+{
+	const char *name;
+	struct stat st;
+	forge_auto_close int dir = open_parent(top, path, false, &name);
+
+	if (dir < 0)
+		return dir == -ENOENT ? 0 : dir;
+	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT ? 0 : -errno;
+	return S_ISDIR(st.st_mode) ? -EISDIR : replaces ? 0 : -EEXIST;
+}
+
+static int check_all(const json_t *outputs, int top, const struct forge_export *how,
+		     struct forge_error *err)
+{
+	size_t i;
+	const json_t *output;
+
+	json_array_foreach (outputs, i, output) {
+		const char *path = json_string_value(json_object_get(output, "path"));
+		int rc = path ? check_one(top, path, how->replaces) : -EINVAL;
+		if (rc < 0)
+			return fail_output(output, how->to, rc, err);
+	}
+	return 0;
+}
+
+static int move_one(int stage, int top, const char *path, bool replaces)
+{
+	const char *name, *same;
+	forge_auto_close int from = open_parent(stage, path, false, &name);
+	forge_auto_close int to = open_parent(top, path, true, &same);
+
+	if (from < 0 || to < 0)
+		return from < 0 ? from : to;
+	int rc = replaces ? renameat(from, name, to, name)
+			  : renameat2(from, name, to, name, RENAME_NOREPLACE);
+	/* A file system without the flag: the place was free a moment ago. */
+	if (rc < 0 && !replaces && (errno == EINVAL || errno == ENOSYS))
+		rc = linkat(from, name, to, name, 0);
+	return rc < 0 ? -errno : 0;
+}
+
+static int move_all(const json_t *outputs, int stage, int top,
+		    const struct forge_export *how, struct forge_error *err)
+{
+	size_t i;
+	const json_t *output;
+
+	json_array_foreach (outputs, i, output) {
+		int rc = move_one(stage, top,
+				  json_string_value(json_object_get(output, "path")),
+				  how->replaces);
+		if (rc < 0)
+			return fail_output(output, how->to, rc, err);
+	}
+	return 0;
+}
+
+static int make_above(const char *path)
+{
+	forge_auto_free char *copy = strdup(path);
+
+	for (char *p = copy ? strchr(copy + 1, '/') : NULL; p; p = strchr(p + 1, '/')) {
+		*p = '\0';
+		if (mkdir(copy, 0777) < 0 && errno != EEXIST)
+			return -errno;
+		*p = '/';
+	}
+	return copy ? 0 : -ENOMEM;
+}
+
+/* The stage was the whole directory: it gets the directory's name, and the mode of any other. */
+static int name_stage(int stage, const char *path, const char *to,
+		      struct forge_error *err)
+{
+	mode_t mask = umask(0);
+
+	(void)umask(mask);
+	if (fchmod(stage, 0777 & ~mask) < 0 ||
+	    renameat2(AT_FDCWD, path, AT_FDCWD, to, RENAME_NOREPLACE) < 0)
+		return forge_fail_errno(err, errno, "make %s", to);
+	return 0;
+}
+
+static int export(const struct forge_home *home, const json_t *outputs, int top,
+		  const char *stage_path, const struct forge_export *how,
+		  struct forge_error *err)
+{
+	forge_auto_close int stage = open(stage_path, DIR_FLAGS);
+	struct stat st;
+
+	if (stage < 0 || fstat(stage, &st) < 0)
+		return forge_fail_errno(err, errno, "open %s", stage_path);
+	int rc = copy_all(home, outputs, stage, how, err);
+	if (rc == 0 && top < 0) {
+		rc = name_stage(stage, stage_path, how->to, err);
+		if (rc == 0)
+			return 0;
+	}
+	/* Only now: meanwhile somebody else may have put something there. */
+	if (rc == 0)
+		rc = check_all(outputs, top, how, err);
+	if (rc == 0)
+		rc = move_all(outputs, stage, top, how, err);
+	(void)!forge_rmtree(stage_path, st.st_dev, st.st_ino, NULL, NULL); /* hidden */
 	return rc;
 }
 
 int forge_export_outputs(const struct forge_home *home, const json_t *record,
-			 const char *to, struct forge_error *err)
+			 const struct forge_export *how, struct forge_error *err)
 {
-	size_t i;
-	const json_t *output;
-	int n = 0;
+	const json_t *outputs = json_object_get(record, "outputs");
+	forge_auto_free char *to = strdup(how->to);
+	size_t len = to ? strlen(to) : 0;
 
-	if (mkdir(to, 0777) < 0 && errno != EEXIST)
-		return forge_fail_errno(err, errno, "make %s", to);
+	while (len > 1 && to[len - 1] == '/')
+		to[--len] = '\0';
+	if (!to)
+		return forge_fail(err, ENOMEM, "out of memory");
+	struct forge_export as = *how;
+	as.to = to;
 	forge_auto_close int top = open(to, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (top < 0)
+	if (top < 0 && errno != ENOENT)
 		return forge_fail_errno(err, errno, "open %s", to);
-	json_array_foreach (json_object_get(record, "outputs"), i, output) {
-		int rc = export_one(home, top, output);
-		if (rc == -EUCLEAN)
-			return forge_fail(
-				err, EUCLEAN,
-				"output %s is damaged: its digest is another",
-				json_string_value(json_object_get(output, "path")));
-		if (rc < 0)
-			return forge_fail_errno(
-				err, -rc, "output %s",
-				json_string_value(json_object_get(output, "path")));
-		n++;
-	}
-	return n;
+	int rc = top >= 0 ? check_all(outputs, top, &as, err) : 0;
+	if (rc < 0)
+		return rc;
+	rc = top < 0 ? make_above(to) : 0;
+	if (rc < 0)
+		return forge_fail_errno(err, -rc, "make %s", to);
+	const char *slash = strrchr(to, '/');
+	forge_auto_free char *stage =
+		top >= 0 ? forge_asprintf("%s/.forge-XXXXXX", to)
+			 : forge_asprintf("%.*s.forge-XXXXXX",
+					  slash ? (int)(slash + 1 - to) : 0, to);
+	if (!stage)
+		return forge_fail(err, ENOMEM, "out of memory");
+	if (!mkdtemp(stage))
+		return forge_fail_errno(err, errno, "make a directory in %s",
+					top >= 0 ? to : "its parent");
+	rc = export(home, outputs, top, stage, &as, err);
+	return rc < 0 ? rc : (int)json_array_size(outputs);
+}
+
+int forge_export_check(const char *to, const char *path, bool replaces,
+		       struct forge_error *err)
+{
+	forge_auto_close int top = open(to, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (top < 0 && errno == ENOENT)
+		return 0;
+	if (top < 0)
+		return forge_fail_errno(err, errno, "%s", to);
+	int rc = path ? check_one(top, path, replaces) : 0;
+	return rc == -EEXIST
+		       ? forge_hint(err,
+				    forge_fail(err, EEXIST, "%s/%s exists", to, path),
+				    "--force replaces it")
+	       : rc == -EISDIR ? forge_fail(err, EISDIR, "%s/%s is a directory", to, path)
+	       : rc < 0	       ? forge_fail_errno(err, -rc, "%s/%s", to, path)
+			       : 0;
 }

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -310,6 +311,22 @@ void forge_judge_missing_output(const char *text, struct forge_verdict *v)
 	v->exit_status = 1;
 	(void)snprintf(v->notes, sizeof(v->notes),
 		       "Failed: the command succeeded, but %s.", text);
+}
+
+void forge_judge_add(struct forge_verdict *v, const char *fmt, ...)
+{
+	size_t len = strlen(v->notes);
+	va_list ap;
+
+	if (len + 2 > sizeof(v->notes))
+		return;
+	v->notes[len] = ' ';
+	va_start(ap, fmt);
+	int n = vsnprintf(v->notes + len + 1, sizeof(v->notes) - len - 1, fmt, ap);
+	va_end(ap);
+	/* A sentence that has no room is left out, rather than cut. */
+	if (n < 0 || (size_t)n >= sizeof(v->notes) - len - 1)
+		v->notes[len] = '\0';
 }
 
 void forge_judge_uncollected(size_t n_stored, struct forge_verdict *v)

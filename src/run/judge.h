@@ -17,10 +17,13 @@ struct forge_verdict {
 
 void forge_judge(const struct forge_outcome *o, const struct forge_limits *limits,
 		 struct forge_verdict *ret);
-/* A run that succeeded, but whose outputs are not all there. */
 /* The command succeeded, and somebody did not want to wait for its outputs. */
 void forge_judge_uncollected(size_t n_stored, struct forge_verdict *v);
+/* A run that succeeded, but whose outputs are not all there. */
 void forge_judge_missing_output(const char *problem, struct forge_verdict *v);
+/* One more sentence. */
+FORGE_PRINTF(2, 3)
+void forge_judge_add(struct forge_verdict *v, const char *fmt, ...);
 /* A run that was never admitted: rc is forge_admit_try()'s, _queue()'s or _take()'s. */
 void forge_judge_not_admitted(int rc, const struct forge_error *err,
 			      struct forge_verdict *ret);

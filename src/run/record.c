@@ -85,9 +85,11 @@ static json_t *request_json(const struct forge_spec *s)
 			      forge_json_texts(s->asked_env), "inputs",
 			      forge_json_texts(&s->inputs), "names",
 			      forge_json_texts(&s->input_names), "outputs",
-			      forge_json_texts(&s->outputs), "post_process",
-			      forge_json_texts(&s->post_process), "analysis",
-			      is_named ? s->analysis_id : NULL, "runtime",
+			      s->collects == FORGE_OUTPUTS_DECLARED
+				      ? forge_json_texts(&s->outputs)
+				      : json_string(forge_outputs_names[s->collects]),
+			      "post_process", forge_json_texts(&s->post_process),
+			      "analysis", is_named ? s->analysis_id : NULL, "runtime",
 			      s->has_runtime ? s->runtime.decl->name : NULL, "network",
 			      !s->own_network);
 	forge_auto_free char *text =

@@ -42,7 +42,7 @@ static void run_done(struct run *r)
 static void run_init(struct run *r, const struct forge_config *cfg,
 		     const struct forge_run_request *req)
 {
-	*r = (struct run){ .cfg = cfg, .req = req };
+	*r = (struct run){ .cfg = cfg, .req = req, .keeps = req->keep };
 	r->home = FORGE_HOME_INIT;
 	r->ids.lock_fd = -1;
 	r->active = FORGE_ACTIVE_INIT;
@@ -176,7 +176,7 @@ static int open_state(struct run *r, struct forge_error *err)
 		rc = claim(r, err);
 	if (rc == 0)
 		rc = forge_active_intend(&r->active, r->spec.run_id, r->spec.workdir,
-					 r->store, r->req->keep, err);
+					 r->store, r->keeps, err);
 	if (rc == 0)
 		rc = forge_record_new(&r->home, &r->spec, &r->record, err);
 	if (rc < 0)

@@ -23,7 +23,9 @@ struct forge_run_request {
 	struct forge_strv env;	      /* "K=V", or "K" to pass the caller's value */
 	const char *env_file;	      /* lines of "K=V" or "K"; NULL: none */
 	struct forge_strv
-		outputs;     /* patterns below the workdir; none: "outputs/" + "**" */
+		outputs; /* patterns below the workdir, or "none"; empty: as configured */
+	const char *copy_to; /* a directory for the outputs of a success; NULL: none */
+	bool copy_replaces;  /* what is there already */
 	const char *network; /* "none" (also NULL) or "host" */
 	const char *store;   /* URL, NULL: as configured */
 	const char *idempotency_key; /* NULL: none */

@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/rmtree.h"
 #include "run/collect.h"
+#include "run/export.h"
 #include "run/judge.h"
 #include "run/kept.h"
 #include "run/postprocess.h"
@@ -62,7 +63,7 @@ int forge_run_clean(struct run *r, struct forge_error *err)
 
 	if (w->fd < 0)
 		return 0;
-	if (r->req->keep && r->has_started)
+	if (r->keeps && r->has_started)
 		return keep_workdir(r, err);
 	int rc = forge_workdir_remove(w, &r->home, r->active.slot, &stats, err);
 	if (rc == 0 && r->record.json) {
@@ -97,12 +98,36 @@ static void set_inputs(struct run *r, const struct forge_outcome *o)
 	json_object_set_new(r->record.json, "inputs", inputs);
 }
 
+/*
+ * What the run made is not stored, or not all of it: it stays where it is, and retention.workdirs
+ * says for how long. One that was stopped at a limit leaves nothing: it may have filled the disk.
+ */
+static void keep_what_is_left(struct run *r, const struct forge_outcome *o,
+			      struct forge_verdict *v)
+{
+	struct forge_error late = FORGE_ERROR_INIT;
+
+	if (o->stop != FORGE_STOP_NONE || o->oom_kills > 0 || r->workdir.fd < 0)
+		return;
+	r->keeps = true;
+	if (forge_active_intend_keep(&r->active, &late) < 0 ||
+	    keep_workdir(r, &late) < 0) {
+		forge_record_event(&r->record, "keep_failed", late.msg);
+		return; /* forge_run_clean() tries again, and tells it */
+	}
+	forge_workdir_close(&r->workdir);
+	forge_judge_add(v, "The workdir is kept: %s.",
+			json_string_value(json_object_get(r->record.json, "workdir")));
+}
+
 /* Success is taken back: there is something that the command made and forge has not. */
-static void miss_output(struct run *r, const char *problem, struct forge_verdict *v)
+static void miss_output(struct run *r, const char *problem, const struct forge_outcome *o,
+			struct forge_verdict *v)
 {
 	forge_record_event(&r->record, "collect_problem", problem);
 	if (strcmp(v->status, "succeeded") == 0)
 		forge_judge_missing_output(problem, v);
+	keep_what_is_left(r, o, v);
 }
 
 /* Somebody installed something meanwhile: what the run had is then not known. */
@@ -121,8 +146,50 @@ static void note_runtime(struct run *r)
 /* A hole takes as long to hash as what is really there, and costs a run nothing to make. */
 #define HOLES_MAX (64ull << 30)
 
+/* A name that stands for itself in a pattern, and between quotes in a shell. */
+static bool is_plain_name(const char *name)
+{
+	for (const char *p = name; *p; p++)
+		if ((unsigned char)*p < ' ' || *p == 0x7f || strchr("*?[]{}\\'", *p))
+			return false;
+	return *name != '\0';
+}
+
+/* Whatever is not kept is told: the user may have meant to have it. */
+static void tell_rest(const struct run *r, const struct forge_collected *c,
+		      const struct forge_outcome *o, struct forge_verdict *v)
+{
+	char size[FORGE_FORMAT_MAX];
+	uint64_t n = c->n_undeclared + c->n_links;
+	const char *what = c->n_undeclared ? "file" : "symbolic link";
+	const char *many = n == 1 ? "" : "s";
+	const char *are = n == 1 ? "was" : "were";
+
+	if (n && r->keeps && c->example)
+		forge_judge_add(v, "It left %" PRIu64 " other %s%s, e.g. %s.", n, what,
+				many, c->example);
+	else if (n && !r->keeps && c->n_undeclared && c->example &&
+		 is_plain_name(c->example))
+		forge_judge_add(v,
+				"%" PRIu64 " %s%s %s not kept, e.g. %s (keep %s with "
+				"-o '%s').",
+				n, what, many, are, c->example, n == 1 ? "it" : "them",
+				c->example);
+	else if (n && !r->keeps)
+		forge_judge_add(v, "%" PRIu64 " %s%s %s not kept%s%s.", n, what, many,
+				are, c->example ? ", e.g. " : "",
+				c->example ? c->example : "");
+	if (o->tmp_files)
+		forge_judge_add(v,
+				"%" PRIu64 " file%s (%s) left in /tmp %s gone: only the "
+				"workdir is kept.",
+				o->tmp_files, o->tmp_files == 1 ? "" : "s",
+				forge_format_size(size, o->tmp_bytes),
+				o->tmp_files == 1 ? "is" : "are");
+}
+
 static void take_outputs(struct run *r, struct forge_collected *c,
-			 struct forge_verdict *v)
+			 const struct forge_outcome *o, struct forge_verdict *v)
 {
 	json_t *record = r->record.json;
 
@@ -138,9 +205,16 @@ static void take_outputs(struct run *r, struct forge_collected *c,
 		forge_record_event(&r->record, "collect_cancelled", NULL);
 		if (strcmp(v->status, "succeeded") == 0)
 			forge_judge_uncollected(json_array_size(c->outputs), v);
+		keep_what_is_left(r, o, v);
+	} else if (c->is_too_much && r->spec.collects == FORGE_OUTPUTS_ALL) {
+		/* Nothing was asked for by name: the command has done what it should. */
+		forge_record_event(&r->record, "collect_problem", c->problem);
+		forge_judge_add(v, "Nothing was collected: %s.", c->problem);
+		keep_what_is_left(r, o, v);
 	} else if (c->problem[0]) {
-		miss_output(r, c->problem, v);
+		miss_output(r, c->problem, o, v);
 	}
+	tell_rest(r, c, o, v);
 }
 
 /* Outputs are safe on disk before anybody reads that the run succeeded. */
@@ -150,6 +224,7 @@ static void collect(struct run *r, const struct forge_outcome *o, struct forge_v
 	forge_auto_close int signals = forge_signals_fd();
 	struct forge_collect_spec spec = {
 		.workdir_fd = r->workdir.fd,
+		.takes_all = r->spec.collects == FORGE_OUTPUTS_ALL,
 		.patterns = &r->spec.outputs,
 		.must_match = r->spec.has_outputs,
 		.links = &r->spec.links,
@@ -158,29 +233,59 @@ static void collect(struct run *r, const struct forge_outcome *o, struct forge_v
 		.stop_fd = signals,
 		.max_files = r->cfg->outputs_max_files,
 		/* Who could not be killed may still finish a write. */
-		.may_link = !r->req->keep && !o->is_stuck,
+		.may_link = !r->keeps && !o->is_stuck,
 		.is_partial = o->stop != FORGE_STOP_NONE,
 	};
 	struct forge_error why = FORGE_ERROR_INIT;
 	struct forge_collected c = { .problem = "" };
 
 	forge_run_set_status(r, "collecting", NULL);
+	if (r->spec.collects == FORGE_OUTPUTS_NONE)
+		return;
 	int rc = forge_objects_open(&r->home, signals, &r->objects, &why);
 	if (rc == 0)
 		rc = forge_collect(&spec, &r->objects, &c, &why);
 	r->objects.stop_fd = -1;
 	if (rc == -ECANCELED) {
 		c.is_stopped = true;
-		take_outputs(r, &c, v);
+		take_outputs(r, &c, o, v);
 	} else if (rc < 0) {
 		char text[sizeof(why.msg) + 64];
 		(void)snprintf(text, sizeof(text), "its outputs cannot be stored: %s",
 			       why.msg);
-		miss_output(r, text, v);
+		miss_output(r, text, o, v);
 	} else {
-		take_outputs(r, &c, v);
+		take_outputs(r, &c, o, v);
 	}
 	forge_collected_done(&c);
+}
+
+/*
+ * Who gave --copy looks there for the outputs, and only there: when they cannot be put there the run has
+ * not done what it was asked for. They are stored all the same.
+ */
+static void copy_outputs(struct run *r, struct forge_verdict *v)
+{
+	forge_auto_close int signals = forge_signals_fd();
+	const struct forge_export how = { .to = r->spec.copy_to,
+					  .replaces = r->req->copy_replaces,
+					  .stop_fd = signals };
+	struct forge_error err = FORGE_ERROR_INIT;
+	char text[sizeof(err.msg) + sizeof(err.hint) + 256];
+	int rc = forge_export_outputs(&r->home, r->record.json, &how, &err);
+
+	if (rc >= 0) {
+		json_object_set_new(r->record.json, "copied_to",
+				    forge_json_text(r->spec.copy_to));
+		forge_record_event(&r->record, "copied", r->spec.copy_to);
+		return;
+	}
+	forge_record_event(&r->record, "copy_failed", err.msg);
+	(void)snprintf(text, sizeof(text), "its outputs were not copied: %s%s%s%s",
+		       rc == -ECANCELED ? "cancelled" : err.msg, *err.hint ? " (" : "",
+		       err.hint, *err.hint ? ")" : "");
+	forge_judge_missing_output(text, v);
+	forge_judge_add(v, "They are kept: forge outputs %s.", r->spec.run_id);
 }
 
 static void post_process(struct run *r)
@@ -287,7 +392,7 @@ int forge_run_finish(struct run *r, const struct forge_outcome *o,
 	bool is_clean = forge_run_end_execution(r);
 	if (!is_small)
 		clean_or_leave(r);
-	if (!is_clean || (!is_small && (r->needs_repair || r->req->keep)))
+	if (!is_clean || (!is_small && (r->needs_repair || r->keeps)))
 		(void)!forge_record_write(&r->record, NULL); /* the verdict is there */
 	if (!is_small && !r->courier.error.code)
 		forge_run_tell(r, false, true);
@@ -301,6 +406,8 @@ void forge_run_take_results(struct run *r, const struct forge_outcome *o,
 	note_runtime(r);
 	if (r->has_started)
 		collect(r, o, v);
+	if (r->spec.copy_to && strcmp(v->status, "succeeded") == 0)
+		copy_outputs(r, v);
 	if (r->spec.post_process.n && strcmp(v->status, "succeeded") == 0) {
 		(void)forge_run_end_execution(r); /* the record says so */
 		post_process(r);

@@ -46,6 +46,7 @@ struct run {
 	char *store;			   /* URL */
 	json_t *post_rows;		   /* what the post-process said */
 	bool has_started;  /* the command ran: there is something to keep */
+	bool keeps; /* the workdir: the user wants it, or it has what is kept nowhere else */
 	bool is_confirmed; /* somebody was told that this run will happen */
 	bool is_behind; /* the store missed something of this run, and the user knows */
 	bool needs_repair; /* something could not be removed: the next repair tries again */

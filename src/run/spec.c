@@ -13,6 +13,7 @@
 
 #include "base/glob.h"
 #include "run/admit.h"
+#include "run/export.h"
 
 void forge_spec_done(struct forge_spec *s)
 {
@@ -33,6 +34,7 @@ void forge_spec_done(struct forge_spec *s)
 	forge_runtime_close(&s->runtime);
 	forge_catalog_close(&s->catalog);
 	forge_strv_done(&s->outputs);
+	free(s->copy_to);
 	forge_strv_done(&s->input_names);
 	forge_strv_done(&s->post_process);
 }
@@ -186,18 +188,72 @@ static int resolve_network(struct forge_spec *s, const char *network,
 	return 0;
 }
 
-static int resolve_outputs(struct forge_spec *s, const struct forge_run_request *req,
-			   struct forge_error *err)
+static int resolve_outputs(struct forge_spec *s, const struct forge_config *cfg,
+			   const struct forge_run_request *req, struct forge_error *err)
 {
-	s->has_outputs = req->outputs.n > 0;
+	int rc = 0;
+
+	s->collects = req->is_probe	? FORGE_OUTPUTS_NONE
+		      : req->parent_run ? FORGE_OUTPUTS_DECLARED
+					: cfg->outputs_default;
 	forge_strv_foreach (pattern, &req->outputs) {
-		int rc = forge_glob_check(pattern, err);
+		if (strcmp(pattern, "none") == 0 && req->outputs.n > 1)
+			return forge_hint(
+				err,
+				forge_fail(err, EINVAL,
+					   "-o none stands alone: it means no outputs"),
+				"A file of that name is meant by -o 'non[e]'");
+		rc = forge_glob_check(pattern, err);
 		if (rc < 0)
 			return rc;
 	}
-	int rc = s->has_outputs ? forge_strv_copy(&s->outputs, &req->outputs)
-				: forge_strv_add(&s->outputs, "outputs/**");
+	if (req->outputs.n && strcmp(req->outputs.v[0], "none") == 0) {
+		s->collects = FORGE_OUTPUTS_NONE;
+	} else if (req->outputs.n) {
+		s->collects = FORGE_OUTPUTS_DECLARED;
+		s->has_outputs = true;
+		rc = forge_strv_copy(&s->outputs, &req->outputs);
+	} else if (s->collects == FORGE_OUTPUTS_DECLARED) {
+		rc = forge_strv_add(&s->outputs, "outputs/**");
+	}
 	return rc < 0 ? forge_fail(err, ENOMEM, "out of memory") : 0;
+}
+
+/* What can be known before the run is told before it: hours later is too late. */
+static int resolve_copy(struct forge_spec *s, const struct forge_run_request *req,
+			struct forge_error *err)
+{
+	forge_auto_free char *cwd = NULL;
+
+	if (!req->copy_to)
+		return req->copy_replaces
+			       ? forge_fail(err, EINVAL, "--force belongs to --copy DIR")
+			       : 0;
+	if (!*req->copy_to)
+		return forge_fail(err, EINVAL, "--copy: the directory has no name");
+	if (s->collects == FORGE_OUTPUTS_NONE)
+		return forge_fail(err, EINVAL,
+				  "--copy: without outputs (-o none) there "
+				  "is nothing to copy");
+	if (req->idempotency_key)
+		return forge_hint(
+			err,
+			forge_fail(err, EINVAL,
+				   "--copy cannot be used with --idempotency-key: "
+				   "another run may have the key"),
+			"Use `forge outputs RUN --copy DIR` afterwards");
+	if (*req->copy_to != '/' && !(cwd = getcwd(NULL, 0)))
+		return forge_fail_errno(err, errno, "--copy: the current directory");
+	s->copy_to =
+		cwd ? forge_asprintf("%s/%s", cwd, req->copy_to) : strdup(req->copy_to);
+	if (!s->copy_to)
+		return forge_fail(err, ENOMEM, "out of memory");
+	int rc = forge_export_check(req->copy_to, NULL, true, err);
+	forge_strv_foreach (pattern, &req->outputs)
+		if (rc == 0 && !strpbrk(pattern, "*?["))
+			rc = forge_export_check(req->copy_to, pattern, req->copy_replaces,
+						err);
+	return rc < 0 ? forge_wrap(err, rc, "--copy") : 0;
 }
 
 static int resolve_post_process(struct forge_spec *s, const struct forge_config *cfg,
@@ -293,7 +349,9 @@ int forge_spec_resolve(const struct forge_config *cfg,
 	if (rc == 0)
 		rc = resolve_key(ret, req, err);
 	if (rc == 0)
-		rc = resolve_outputs(ret, req, err);
+		rc = resolve_outputs(ret, cfg, req, err);
+	if (rc == 0)
+		rc = resolve_copy(ret, req, err);
 	if (rc == 0)
 		rc = resolve_post_process(ret, cfg, req, err);
 	for (size_t i = 0; i < req->inputs.n && rc == 0; i++)

@@ -21,10 +21,12 @@ struct forge_spec {
 	int priority;
 	const char *idempotency_key; /* borrowed, NULL: none */
 	const struct forge_strv
-		*asked_env;	   /* borrowed: "K=V" and "K" as they were given */
-	const char *parent_run;	   /* borrowed, NULL: none */
-	struct forge_strv outputs; /* patterns; has_outputs: the user's own */
-	bool has_outputs;
+		*asked_env;	/* borrowed: "K=V" and "K" as they were given */
+	const char *parent_run; /* borrowed, NULL: none */
+	enum forge_outputs collects;
+	struct forge_strv outputs; /* patterns, when it collects what is declared */
+	bool has_outputs;	   /* they are the user's: each must match something */
+	char *copy_to;		   /* absolute, NULL: nowhere */
 	struct forge_strv post_process; /* argv, empty: none */
 	struct forge_strv argv;
 	struct forge_strv env;

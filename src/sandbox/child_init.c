@@ -187,6 +187,7 @@ _Noreturn static void serve(const struct forge_child *c, pid_t command, int sigf
 			(void)!read(sigfd, &si,
 				    sizeof(si)); /* only its arrival matters */
 			if (reap(command, &msg)) {
+				forge_child_count_tmp(&msg);
 				tell_end(c->control, &msg);
 				_exit(0);
 			}
