@@ -44,9 +44,9 @@ extern const struct forge_cmd *const forge_cmds[]; /* main.c; ends with NULL */
 extern const struct forge_cmd forge_cmd_run, forge_cmd_doctor, forge_cmd_gc,
 	forge_cmd_submit, forge_cmd_ps, forge_cmd_show, forge_cmd_logs, forge_cmd_wait,
 	forge_cmd_kill, forge_cmd_outputs, forge_cmd_post_process, forge_cmd_runtime,
-	forge_cmd_setup,
-	forge_cmd_config, forge_cmd_completion, forge_cmd_help, forge_cmd_man_options,
-	forge_cmd_man_commands, forge_cmd_man_config;
+	forge_cmd_rm, forge_cmd_setup, forge_cmd_config, forge_cmd_completion,
+	forge_cmd_help, forge_cmd_man_options, forge_cmd_man_commands,
+	forge_cmd_man_config;
 
 /* Every command's table has this row; main.c answers it. */
 extern bool forge_help_wanted;
@@ -77,6 +77,8 @@ void forge_help_cmd(FILE *f, const struct forge_cmd *cmd); /* forge help NAME */
 
 /* "forge: file:line:col: message" and the hint, on stderr. */
 void forge_print_error(const struct forge_error *err);
+/* Asks on a terminal, and takes y or yes for it. True without one: who could be asked? */
+FORGE_PRINTF(1, 2) bool forge_ask(const char *fmt, ...);
 /* The same with a "warning: ". */
 void forge_print_warning(const struct forge_error *err);
 /* Prints the error and the usage line. Returns FORGE_EXIT_USAGE. */

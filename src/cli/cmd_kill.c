@@ -9,12 +9,13 @@
 #include "cli/session.h"
 #include "run/live.h"
 
-static bool is_now, is_json;
+static bool is_now, is_json, is_sure;
 
 static const struct forge_opt *kill_opts(void)
 {
 	static const struct forge_opt opts[] = {
 		FORGE_FLAG(0, "now", &is_now, "Kill at once, without the grace period"),
+		FORGE_FLAG('f', "force", &is_sure, "Do not ask"),
 		FORGE_FLAG(0, "json", &is_json,
 			   "Print the records as JSON, one after the other"),
 		FORGE_STORE_ROW,
@@ -76,18 +77,29 @@ static int kill_one(struct forge_session *s, const char *word, struct forge_erro
 	return 0;
 }
 
+/* A word can mean more runs than whoever typed it had in mind. */
+static bool has_pattern(int argc, char **argv)
+{
+	for (int i = 0; i < argc; i++)
+		if (strpbrk(argv[i], "*?"))
+			return true;
+	return false;
+}
+
 static int cmd_kill(int argc, char **argv)
 {
 	struct forge_error err = FORGE_ERROR_INIT;
 	forge_auto_session struct forge_session s = FORGE_SESSION_INIT;
+	forge_auto_strv struct forge_strv ids = { 0 };
+	int rc = forge_session_runs(&s, &forge_cmd_kill, argc, argv, true, &ids, &err);
 
-	if (argc == 0) {
-		(void)forge_fail(&err, EINVAL, "kill: no run given");
-		return forge_print_usage(&forge_cmd_kill, &err);
-	}
-	int rc = forge_session_open(&s, false, &err);
-	for (int i = 0; i < argc && rc == 0; i++)
-		rc = kill_one(&s, argv[i], &err);
+	if (rc > 0)
+		return rc;
+	if (rc == 0 && has_pattern(argc, argv) && !is_sure &&
+	    !forge_ask("End %zu run%s?", ids.n, ids.n == 1 ? "" : "s"))
+		return FORGE_EXIT_FAILED;
+	for (size_t i = 0; i < ids.n && rc == 0; i++)
+		rc = kill_one(&s, ids.v[i], &err);
 	return rc < 0 ? forge_session_fail(&err) : FORGE_EXIT_OK;
 }
 
@@ -95,11 +107,14 @@ const struct forge_cmd forge_cmd_kill = {
 	.name = "kill",
 	.synopsis = "[OPTIONS] RUN...",
 	.help = "End runs",
-	.about = "Asks the command to end (SIGTERM), kills it after the grace period, "
-		 "and\n"
-		 "returns when everything it started is gone and the verdict is "
-		 "recorded. A run\n"
-		 "that is over already is no error, and so is said.",
+	.about =
+		"Asks the command to end (SIGTERM), kills it after the grace period, "
+		"and\n"
+		"returns when everything it started is gone and the verdict is "
+		"recorded. A run\n"
+		"that is over already is no error, and so is said. A pattern ('sweep-*') "
+		"means\n"
+		"all open runs of yours with such an analysis id; on a terminal it asks.",
 	.first = "RUN",
 	.bad_value = FORGE_EXIT_FAILED,
 	.run = cmd_kill,

@@ -204,22 +204,29 @@ static int cmd_logs(int argc, char **argv)
 {
 	struct forge_error err = FORGE_ERROR_INIT;
 	forge_auto_session struct forge_session s = FORGE_SESSION_INIT;
-	forge_auto_json json_t *record = NULL;
-
-	int rc = forge_session_only_run(&s, &forge_cmd_logs, argc, argv, false, &record,
-					&err);
+	forge_auto_strv struct forge_strv ids = { 0 };
+	int rc = forge_session_runs(&s, &forge_cmd_logs, argc, argv, false, &ids, &err);
 
 	if (rc > 0)
 		return rc;
-	if (rc == 0)
+	for (size_t i = 0; i < ids.n && rc == 0; i++) {
+		forge_auto_json json_t *record = NULL;
+		rc = forge_session_record(&s, ids.v[i], &record, &err);
+		if (rc < 0)
+			break;
+		/* As tail does. stderr: what comes out of standard output is the runs' own. */
+		if (ids.n > 1)
+			fprintf(stderr, "%s==> %s <==\n", i ? "\n" : "", ids.v[i]);
 		rc = want_events ? show_events(&s, record, &err)
 				 : show_logs(&s, record, &err);
+		(void)fflush(stdout); /* in the order of the headings; main() looks */
+	}
 	return rc < 0 ? forge_session_fail(&err) : FORGE_EXIT_OK;
 }
 
 const struct forge_cmd forge_cmd_logs = {
 	.name = "logs",
-	.synopsis = "[OPTIONS] RUN",
+	.synopsis = "[OPTIONS] RUN...",
 	.help = "Show what a run printed",
 	.about = "Its standard output goes to ours, its standard error to ours. With -f, "
 		 "what is\n"

@@ -89,36 +89,64 @@ static int list(const struct forge_session *s, const json_t *record,
 	return 0;
 }
 
+static int copy(const struct forge_session *s, const json_t *record,
+		struct forge_error *err)
+{
+	const struct forge_export how = { .to = copy_to,
+					  .replaces = replaces,
+					  .stop_fd = -1 };
+	int n = forge_export_outputs(&s->home, record, &how, err);
+
+	if (n >= 0 && !is_json)
+		printf("%d file%s copied to %s\n", n, n == 1 ? "" : "s", copy_to);
+	return n;
+}
+
+static int show(struct forge_session *s, const char *run_id, bool has_heading,
+		struct forge_error *err)
+{
+	forge_auto_json json_t *record = NULL;
+	int rc = forge_session_record(s, run_id, &record, err);
+
+	if (rc == 0 && copy_to)
+		rc = copy(s, record, err);
+	if (rc < 0)
+		return rc;
+	if (is_json) {
+		forge_print_json(json_object_get(record, "outputs"));
+		return 0;
+	}
+	if (copy_to)
+		return 0;
+	if (has_heading)
+		printf("%s\n", run_id);
+	return list(s, record, err);
+}
+
 static int cmd_outputs(int argc, char **argv)
 {
 	struct forge_error err = FORGE_ERROR_INIT;
 	forge_auto_session struct forge_session s = FORGE_SESSION_INIT;
-	forge_auto_json json_t *record = NULL;
-
-	int rc = forge_session_only_run(&s, &forge_cmd_outputs, argc, argv, false,
-					&record, &err);
+	forge_auto_strv struct forge_strv ids = { 0 };
+	int rc =
+		forge_session_runs(&s, &forge_cmd_outputs, argc, argv, false, &ids, &err);
 
 	if (rc > 0)
 		return rc;
-	if (rc == 0 && copy_to) {
-		const struct forge_export how = { .to = copy_to,
-						  .replaces = replaces,
-						  .stop_fd = -1 };
-		rc = forge_export_outputs(&s.home, record, &how, &err);
-		if (rc >= 0 && !is_json)
-			printf("%d file%s copied to %s\n", rc, rc == 1 ? "" : "s",
-			       copy_to);
-	}
-	if (rc >= 0 && is_json)
-		forge_print_json(json_object_get(record, "outputs"));
-	else if (rc >= 0 && !copy_to)
-		rc = list(&s, record, &err);
+	if (rc == 0 && replaces && !copy_to)
+		rc = forge_fail(&err, EINVAL, "--force belongs to --copy DIR");
+	if (rc == 0 && copy_to && ids.n > 1)
+		rc = forge_fail(
+			&err, EINVAL,
+			"--copy takes one run: several can have files of one name");
+	for (size_t i = 0; i < ids.n && rc == 0; i++)
+		rc = show(&s, ids.v[i], ids.n > 1, &err);
 	return rc < 0 ? forge_session_fail(&err) : FORGE_EXIT_OK;
 }
 
 const struct forge_cmd forge_cmd_outputs = {
 	.name = "outputs",
-	.synopsis = "[OPTIONS] RUN",
+	.synopsis = "[OPTIONS] RUN...",
 	.help = "List or copy what a run left",
 	.about = "Outputs are kept by content; equal files are there once. --copy brings "
 		 "them\n"

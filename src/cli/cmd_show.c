@@ -272,27 +272,34 @@ static int cmd_show(int argc, char **argv)
 {
 	struct forge_error err = FORGE_ERROR_INIT;
 	forge_auto_session struct forge_session s = FORGE_SESSION_INIT;
-	forge_auto_json json_t *record = NULL;
-
-	int rc = forge_session_only_run(&s, &forge_cmd_show, argc, argv, false, &record,
-					&err);
+	forge_auto_strv struct forge_strv ids = { 0 };
+	int rc = forge_session_runs(&s, &forge_cmd_show, argc, argv, false, &ids, &err);
 
 	if (rc > 0)
 		return rc;
-	if (rc < 0)
-		return forge_session_fail(&err);
-	if (is_json)
-		forge_print_json(record);
-	else
+	for (size_t i = 0; i < ids.n && rc == 0; i++) {
+		forge_auto_json json_t *record = NULL;
+		rc = forge_session_record(&s, ids.v[i], &record, &err);
+		if (rc < 0)
+			break;
+		if (is_json) {
+			forge_print_json(record);
+			continue;
+		}
+		if (i)
+			putchar('\n');
 		show(record);
-	return FORGE_EXIT_OK;
+	}
+	return rc < 0 ? forge_session_fail(&err) : FORGE_EXIT_OK;
 }
 
 const struct forge_cmd forge_cmd_show = {
 	.name = "show",
-	.synopsis = "[OPTIONS] RUN",
+	.synopsis = "[OPTIONS] RUN...",
 	.help = "Show how a run ended, what it used and what it left",
-	.about = "RUN is an id or the beginning of one.",
+	.about = "RUN is a run id or the beginning of one, an analysis id (its newest "
+		 "run), or\n"
+		 "last.",
 	.first = "RUN",
 	.bad_value = FORGE_EXIT_FAILED,
 	.run = cmd_show,

@@ -116,19 +116,19 @@ static int cmd_wait(int argc, char **argv)
 	forge_auto_session struct forge_session s = FORGE_SESSION_INIT;
 	uint64_t usec = FORGE_UNLIMITED, deadline;
 
-	if (argc == 0) {
-		(void)forge_fail(&err, EINVAL, "wait: no run given");
-		return forge_print_usage(&forge_cmd_wait, &err);
-	}
+	forge_auto_strv struct forge_strv ids = { 0 };
 	int rc = timeout ? forge_parse_duration(timeout, &usec, &err) : 0;
 	if (rc < 0)
 		(void)forge_wrap(&err, rc, "--timeout");
 	deadline = usec == FORGE_UNLIMITED ? usec : forge_now_usec() + usec;
 	if (rc == 0)
-		rc = forge_session_open(&s, false, &err);
+		rc = forge_session_runs(&s, &forge_cmd_wait, argc, argv, false, &ids,
+					&err);
+	if (rc > 0)
+		return rc;
 	int status = FORGE_EXIT_OK;
-	for (int i = 0; i < argc && rc >= 0; i++) {
-		rc = wait_one(&s, argv[i], deadline, &err);
+	for (size_t i = 0; i < ids.n && rc >= 0; i++) {
+		rc = wait_one(&s, ids.v[i], deadline, &err);
 		status = rc > 0 ? rc : status;
 	}
 	return rc < 0 ? forge_session_fail(&err) : status;

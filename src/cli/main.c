@@ -21,6 +21,7 @@ const struct forge_cmd *const forge_cmds[] = {
 	&forge_cmd_logs,
 	&forge_cmd_wait,
 	&forge_cmd_kill,
+	&forge_cmd_rm,
 	&forge_cmd_outputs,
 	&forge_cmd_post_process,
 	&forge_cmd_runtime,

@@ -61,6 +61,21 @@ void forge_print_warning(const struct forge_error *err)
 	print_problem("warning: ", err);
 }
 
+bool forge_ask(const char *fmt, ...)
+{
+	char answer[16];
+	va_list ap;
+
+	if (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO))
+		return true;
+	va_start(ap, fmt);
+	(void)vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	fputs(" [y/N] ", stderr);
+	return fgets(answer, sizeof(answer), stdin) &&
+	       (answer[0] == 'y' || answer[0] == 'Y');
+}
+
 int forge_print_usage(const struct forge_cmd *cmd, const struct forge_error *err)
 {
 	if (err)

@@ -3,13 +3,16 @@
 #include "cli/session.h"
 
 #include <errno.h>
+#include <fnmatch.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/parse.h"
 #include "run/deliver.h"
 #include "run/live.h"
 #include "run/reconcile.h"
+#include "run/record.h"
 #include "store/state.h"
 
 const char *forge_session_config;
@@ -57,10 +60,11 @@ void forge_session_close(struct forge_session *s)
 /* Ids are typed, and become file names. */
 static int check_word(const char *word, struct forge_error *err)
 {
-	if (forge_run_id_is_valid(word))
+	if (forge_run_id_is_valid(word) || forge_parse_id(word, NULL) == 0)
 		return 0;
-	return forge_hint(err, forge_fail(err, EINVAL, "'%.64s' is no run id", word),
-			  "`forge ps` lists them; the first letters are enough");
+	return forge_hint(err, forge_fail(err, EINVAL, "'%.64s' names no run", word),
+			  "`forge ps` lists them; the first letters of an id are enough, "
+			  "and `last` is the newest");
 }
 
 /* Its own directory knows best while it runs; the store has all of them. */
@@ -96,21 +100,92 @@ int forge_session_record(struct forge_session *s, const char *word, json_t **ret
 			 struct forge_error *err)
 {
 	forge_auto_free char *run_id = NULL;
+	char user[FORGE_USER_MAX];
 	int rc = check_word(word, err);
 
 	if (rc < 0)
 		return rc;
 	if (s->store)
-		rc = forge_store_find(s->store, word, &run_id, err);
+		rc = forge_store_find(s->store, word, forge_user_name(user), &run_id,
+				      err);
 	if (rc == 0 && run_id)
 		return load(s, run_id, ret, err);
 	/* Not in the store, or no store: whole ids are still found by their directory. */
 	struct forge_error local = FORGE_ERROR_INIT;
-	if (rc != -ENOTUNIQ && load(s, word, ret, &local) == 0)
+	if (rc != -ENOTUNIQ && forge_run_id_is_valid(word) &&
+	    load(s, word, ret, &local) == 0)
 		return 0;
-	if (rc == 0)
+	if (rc == 0 && local.code)
 		*err = local;
+	else if (rc == 0)
+		(void)forge_fail(err, ENOENT, "no run '%s' here", word);
 	return rc < 0 ? rc : -ENOENT;
+}
+
+struct matches {
+	const char *pattern;
+	struct forge_strv *ids;
+	unsigned n;
+};
+
+static int add_once(struct forge_strv *ids, const char *id)
+{
+	forge_strv_foreach (have, ids)
+		if (strcmp(have, id) == 0)
+			return 0;
+	return forge_strv_add(ids, id);
+}
+
+static int match_row(const struct forge_run_row *row, void *arg)
+{
+	struct matches *m = arg;
+
+	if (fnmatch(m->pattern, row->analysis_id, 0) != 0 ||
+	    !forge_run_id_is_valid(row->run_id))
+		return 0;
+	m->n++;
+	return add_once(m->ids, row->run_id);
+}
+
+static int find_all(struct forge_session *s, const char *pattern, bool open_only,
+		    struct forge_strv *ids, struct forge_error *err)
+{
+	char user[FORGE_USER_MAX];
+	struct matches m = { pattern, ids, 0 };
+	const struct forge_run_filter mine = { .user = forge_user_name(user),
+					       .open_only = open_only };
+
+	if (!s->store)
+		return forge_fail(err, ENOTCONN,
+				  "'%.64s': only the store knows which runs these are",
+				  pattern);
+	int rc = forge_store_list(s->store, &mine, match_row, &m, err);
+	if (rc >= 0 && m.n == 0)
+		rc = forge_fail(err, ENOENT, "no%s run of yours is named like '%.64s'",
+				open_only ? " open" : "", pattern);
+	return rc < 0 ? rc : 0;
+}
+
+int forge_session_runs(struct forge_session *s, const struct forge_cmd *cmd, int argc,
+		       char **argv, bool open_only, struct forge_strv *ret_ids,
+		       struct forge_error *err)
+{
+	if (argc == 0) {
+		(void)forge_fail(err, EINVAL, "%s: no run given", cmd->name);
+		return forge_print_usage(cmd, err);
+	}
+	int rc = forge_session_open(s, false, err);
+	for (int i = 0; i < argc && rc == 0; i++) {
+		forge_auto_json json_t *record = NULL;
+		if (strpbrk(argv[i], "*?")) {
+			rc = find_all(s, argv[i], open_only, ret_ids, err);
+			continue;
+		}
+		rc = forge_session_record(s, argv[i], &record, err);
+		if (rc == 0 && add_once(ret_ids, forge_record_text(record, "run_id")) < 0)
+			rc = forge_fail(err, ENOMEM, "out of memory");
+	}
+	return rc;
 }
 
 int forge_session_only_run(struct forge_session *s, const struct forge_cmd *cmd, int argc,

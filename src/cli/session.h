@@ -2,6 +2,7 @@
 /* What every command about runs begins with: configuration, repair, state directory, store. */
 #pragma once
 
+#include "base/strv.h"
 #include "cli/cli.h"
 #include "config/config.h"
 #include "run/home.h"
@@ -31,13 +32,23 @@ FORGE_MUST_CHECK int forge_session_open(struct forge_session *s, bool need_store
 void forge_session_close(struct forge_session *s);
 #define forge_auto_session FORGE_CLEANUP(forge_session_close)
 
-/* The record of the run that word names: an id, or the beginning of one. */
+/*
+ * The record of the run that word names: "last", a run id, the beginning of one, or an analysis id, of
+ * which it is the newest run.
+ */
 FORGE_MUST_CHECK int forge_session_record(struct forge_session *s, const char *word,
 					  json_t **ret, struct forge_error *err);
 /*
- * What a command about one run begins with: opens s and finds the run that its only word names. A
- * positive result is the exit status of wrong use.
+ * What a command about runs begins with: opens s and finds the runs that its words name, each once. A
+ * word with * or ? means all runs of this user whose analysis id is like that; open_only: only those of
+ * them that are not over. A positive result is the exit status of wrong use.
  */
+FORGE_MUST_CHECK int forge_session_runs(struct forge_session *s,
+					const struct forge_cmd *cmd, int argc,
+					char **argv, bool open_only,
+					struct forge_strv *ret_ids,
+					struct forge_error *err);
+/* The same for one run only. */
 FORGE_MUST_CHECK int forge_session_only_run(struct forge_session *s,
 					    const struct forge_cmd *cmd, int argc,
 					    char **argv, bool need_store, json_t **ret,

@@ -502,7 +502,9 @@ static int close_dead(const struct forge_home *home, struct forge_store *st, FIL
 	struct open_runs dead = { .boot_id = forge_boot_id(boot) };
 
 	(void)gethostname(host, sizeof(host) - 1); /* "" matches nothing */
-	struct forge_run_filter f = { .host = host, .open_only = true };
+	struct forge_run_filter f = { .host = host,
+				      .with_parts = true,
+				      .open_only = true };
 	int n = 0;
 	if (forge_store_list(st, &f, note_dead, &dead, NULL) >= 0)
 		forge_strv_foreach (id, &dead.ids) {

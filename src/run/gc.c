@@ -76,10 +76,30 @@ static void check_unlink(struct gc *g, int dir, const char *name)
 		failed(g, "remove %s: %s", name, strerror(errno));
 }
 
+int forge_gc_open_log(const struct forge_home *home)
+{
+	return openat(home->fd, "gc.jsonl",
+		      O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+}
+
+void forge_gc_log(int log_fd, const char *what, const char *name, uint64_t bytes)
+{
+	char now[FORGE_TIME_MAX];
+	json_t *j = json_pack("{s:s, s:s, s:o, s:I}", "time", forge_format_now(now),
+			      "what", what, "name", forge_json_text(name), "bytes",
+			      (json_int_t)bytes);
+	char *line = j ? json_dumps(j, JSON_COMPACT) : NULL;
+
+	if (line && log_fd >= 0)
+		(void)dprintf(log_fd, "%s\n", line);
+	free(line);
+	json_decref(j);
+}
+
 /* Says and records it. True: do it. */
 static bool doing(struct gc *g, const char *what, const char *name, uint64_t bytes)
 {
-	char size[FORGE_FORMAT_MAX], now[FORGE_TIME_MAX];
+	char size[FORGE_FORMAT_MAX];
 
 	g->done++;
 	if (g->say)
@@ -87,14 +107,7 @@ static bool doing(struct gc *g, const char *what, const char *name, uint64_t byt
 			forge_format_size(size, bytes));
 	if (g->dry_run)
 		return false;
-	json_t *j = json_pack("{s:s, s:s, s:o, s:I}", "time", forge_format_now(now),
-			      "what", what, "name", forge_json_text(name), "bytes",
-			      (json_int_t)bytes);
-	char *line = j ? json_dumps(j, JSON_COMPACT) : NULL;
-	if (line && g->log_fd >= 0)
-		(void)dprintf(g->log_fd, "%s\n", line);
-	free(line);
-	json_decref(j);
+	forge_gc_log(g->log_fd, what, name, bytes);
 	return true;
 }
 
@@ -560,8 +573,7 @@ static int sweep(struct gc *g, const char *url, struct forge_error *err)
 
 	if (turn < 0)
 		return turn;
-	g->log_fd = openat(g->home.fd, "gc.jsonl",
-			   O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+	g->log_fd = forge_gc_open_log(&g->home);
 	if (forge_store_open(url, &g->store, &why) == 0 && !g->dry_run)
 		g->done += forge_deliver_pending(g->store, url, g->say);
 	else if (!g->store && g->say)

@@ -137,6 +137,8 @@ static json_t *new_record(const struct forge_home *home, const struct forge_spec
 	json_object_set_new(r, "workdir", forge_json_text(s->workdir));
 	json_object_set_new(r, "parent_run",
 			    s->parent_run ? json_string(s->parent_run) : json_null());
+	if (s->is_probe)
+		json_object_set_new(r, "is_probe", json_true());
 	json_object_set_new(r, "attempt", json_integer(1));
 	json_object_set_new(r, "priority", json_integer(s->priority));
 	if (s->idempotency_key) {

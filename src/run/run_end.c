@@ -150,7 +150,7 @@ static void note_runtime(struct run *r)
 static bool is_plain_name(const char *name)
 {
 	for (const char *p = name; *p; p++)
-		if ((unsigned char)*p < ' ' || *p == 0x7f || strchr("*?[]{}\\'", *p))
+		if ((unsigned char)*p < ' ' || *p == 0x7f || strchr("*?'", *p))
 			return false;
 	return *name != '\0';
 }

@@ -202,7 +202,7 @@ static int resolve_outputs(struct forge_spec *s, const struct forge_config *cfg,
 				err,
 				forge_fail(err, EINVAL,
 					   "-o none stands alone: it means no outputs"),
-				"A file of that name is meant by -o 'non[e]'");
+				"A file of that name is meant by -o 'non?'");
 		rc = forge_glob_check(pattern, err);
 		if (rc < 0)
 			return rc;
@@ -250,7 +250,7 @@ static int resolve_copy(struct forge_spec *s, const struct forge_run_request *re
 		return forge_fail(err, ENOMEM, "out of memory");
 	int rc = forge_export_check(req->copy_to, NULL, true, err);
 	forge_strv_foreach (pattern, &req->outputs)
-		if (rc == 0 && !strpbrk(pattern, "*?["))
+		if (rc == 0 && !strpbrk(pattern, "*?"))
 			rc = forge_export_check(req->copy_to, pattern, req->copy_replaces,
 						err);
 	return rc < 0 ? forge_wrap(err, rc, "--copy") : 0;
@@ -283,6 +283,7 @@ static int resolve_key(struct forge_spec *s, const struct forge_run_request *req
 
 	s->priority = req->priority;
 	s->parent_run = req->parent_run;
+	s->is_probe = req->is_probe;
 	s->idempotency_key = key;
 	s->asked_env = &req->env;
 	if (!key)

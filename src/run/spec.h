@@ -23,6 +23,7 @@ struct forge_spec {
 	const struct forge_strv
 		*asked_env;	/* borrowed: "K=V" and "K" as they were given */
 	const char *parent_run; /* borrowed, NULL: none */
+	bool is_probe;		/* of a runtime */
 	enum forge_outputs collects;
 	struct forge_strv outputs; /* patterns, when it collects what is declared */
 	bool has_outputs;	   /* they are the user's: each must match something */

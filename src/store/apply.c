@@ -21,7 +21,8 @@ static const char SQL_ANALYSIS[] =
 static const char SQL_NEW_RUN[] =
 	"INSERT INTO runs (run_id, analysis_id, status, runtime, executor, host, "
 	"username, created_at, pid, pid_start, boot_id, idempotency_key, runtime_digest, "
-	"record) VALUES ($1, $2, '', $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, '{}') "
+	"part_of, record) VALUES ($1, $2, '', $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, "
+	"$13, '{}') "
 	"ON CONFLICT (run_id) DO NOTHING";
 static const char SQL_UPDATE[] =
 	"UPDATE runs SET status = $1, reason = $2, notes = $3, started_at = $4, "
@@ -93,7 +94,7 @@ static int read_position(struct forge_store *st, const char *run_id, struct posi
 	return rc < 0 ? rc : 0;
 }
 
-/* What makes transact() try again from the beginning. */
+/* What makes forge_store_transact() try again from the beginning. */
 static int changed_meanwhile(const char *run_id, struct forge_error *err)
 {
 	return forge_fail(err, EBUSY, "run %s was changed at the same time", run_id);
@@ -212,7 +213,10 @@ static int insert_run(struct forge_store *st, const json_t *record,
 		       int_value(supervisor, "pid"), int_value(supervisor, "start_time"),
 		       text_value(supervisor, "boot_id"),
 		       text_value(record, "idempotency_key"),
-		       text_value(json_object_get(record, "runtime"), "digest"));
+		       text_value(json_object_get(record, "runtime"), "digest"),
+		       json_is_true(json_object_get(record, "is_probe"))
+			       ? SQL_TEXT("probe")
+			       : text_value(record, "parent_run"));
 	if (rc == 0)
 		return changed_meanwhile(text_of(record, "run_id"), err);
 	return rc < 0 ? rc : 0;
@@ -315,10 +319,8 @@ static int apply(struct forge_store *st, const json_t *batch, struct forge_error
 	return rc;
 }
 
-static int transact(struct forge_store *st, bool durable,
-		    int (*work)(struct forge_store *st, const void *arg,
-				struct forge_error *err),
-		    const void *arg, struct forge_error *err)
+int forge_store_transact(struct forge_store *st, bool durable, forge_store_work *work,
+			 const void *arg, struct forge_error *err)
 {
 	struct forge_error e = FORGE_ERROR_INIT;
 	int rc = -EBUSY;
@@ -385,18 +387,19 @@ static json_t *reduce(const json_t *batch, const char *why)
 int forge_store_apply(struct forge_store *st, const json_t *batch, bool durable,
 		      struct forge_error *err)
 {
-	return transact(st, durable, apply_work, batch, err);
+	return forge_store_transact(st, durable, apply_work, batch, err);
 }
 
 int forge_store_settle(struct forge_store *st, const json_t *batch, bool durable,
 		       struct forge_error *err)
 {
 	struct forge_error why = FORGE_ERROR_INIT;
-	int rc = transact(st, durable, apply_work, batch, &why);
+	int rc = forge_store_transact(st, durable, apply_work, batch, &why);
 
 	if (rc == -EINVAL || rc == -E2BIG) {
 		json_t *less = reduce(batch, why.msg);
-		if (less && transact(st, durable, apply_work, less, NULL) == 0)
+		if (less &&
+		    forge_store_transact(st, durable, apply_work, less, NULL) == 0)
 			rc = 0;
 		json_decref(less);
 	}
@@ -443,7 +446,7 @@ int forge_store_put_post_process(struct forge_store *st, const char *run_id,
 {
 	struct post_work w = { run_id, result, rows, event };
 
-	return transact(st, true, post_work, &w, err);
+	return forge_store_transact(st, true, post_work, &w, err);
 }
 
 /* ---- runtimes ---- */
@@ -481,5 +484,5 @@ static int check_work(struct forge_store *st, const void *arg, struct forge_erro
 int forge_store_put_check(struct forge_store *st, const struct forge_runtime_check *check,
 			  struct forge_error *err)
 {
-	return transact(st, false, check_work, check, err);
+	return forge_store_transact(st, false, check_work, check, err);
 }

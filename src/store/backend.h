@@ -73,6 +73,13 @@ extern unsigned forge_postgres_patience_msec;
 				sizeof(struct forge_sql_value),                          \
 			(visit), (arg), (err))
 
+/* apply.c: work in one transaction, again when another writer was faster. 0, or work's -errno. */
+typedef int forge_store_work(struct forge_store *st, const void *arg,
+			     struct forge_error *err);
+FORGE_MUST_CHECK int forge_store_transact(struct forge_store *st, bool durable,
+					  forge_store_work *work, const void *arg,
+					  struct forge_error *err);
+
 /* schema.c: from whatever version to up_to (0: the newest this program knows). */
 FORGE_MUST_CHECK int forge_store_migrate(struct forge_store *st, unsigned up_to,
 					 struct forge_error *err);

@@ -18,7 +18,7 @@
 /* Every function of libpq in use: name, result, parameters. */
 #define PQ_FUNCTIONS(X)                                                                  \
 	X(PQconnectdbParams, PGconn *,                                                   \
-	  (const char *const *keywords, const char *const *values, int expand))         \
+	  (const char *const *keywords, const char *const *values, int expand))          \
 	X(PQstatus, ConnStatusType, (const PGconn *conn))                                \
 	X(PQerrorMessage, char *, (const PGconn *conn))                                  \
 	X(PQparameterStatus, const char *, (const PGconn *conn, const char *name))       \
@@ -27,7 +27,8 @@
 	X(PQsendQuery, int, (PGconn * conn, const char *sql))                            \
 	X(PQsendQueryParams, int,                                                        \
 	  (PGconn * conn, const char *sql, int n, const Oid *types,                      \
-	   const char *const *values, const int *lengths, const int *formats, int binary)) \
+	   const char *const *values, const int *lengths, const int *formats,            \
+	   int binary))                                                                  \
 	X(PQflush, int, (PGconn * conn))                                                 \
 	X(PQsocket, int, (const PGconn *conn))                                           \
 	X(PQconsumeInput, int, (PGconn * conn))                                          \
@@ -97,10 +98,10 @@ static int errno_of(const char *sqlstate)
 		const char *state;
 		int code;
 	} known[] = {
-		{ "42P01", ENOENT },   { "23505", EEXIST },    { "53100", ENOSPC },
-		{ "25006", EROFS },    { "55P03", EBUSY },     { "40001", EBUSY },
-		{ "40P01", EBUSY },    { "57014", ETIMEDOUT }, { "42501", EACCES },
-		{ "57P", ENOTCONN },   { "08", ENOTCONN },     { "53", EBUSY },
+		{ "42P01", ENOENT }, { "23505", EEXIST },    { "53100", ENOSPC },
+		{ "25006", EROFS },  { "55P03", EBUSY },     { "40001", EBUSY },
+		{ "40P01", EBUSY },  { "57014", ETIMEDOUT }, { "42501", EACCES },
+		{ "57P", ENOTCONN }, { "08", ENOTCONN },     { "53", EBUSY },
 	};
 
 	for (size_t i = 0; sqlstate && i < FORGE_ARRAY_SIZE(known); i++)
@@ -115,12 +116,13 @@ static int fail(struct postgres_store *s, PGresult *res, struct forge_error *err
 
 	if (s->is_mute)
 		return forge_fail(err, ETIMEDOUT, "postgres: the server does not answer");
-	int code = pPQstatus(s->conn) != CONNECTION_OK ?
-			   ENOTCONN :
-			   errno_of(pPQresultErrorField(res, PG_DIAG_SQLSTATE));
+	int code = pPQstatus(s->conn) != CONNECTION_OK
+			   ? ENOTCONN
+			   : errno_of(pPQresultErrorField(res, PG_DIAG_SQLSTATE));
 	const char *said = res ? pPQresultErrorMessage(res) : pPQerrorMessage(s->conn);
 
-	(void)snprintf(text, sizeof(text), "%s", said && *said ? said : "connection lost");
+	(void)snprintf(text, sizeof(text), "%s",
+		       said && *said ? said : "connection lost");
 	one_line(text);
 	return forge_fail(err, code, "postgres: %s", text);
 }
@@ -178,8 +180,9 @@ static int run(struct postgres_store *s, const char *sql, struct forge_error *er
 {
 	PGresult *res = !s->is_mute && pPQsendQuery(s->conn, sql) ? take_answer(s) : NULL;
 	ExecStatusType state = pPQresultStatus(res);
-	int rc = state == PGRES_COMMAND_OK || state == PGRES_TUPLES_OK ? 0 :
-									 fail(s, res, err);
+	int rc = state == PGRES_COMMAND_OK || state == PGRES_TUPLES_OK
+			 ? 0
+			 : fail(s, res, err);
 
 	pPQclear(res);
 	return rc;
@@ -192,9 +195,12 @@ static int check_encoding(struct postgres_store *s, struct forge_error *err)
 
 	if (encoding && strcmp(encoding, "UTF8") == 0)
 		return 0;
-	int rc = forge_fail(err, EINVAL, "postgres: the database's encoding is %s, it must be UTF8",
+	int rc = forge_fail(err, EINVAL,
+			    "postgres: the database's encoding is %s, it must be UTF8",
 			    encoding ? encoding : "unknown");
-	return forge_hint(err, rc, "Make one with: createdb --encoding=UTF8 --template=template0 NAME");
+	return forge_hint(
+		err, rc,
+		"Make one with: createdb --encoding=UTF8 --template=template0 NAME");
 }
 
 /*
@@ -205,16 +211,24 @@ static int check_encoding(struct postgres_store *s, struct forge_error *err)
 static int postgres_open(struct forge_store *st, const char *url, struct forge_error *err)
 {
 	static const char *const keys[] = {
-		"connect_timeout",     "application_name", "keepalives_idle",
-		"keepalives_interval", "keepalives_count", "tcp_user_timeout",
-		"options",	       "client_encoding",  "dbname",
-		NULL,
+		"connect_timeout",  "application_name",
+		"keepalives_idle",  "keepalives_interval",
+		"keepalives_count", "tcp_user_timeout",
+		"options",	    "client_encoding",
+		"dbname",	    NULL,
 	};
 	const char *values[] = {
-		"5", "forge", "5", "2", "2", "10000",
-		"-c statement_timeout=30000 -c lock_timeout=20000 -c client_min_messages=warning",
+		"5",
+		"forge",
+		"5",
+		"2",
+		"2",
+		"10000",
+		"-c statement_timeout=30000 -c lock_timeout=20000 -c "
+		"client_min_messages=warning",
 		"UTF8", /* whatever $PGCLIENTENCODING says: our texts are */
-		url, NULL,
+		url,
+		NULL,
 	};
 	struct postgres_store *s = self(st);
 	int rc = load_library(err);
@@ -246,8 +260,8 @@ static int each_row(PGresult *res, forge_sql_visitor *visit, void *arg)
 
 	for (int row = 0; visit && row < rows; row++) {
 		for (int i = 0; i < n && i < 32; i++)
-			columns[i] = pPQgetisnull(res, row, i) ? NULL :
-								 pPQgetvalue(res, row, i);
+			columns[i] = pPQgetisnull(res, row, i) ? NULL
+							       : pPQgetvalue(res, row, i);
 		int rc = visit(columns, arg);
 		if (rc)
 			return rc;
@@ -272,29 +286,33 @@ static int postgres_exec(struct forge_store *st, const char *sql,
 			texts[i] = numbers[i];
 		}
 	}
-	bool is_sent = !s->is_mute && pPQsendQueryParams(s->conn, sql, (int)n, NULL, texts, NULL,
-							 NULL, 0);
+	bool is_sent = !s->is_mute && pPQsendQueryParams(s->conn, sql, (int)n, NULL,
+							 texts, NULL, NULL, 0);
 	PGresult *res = is_sent ? take_answer(s) : NULL;
 	ExecStatusType state = pPQresultStatus(res);
-	int rc = state == PGRES_TUPLES_OK  ? each_row(res, visit, arg) :
-		 state == PGRES_COMMAND_OK ? (int)strtol(pPQcmdTuples(res), NULL, 10) :
-					     fail(s, res, err);
+	int rc = state == PGRES_TUPLES_OK    ? each_row(res, visit, arg)
+		 : state == PGRES_COMMAND_OK ? (int)strtol(pPQcmdTuples(res), NULL, 10)
+					     : fail(s, res, err);
 	pPQclear(res);
 	return rc;
 }
 
 static int postgres_begin(struct forge_store *st, bool durable, struct forge_error *err)
 {
-	return run(self(st),
-		   /* Whatever the server's default: apply.c looks again at what it changes. */
-		   durable ? "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL synchronous_commit = on" :
-			     "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL synchronous_commit = off",
-		   err);
+	return run(
+		self(st),
+		/* Whatever the server's default: apply.c looks again at what it changes. */
+		durable ? "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL "
+			  "synchronous_commit = on"
+			: "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL "
+			  "synchronous_commit = off",
+		err);
 }
 
 static void postgres_rollback(struct forge_store *st)
 {
-	(void)run(self(st), "ROLLBACK", NULL); /* a lost connection has rolled back by itself */
+	(void)run(self(st), "ROLLBACK",
+		  NULL); /* a lost connection has rolled back by itself */
 }
 
 static int postgres_commit(struct forge_store *st, struct forge_error *err)

@@ -45,9 +45,20 @@ int forge_store_find_key(struct forge_store *st, const char *user, const char *k
 	return rc < 0 ? rc : 0;
 }
 
+/* The id in f becomes the name of a directory. Takes f. */
+static int take_id(struct found *f, char **ret_run_id, struct forge_error *err)
+{
+	if (!forge_run_id_is_valid(f->text)) {
+		free(f->text);
+		return forge_fail(err, EUCLEAN, "the store has a run without an id");
+	}
+	*ret_run_id = f->text;
+	return 0;
+}
+
 /* What begins with id, as a range that every collation orders alike. */
-int forge_store_find(struct forge_store *st, const char *id, char **ret_run_id,
-		     struct forge_error *err)
+static int find_beginning(struct forge_store *st, const char *id, char **ret_run_id,
+			  struct forge_error *err)
 {
 	struct found f = { 0 };
 	forge_auto_free char *end = forge_asprintf("%szzzzzzzzzzzzzzzzzzzzzzzzzz", id);
@@ -58,21 +69,59 @@ int forge_store_find(struct forge_store *st, const char *id, char **ret_run_id,
 			   "SELECT run_id FROM runs WHERE run_id >= $1 AND run_id <= $2 "
 			   "ORDER BY run_id LIMIT 2",
 			   SQL_TEXT(id), SQL_TEXT(end));
-	if (rc == 1 || (rc > 1 && strcmp(f.text, id) == 0)) {
-		/* It becomes the name of a directory. */
-		if (!forge_run_id_is_valid(f.text)) {
-			free(f.text);
-			return forge_fail(err, EUCLEAN,
-					  "the store has a run without an id");
-		}
-		*ret_run_id = f.text;
-		return 0;
-	}
+	if (rc == 1 || (rc > 1 && strcmp(f.text, id) == 0))
+		return take_id(&f, ret_run_id, err);
 	free(f.text);
 	if (rc < 0)
 		return rc;
 	return rc == 0 ? forge_fail(err, ENOENT, "no run '%s'", id)
 		       : forge_fail(err, ENOTUNIQ, "several runs begin with '%s'", id);
+}
+
+/* The newest of what one statement finds: 1, or 0 when it finds nothing. */
+static int find_newest(struct forge_store *st, const char *sql, const char *word,
+		       const char *user, char **ret_run_id, struct forge_error *err)
+{
+	struct found f = { 0 };
+	int rc = user ? forge_sql(st, err, keep_first, &f, sql, SQL_TEXT(word),
+				  SQL_TEXT(user))
+		      : forge_sql(st, err, keep_first, &f, sql, SQL_TEXT(word));
+
+	if (rc <= 0)
+		return rc;
+	rc = take_id(&f, ret_run_id, err);
+	return rc < 0 ? rc : 1;
+}
+
+int forge_store_find(struct forge_store *st, const char *word, const char *user,
+		     char **ret_run_id, struct forge_error *err)
+{
+	int rc;
+
+	if (strcmp(word, "last") == 0) {
+		rc = find_newest(st,
+				 "SELECT run_id FROM runs WHERE username = $1 AND "
+				 "part_of IS NULL ORDER BY run_id DESC LIMIT 1",
+				 user, NULL, ret_run_id, err);
+		return rc == 0	? forge_fail(err, ENOENT, "%s has no run yet", user)
+		       : rc < 0 ? rc
+				: 0;
+	}
+	rc = find_newest(st, "SELECT run_id FROM runs WHERE run_id = $1", word, NULL,
+			 ret_run_id, err);
+	if (rc == 0)
+		rc = find_newest(st,
+				 "SELECT run_id FROM runs WHERE analysis_id = $1 AND "
+				 "username = $2 ORDER BY run_id DESC LIMIT 1",
+				 word, user, ret_run_id, err);
+	if (rc == 0)
+		rc = find_newest(st,
+				 "SELECT run_id FROM runs WHERE analysis_id = $1 ORDER "
+				 "BY run_id DESC LIMIT 1",
+				 word, NULL, ret_run_id, err);
+	if (rc == 0)
+		return find_beginning(st, word, ret_run_id, err);
+	return rc < 0 ? rc : 0;
 }
 
 int forge_store_get(struct forge_store *st, const char *run_id, json_t **ret,
@@ -245,6 +294,17 @@ static void build_list(struct builder *b, const struct forge_run_filter *f)
 	where(b, "run_id", ">=", f->since);
 	where(b, "run_id", "<", f->until);
 	where(b, "run_id", f->oldest_first ? ">" : "<", f->after);
+	if (f->output) {
+		b->v[b->n++] = SQL_TEXT(f->output);
+		add(b, " %s run_id IN (SELECT run_id FROM outputs WHERE sha256 = $%zu)",
+		    b->has_where ? "AND" : "WHERE", b->n);
+		b->has_where = true;
+	}
+	if (!f->with_parts) {
+		add(b, " %s part_of IS NULL", b->has_where ? "AND" : "WHERE");
+		b->has_where = true;
+	}
+	where(b, "part_of", "=", f->part_of);
 	if (f->open_only)
 		add(b, " %s status IN ('queued', 'preparing', 'running', 'collecting')",
 		    b->has_where ? "AND" : "WHERE");

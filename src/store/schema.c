@@ -47,7 +47,8 @@ static const char *const v2[] = {
 	"CREATE TABLE health_checks (run_id TEXT NOT NULL, phase TEXT NOT NULL,"
 	" time TEXT NOT NULL, name TEXT NOT NULL, verdict TEXT NOT NULL, details TEXT,"
 	" PRIMARY KEY (run_id, phase, name))",
-	"+CREATE TABLE post_process_records (run_id TEXT NOT NULL REFERENCES runs (run_id),"
+	"+CREATE TABLE post_process_records (run_id TEXT NOT NULL REFERENCES runs "
+	"(run_id),"
 	" seq BIGINT NOT NULL, data TEXT NOT NULL, PRIMARY KEY (run_id, seq))",
 	NULL,
 };
@@ -95,7 +96,17 @@ static const char *const v6[] = {
 	NULL,
 };
 
-static const char *const *const migrations[] = { v1, v2, v3, v4, v5, v6 };
+/*
+ * What people did not ask for themselves is a part of something: of a run, whose id this is, when it
+ * is that run's post-process; "probe" when a runtime was looked at.
+ */
+static const char *const v7[] = {
+	"ALTER TABLE runs ADD COLUMN part_of TEXT",
+	"CREATE INDEX runs_part_of ON runs (part_of) WHERE part_of IS NOT NULL",
+	NULL,
+};
+
+static const char *const *const migrations[] = { v1, v2, v3, v4, v5, v6, v7 };
 
 unsigned forge_store_schema_version(void)
 {
@@ -113,8 +124,8 @@ static int read_version(struct forge_store *st, unsigned *ret, struct forge_erro
 	struct forge_error e = FORGE_ERROR_INIT;
 
 	*ret = 0;
-	int rc = st->ops->exec(st, "SELECT version FROM forge_schema", NULL, 0, take_number,
-			       ret, &e);
+	int rc = st->ops->exec(st, "SELECT version FROM forge_schema", NULL, 0,
+			       take_number, ret, &e);
 	if (rc >= 0 || rc == -ENOENT)
 		return 0;
 	if (err)
@@ -147,17 +158,18 @@ static int step(struct forge_store *st, unsigned version, struct forge_error *er
 	int rc = 0;
 
 	if (version == 1) {
-		rc = st->ops->exec(st, "CREATE TABLE forge_schema (version BIGINT NOT NULL)",
+		rc = st->ops->exec(st,
+				   "CREATE TABLE forge_schema (version BIGINT NOT NULL)",
 				   NULL, 0, NULL, NULL, err);
 		if (rc >= 0)
-			rc = st->ops->exec(st, "INSERT INTO forge_schema VALUES (0)", NULL,
-					   0, NULL, NULL, err);
+			rc = st->ops->exec(st, "INSERT INTO forge_schema VALUES (0)",
+					   NULL, 0, NULL, NULL, err);
 	}
 	for (const char *const *sql = migrations[version - 1]; *sql && rc >= 0; sql++)
 		rc = change_schema(st, *sql, err);
 	if (rc >= 0)
-		rc = forge_sql(st, err, NULL, NULL, "UPDATE forge_schema SET version = $1",
-			       SQL_INT(version));
+		rc = forge_sql(st, err, NULL, NULL,
+			       "UPDATE forge_schema SET version = $1", SQL_INT(version));
 	return rc < 0 ? forge_wrap(err, rc, "migrate to version %u", version) : 0;
 }
 

@@ -7,20 +7,20 @@
 
 /* Hidden: what is loaded later has libm's. */
 #define HIDDEN __attribute__((visibility("hidden")))
-#define NEVER1(name)                    \
-	HIDDEN double name(double x);   \
-	double name(double x)           \
-	{                               \
-		(void)x;                \
-		abort();                \
+#define NEVER1(name)                                                                     \
+	HIDDEN double name(double x);                                                    \
+	double name(double x)                                                            \
+	{                                                                                \
+		(void)x;                                                                 \
+		abort();                                                                 \
 	}
-#define NEVER2(name)                              \
-	HIDDEN double name(double x, double y);   \
-	double name(double x, double y)           \
-	{                                         \
-		(void)x;                          \
-		(void)y;                          \
-		abort();                          \
+#define NEVER2(name)                                                                     \
+	HIDDEN double name(double x, double y);                                          \
+	double name(double x, double y)                                                  \
+	{                                                                                \
+		(void)x;                                                                 \
+		(void)y;                                                                 \
+		abort();                                                                 \
 	}
 
 NEVER1(acos)

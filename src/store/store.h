@@ -71,9 +71,14 @@ FORGE_MUST_CHECK int forge_store_put_post_process(struct forge_store *st,
 FORGE_MUST_CHECK int forge_store_find_key(struct forge_store *st, const char *user,
 					  const char *key, char **ret_run_id,
 					  struct forge_error *err);
-/* The full id of the run that id names or begins. -ENOENT none, -ENOTUNIQ several. */
-FORGE_MUST_CHECK int forge_store_find(struct forge_store *st, const char *id,
-				      char **ret_run_id, struct forge_error *err);
+/*
+ * The full id of the run that a person means by word: "last", the newest that this user asked for; a run
+ * id; an analysis id, of which it is the newest run, this user's before others'; or the beginning of one
+ * run id. -ENOENT none, -ENOTUNIQ several begin so.
+ */
+FORGE_MUST_CHECK int forge_store_find(struct forge_store *st, const char *word,
+				      const char *user, char **ret_run_id,
+				      struct forge_error *err);
 /* The record of a run by its full id. */
 FORGE_MUST_CHECK int forge_store_get(struct forge_store *st, const char *run_id,
 				     json_t **ret, struct forge_error *err);
@@ -88,6 +93,9 @@ struct forge_run_filter {
 	const char *status, *reason, *runtime, *analysis, *host, *user;
 	const char *since, *until; /* as the beginnings of run ids, which sort by time */
 	const char *after;	   /* the last run id of the page before */
+	const char *output;	   /* "sha256:...": they left a file with this content */
+	const char *part_of;	   /* the post-processes of this run; wants with_parts */
+	bool with_parts;	   /* also probes and post-processes */
 	bool open_only;		   /* not yet ended */
 	bool oldest_first;
 	const char *sort; /* "created" (also NULL), "ended", "wall", "memory" */
@@ -138,6 +146,16 @@ FORGE_MUST_CHECK int forge_store_runtime_checks(
 	struct forge_store *st, const char *name, const char *digest,
 	int (*visit)(const struct forge_runtime_check *check, void *arg), void *arg,
 	struct forge_error *err);
+/* Forgets a run that is over, with all there is of it. Removing what is not there is no error. */
+FORGE_MUST_CHECK int forge_store_remove(struct forge_store *st, const char *run_id,
+					struct forge_error *err);
+/* The run stays, its outputs do not; record is what it is from now on. */
+FORGE_MUST_CHECK int forge_store_drop_outputs(struct forge_store *st, const char *run_id,
+					      const json_t *record,
+					      struct forge_error *err);
+/* Whether a run has left a file with this content: 1, 0, or negative. */
+FORGE_MUST_CHECK int forge_store_has_object(struct forge_store *st, const char *digest,
+					    struct forge_error *err);
 /* Every "sha256:..." that a record points to. */
 FORGE_MUST_CHECK int forge_store_each_object(struct forge_store *st,
 					     int (*visit)(const char *digest, void *arg),

@@ -1060,7 +1060,7 @@ static void finds(struct forge_store *st, const char *word, int wanted_rc, const
 {
 	struct forge_error err = UNIT_ERROR_UNTOUCHED;
 	char *got = NULL;
-	int rc = forge_store_find(st, word, &got, &err);
+	int rc = forge_store_find(st, word, "u", &got, &err);
 
 	if (rc != wanted_rc || (id && strcmp(got, id) != 0))
 		fail_msg("'%s': %d, '%s'", word, rc, got ? got : "");

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* First what is in FORGE_HOME, then the store: what is half removed is still found there. */
+#include "run/remove.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/entries.h"
+#include "base/json.h"
+#include "base/rmtree.h"
+#include "run/deliver.h"
+#include "run/gc.h"
+#include "run/kept.h"
+#include "run/live.h"
+#include "run/objects.h"
+#include "run/record.h"
+
+static const char *text_of(const json_t *record, const char *key)
+{
+	return json_string_value(json_object_get(record, key));
+}
+
+/* Each digest once: an equal file may be there under several names. */
+static int note_digests(struct forge_removal *r, const json_t *record)
+{
+	size_t i;
+	const json_t *f;
+	int rc = 0;
+
+	json_array_foreach (json_object_get(record, "outputs"), i, f) {
+		const char *digest = text_of(f, "sha256");
+		if (rc == 0 && forge_objects_is_digest(digest))
+			rc = forge_strv_add(&r->digests, digest);
+	}
+	return rc;
+}
+
+/* By kept.json alone, as gc does. */
+static int remove_kept(int dir, int log, struct forge_error *err)
+{
+	forge_auto_kept struct forge_kept kept = { 0 };
+	struct stat st;
+	int rc = forge_kept_read(dir, &kept, err);
+
+	if (rc <= 0)
+		return rc;
+	if (lstat(kept.path, &st) < 0 && errno != ENOENT)
+		return forge_fail_errno(err, errno, "look at %s", kept.path);
+	forge_gc_log(log, "remove workdir", kept.path, 0);
+	return forge_rmtree(kept.path, kept.dev, kept.ino, NULL, err);
+}
+
+static int remove_directory(const struct forge_home *home, const char *run_id, int log,
+			    struct forge_error *err)
+{
+	forge_auto_free char *path = forge_asprintf("%s/runs/%s", home->path, run_id);
+	forge_auto_close int dir = forge_home_open_run(home, run_id);
+	struct stat st;
+
+	if (dir == -ENOENT)
+		return 0;
+	if (!path)
+		return forge_fail(err, ENOMEM, "out of memory");
+	if (dir < 0 || fstat(dir, &st) < 0)
+		return forge_fail_errno(err, dir < 0 ? -dir : errno, "open %s", path);
+	int rc = remove_kept(dir, log, err);
+	if (rc < 0)
+		return rc;
+	forge_gc_log(log, "remove run", run_id, 0);
+	return forge_rmtree(path, st.st_dev, st.st_ino, NULL, err);
+}
+
+struct parts {
+	struct forge_strv ids;
+};
+
+static int add_part(const struct forge_run_row *row, void *arg)
+{
+	struct parts *p = arg;
+
+	return forge_strv_add(&p->ids, row->run_id);
+}
+
+/* Its post-processes, which nobody would find without it. */
+static int remove_parts(const struct forge_home *home, struct forge_store *st,
+			const char *run_id, int log, struct forge_removal *r,
+			struct forge_error *err)
+{
+	struct parts parts = { .ids = { 0 } };
+	const struct forge_run_filter f = { .part_of = run_id, .with_parts = true };
+	int rc = forge_store_list(st, &f, add_part, &parts, err);
+
+	rc = rc < 0 ? rc : 0;
+	for (size_t i = 0; i < parts.ids.n && rc == 0; i++) {
+		const char *id = parts.ids.v[i];
+		json_t *record = NULL;
+		rc = forge_store_get(st, id, &record, err);
+		if (rc == 0 && note_digests(r, record) < 0)
+			rc = forge_fail(err, ENOMEM, "out of memory");
+		if (rc == 0)
+			rc = remove_directory(home, id, log, err);
+		if (rc == 0)
+			rc = forge_store_remove(st, id, err);
+		json_decref(record);
+	}
+	forge_strv_done(&parts.ids);
+	return rc;
+}
+
+/* What it left is named in the record all the same, with the digests. */
+static int drop_outputs(const struct forge_home *home, struct forge_store *st,
+			const json_t *given, struct forge_error *err)
+{
+	const char *run_id = text_of(given, "run_id");
+	json_t *record = json_deep_copy(given), *events = NULL, *outputs;
+	int rc = 0;
+
+	if (!record)
+		return forge_fail(err, ENOMEM, "out of memory");
+	outputs = json_incref(json_object_get(record, "outputs"));
+	if (json_array_size(outputs)) {
+		json_object_set_new(record, "outputs_removed", outputs);
+		json_object_set_new(record, "outputs", json_array());
+	} else {
+		json_decref(outputs);
+	}
+	forge_auto_close int dir = forge_home_open_run(home, run_id);
+	if (dir >= 0) {
+		rc = forge_load_events(home, run_id, &events, err);
+		if (rc == 0)
+			rc = forge_add_event(home, run_id,
+					     forge_event_json(forge_next_seq(events),
+							      "rm", "outputs_removed",
+							      NULL, NULL),
+					     err);
+		if (rc == 0)
+			rc = forge_write_record(home, run_id, record, err);
+	}
+	if (rc == 0)
+		rc = forge_store_drop_outputs(st, run_id, record, err);
+	json_decref(events);
+	json_decref(record);
+	return rc;
+}
+
+int forge_remove_run(const struct forge_home *home, struct forge_store *st,
+		     const json_t *record, bool outputs_only, struct forge_removal *r,
+		     struct forge_error *err)
+{
+	const char *run_id = text_of(record, "run_id");
+	forge_auto_close int log = forge_gc_open_log(home);
+
+	if (forge_live_has_slot(home, run_id))
+		return forge_hint(err,
+				  forge_fail(err, EBUSY, "run %s is not over", run_id),
+				  "`forge kill %s` ends it", run_id);
+	if (note_digests(r, record) < 0)
+		return forge_fail(err, ENOMEM, "out of memory");
+	if (outputs_only)
+		return drop_outputs(home, st, record, err);
+	int rc = remove_parts(home, st, run_id, log, r, err);
+	if (rc == 0)
+		rc = remove_directory(home, run_id, log, err);
+	return rc < 0 ? rc : forge_store_remove(st, run_id, err);
+}
+
+/* ---- objects ---- */
+
+static void forget(struct forge_removal *r, const char *digest)
+{
+	for (size_t i = 0; i < r->digests.n; i++)
+		if (strcmp(r->digests.v[i], digest) == 0)
+			r->digests.v[i][0] = '\0';
+}
+
+/* A run in this FORGE_HOME can have told another store, or none yet. */
+static int forget_of_runs(const struct forge_home *home, struct forge_removal *r,
+			  struct forge_error *err)
+{
+	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
+
+	(void)forge_entries_open(&d, home->runs_fd, "."); /* d keeps the error */
+	for (const char *name; (name = forge_entries_next(&d));) {
+		json_t *record = NULL, *f;
+		size_t i;
+		if (name[0] == '.')
+			continue;
+		int rc = forge_load_record(home, name, &record, err);
+		if (rc < 0 && !forge_is_no_record(rc))
+			return rc;
+		json_array_foreach (json_object_get(record, "outputs"), i, f)
+			if (text_of(f, "sha256"))
+				forget(r, text_of(f, "sha256"));
+		json_decref(record);
+	}
+	return d.error ? forge_fail_errno(err, -d.error, "read %s/runs", home->path) : 0;
+}
+
+static int remove_object(const struct forge_home *home, const char *digest, int log,
+			 struct forge_removal *r, struct forge_error *err)
+{
+	char path[FORGE_STORED_MAX];
+	struct stat st;
+
+	(void)forge_objects_path(path, digest);
+	if (fstatat(home->fd, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT ? 0
+				       : forge_fail_errno(err, errno, "look at %s", path);
+	forge_gc_log(log, "remove object", digest, (uint64_t)st.st_size);
+	if (unlinkat(home->fd, path, 0) < 0 && errno != ENOENT)
+		return forge_fail_errno(err, errno, "remove %s", path);
+	r->objects++;
+	r->bytes += (uint64_t)st.st_size;
+	return 0;
+}
+
+/* Whoever collects holds the lock from before it publishes until its record is written. */
+int forge_remove_objects(const struct forge_home *home, struct forge_store *st,
+			 struct forge_removal *r, struct forge_error *err)
+{
+	struct forge_error why = FORGE_ERROR_INIT;
+	size_t n = 0;
+	int rc = 0;
+
+	if (r->digests.n == 0)
+		return 0;
+	forge_auto_close int lock =
+		openat(home->fd, "objects.lock",
+		       O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	while (lock >= 0 && (rc = flock(lock, LOCK_EX)) < 0 && errno == EINTR)
+		;
+	if (lock < 0 || rc < 0)
+		return forge_fail_errno(err, errno, "lock objects.lock");
+	for (size_t i = 0; i < r->digests.n; i++) {
+		rc = forge_store_has_object(st, r->digests.v[i], err);
+		if (rc < 0)
+			return rc;
+		if (rc == 1)
+			r->digests.v[i][0] = '\0';
+		n += rc == 0;
+	}
+	/* A record that cannot be read may point to any of them. */
+	if (n && forget_of_runs(home, r, &why) < 0) {
+		r->is_left = true;
+		return 0;
+	}
+	forge_auto_close int log = forge_gc_open_log(home);
+	forge_strv_foreach (digest, &r->digests)
+		if (*digest && (rc = remove_object(home, digest, log, r, err)) < 0)
+			return rc;
+	return 0;
+}
+
+void forge_removal_done(struct forge_removal *r)
+{
+	forge_strv_done(&r->digests);
+}
