@@ -41,21 +41,31 @@ static const struct unit size_units[] = {
 	{ "", 1 },
 	{ "B", 1 },
 	{ "K", UINT64_C(1) << 10 },
+	{ "KB", UINT64_C(1) << 10 }, /* as Docker and Slurm mean it */
 	{ "KiB", UINT64_C(1) << 10 },
 	{ "M", UINT64_C(1) << 20 },
+	{ "MB", UINT64_C(1) << 20 },
 	{ "MiB", UINT64_C(1) << 20 },
 	{ "G", UINT64_C(1) << 30 },
+	{ "GB", UINT64_C(1) << 30 },
 	{ "GiB", UINT64_C(1) << 30 },
 	{ "T", UINT64_C(1) << 40 },
+	{ "TB", UINT64_C(1) << 40 },
 	{ "TiB", UINT64_C(1) << 40 },
 	{ "P", UINT64_C(1) << 50 },
+	{ "PB", UINT64_C(1) << 50 },
 	{ "PiB", UINT64_C(1) << 50 },
 	{ NULL, 0 },
 };
 
 static const struct unit duration_units[] = {
-	{ "", SEC_USEC },    { "ms", MSEC_USEC }, { "s", SEC_USEC }, { "m", MIN_USEC },
-	{ "min", MIN_USEC }, { "h", HOUR_USEC },  { "d", DAY_USEC }, { NULL, 0 },
+	{ "", SEC_USEC },	 { "ms", MSEC_USEC },	 { "s", SEC_USEC },
+	{ "sec", SEC_USEC },	 { "secs", SEC_USEC },	 { "second", SEC_USEC },
+	{ "seconds", SEC_USEC }, { "m", MIN_USEC },	 { "min", MIN_USEC },
+	{ "mins", MIN_USEC },	 { "minute", MIN_USEC }, { "minutes", MIN_USEC },
+	{ "h", HOUR_USEC },	 { "hr", HOUR_USEC },	 { "hrs", HOUR_USEC },
+	{ "hour", HOUR_USEC },	 { "hours", HOUR_USEC }, { "d", DAY_USEC },
+	{ "day", DAY_USEC },	 { "days", DAY_USEC },	 { NULL, 0 },
 };
 
 static const struct unit count_units[] = { { "", 1 }, { NULL, 0 } };
@@ -74,7 +84,7 @@ static const struct kind size_kind = {
 
 static const struct kind duration_kind = {
 	.what = "a duration",
-	.forms = "250ms, 90s, 30m, 2h, 1d or unlimited",
+	.forms = "250ms, 90s, 30m, 2h, 1:30:00, 1d or unlimited",
 	.units = duration_units,
 	.may_be_unlimited = true,
 	.max_decimals = SIZE_MAX,
@@ -203,8 +213,53 @@ int forge_parse_size(const char *s, uint64_t *ret_bytes, struct forge_error *err
 	return parse_number(&size_kind, s, ret_bytes, err);
 }
 
+/* One or two digits, below 60 unless it is the first part. */
+static bool take_part(const char **at, bool is_first, uint64_t *ret)
+{
+	size_t n = strspn(*at, DIGITS);
+	uint64_t v = 0;
+
+	if (n == 0 || n > (is_first ? 6u : 2u) || (!is_first && n != 2))
+		return false;
+	for (size_t i = 0; i < n; i++)
+		v = v * 10 + (uint64_t)((*at)[i] - '0');
+	*at += n;
+	*ret = v;
+	return is_first || v < 60;
+}
+
+/* "1:30:00", "90:00" (minutes and seconds) and "2-12:00:00", as Slurm writes them. */
+static bool parse_clock(const char *s, uint64_t *ret_usec)
+{
+	uint64_t part[3] = { 0 }, days = 0;
+	const char *dash = strchr(s, '-');
+	size_t n = 0;
+
+	if (!strchr(s, ':'))
+		return false;
+	if (dash && (!take_part(&s, true, &days) || *s++ != '-'))
+		return false;
+	do {
+		if (n == 3 || !take_part(&s, n == 0, &part[n]))
+			return false;
+		n++;
+	} while (*s == ':' && s++);
+	if (*s || n < 2 || (dash && n != 3))
+		return false;
+	uint64_t sec =
+		n == 3 ? part[0] * 3600 + part[1] * 60 + part[2] : part[0] * 60 + part[1];
+	*ret_usec = days * DAY_USEC + sec * SEC_USEC;
+	return *ret_usec > 0;
+}
+
 int forge_parse_duration(const char *s, uint64_t *ret_usec, struct forge_error *err)
 {
+	uint64_t usec;
+
+	if (parse_clock(s, &usec)) {
+		*ret_usec = usec;
+		return 0;
+	}
 	return parse_number(&duration_kind, s, ret_usec, err);
 }
 

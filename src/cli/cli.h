@@ -26,6 +26,7 @@ struct forge_cmd {
 	const char *name;
 	const char *synopsis; /* "[OPTIONS] [--] COMMAND [ARG...]" */
 	const char *help;     /* one line for `forge --help`; NULL: a hidden command */
+	const char *examples; /* lines for `forge help NAME`, may be NULL */
 	const char *about;    /* paragraphs for `forge help NAME`, may be NULL */
 	/*
 	 * What its first word is, for completion: "check|show" (these words), "COMMAND"

@@ -176,6 +176,10 @@ const struct forge_cmd forge_cmd_run = {
 	.name = "run",
 	.synopsis = "[OPTIONS] [--] COMMAND [ARG...]",
 	.help = "Run one analysis and wait for it",
+	.examples =
+		"  forge run fit.py                     a script; its files are kept\n"
+		"  forge run -i data fit.py data/x.csv  ... which reads a directory\n"
+		"  forge run --memory 4G --timeout 2h -r data-ml -C results fit.py\n",
 	.about = "Runs COMMAND in a sandbox. It sees system directories, its inputs and\n"
 		 "the configured read-only roots, all read-only; it can write only in\n"
 		 "its workdir (its current directory), /tmp and /dev/shm; it has no\n"

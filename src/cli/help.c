@@ -45,7 +45,7 @@ void forge_help_print(FILE *f)
 	      f);
 	for (size_t i = 0; forge_cmds[i]; i++)
 		if (forge_cmds[i]->help)
-			fprintf(f, "  %-12s%s\n", forge_cmds[i]->name,
+			fprintf(f, "  %-14s%s\n", forge_cmds[i]->name,
 				forge_cmds[i]->help);
 	print_options(f, forge_main_opts());
 	fputs("\nExample: forge run --memory 4G --timeout 2h -i data fit.py data/x.csv\n"
@@ -56,6 +56,8 @@ void forge_help_print(FILE *f)
 void forge_help_cmd(FILE *f, const struct forge_cmd *cmd)
 {
 	fprintf(f, "usage: forge %s %s\n", cmd->name, cmd->synopsis);
+	if (cmd->examples)
+		fprintf(f, "\nExamples:\n%s", cmd->examples);
 	if (cmd->about)
 		fprintf(f, "\n%s\n", cmd->about);
 	print_options(f, cmd->opts());

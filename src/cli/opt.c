@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/near.h"
 
 struct parser {
@@ -56,6 +57,56 @@ static const struct forge_opt *find_letter(const struct forge_opt *opts, char le
 	return NULL;
 }
 
+/* What other programs call it; docker, sbatch, conda and the like. */
+static const struct {
+	const char *theirs, *ours;
+} foreign[] = {
+	{ "m", "memory" },
+	{ "mem", "memory" },
+	{ "mem-limit", "memory" },
+	{ "mem-per-cpu", "memory" },
+	{ "t", "timeout" },
+	{ "time", "timeout" },
+	{ "walltime", "timeout" },
+	{ "c", "cpus" },
+	{ "cpus-per-task", "cpus" },
+	{ "ncpus", "cpus" },
+	{ "threads", "cpus" },
+	{ "v", "input" },
+	{ "volume", "input" },
+	{ "mount", "input" },
+	{ "bind", "input" },
+	{ "e", "env" },
+	{ "name", "id" },
+	{ "job-name", "id" },
+	{ "J", "id" },
+	{ "image", "runtime" },
+	{ "conda", "runtime" },
+	{ "environment", "runtime" },
+	{ "net", "network" },
+	{ "pids-limit", "pids" },
+	{ "outdir", "copy" },
+};
+
+/* The option of this command that somebody means who knows another program; NULL: none. */
+static const struct forge_opt *find_foreign(const struct forge_opt *opts,
+					    const char *name, size_t len)
+{
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(foreign); i++)
+		if (strlen(foreign[i].theirs) == len &&
+		    strncmp(foreign[i].theirs, name, len) == 0)
+			return find_name(opts, foreign[i].ours, strlen(foreign[i].ours));
+	return NULL;
+}
+
+static int fail_foreign(const struct forge_opt *o, const char *given, int given_len,
+			struct forge_error *err)
+{
+	return forge_fail(err, EINVAL, "unknown option '%.*s' (here it is --%s%s%s: %s)",
+			  given_len, given, o->name, o->metavar ? " " : "",
+			  o->metavar ? o->metavar : "", o->help);
+}
+
 /* given is what the user typed, name the part of it that should have been a name. */
 static int fail_unknown(const struct forge_opt *opts, const char *given, int given_len,
 			const char *name, size_t name_len, struct forge_error *err)
@@ -63,7 +114,15 @@ static int fail_unknown(const struct forge_opt *opts, const char *given, int giv
 	const char *names[FORGE_OPTS_MAX], *near = NULL;
 	char text[64];
 	size_t n = 0;
+	const struct forge_opt *known = find_foreign(opts, name, name_len);
 
+	if (known)
+		return fail_foreign(known, given, given_len, err);
+	if ((name_len == 3 && strncmp(name, "gpu", 3) == 0) ||
+	    (name_len == 4 && strncmp(name, "gpus", 4) == 0))
+		return forge_fail(err, EINVAL,
+				  "unknown option '%.*s' (a run sees no GPU yet)",
+				  given_len, given);
 	forge_opt_foreach (o, opts)
 		names[n++] = o->name;
 	if (name_len > 0 && name_len < sizeof(text)) {
@@ -173,6 +232,9 @@ static int parse_cluster(struct parser *p, const char *arg, const char *next,
 	for (const char *c = arg + 1; *c; c++) {
 		const struct forge_opt *o = find_letter(p->opts, *c);
 
+		const struct forge_opt *known = o ? NULL : find_foreign(p->opts, c, 1);
+		if (known)
+			return fail_foreign(known, arg, (int)(c + 1 - arg), err);
 		if (!o && c == arg + 1 && c[1]) /* maybe a long name with one dash */
 			return fail_unknown(p->opts, arg, (int)strlen(arg), c,
 					    strcspn(c, "="), err);

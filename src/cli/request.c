@@ -16,32 +16,35 @@ const char *forge_request_config;
 static const char *limits[FORGE_LIMIT_COUNT_ROWS]; /* as typed, in the table's order */
 static const char *priority;
 
-static const struct forge_opt fixed_rows[] = {
+/* What people need first. */
+static const struct forge_opt first_rows[] = {
 	FORGE_GROUP("Options"),
 	FORGE_STRING('r', "runtime", "NAME", &forge_request.runtime,
 		     "Run it in this runtime"),
 	FORGE_STRV('i', "input", "PATH", &forge_request.inputs,
 		   "Let the command read this file or directory"),
-	FORGE_STRV(
-		'o', "output", "GLOB", &forge_request.outputs,
-		"Collect only these files of the workdir; each must match one, 'none' is "
-		"none"),
+	FORGE_STRV('o', "output", "GLOB", &forge_request.outputs,
+		   "Collect only these files; each must match one, 'none' is none"),
 	FORGE_STRING('C', "copy", "DIR", &forge_request.copy_to,
 		     "When it succeeds, copy its outputs into this directory"),
 	FORGE_FLAG(0, "force", &forge_request.copy_replaces,
 		   "Let --copy replace files that are there"),
 	FORGE_STRV('p', "param", "NAME=VALUE", &forge_request.parameters,
 		   "Set a parameter of a notebook"),
-	FORGE_STRING(0, "profile", "NAME", &forge_request.profile,
-		     "Start from the limits of this profile"),
 	FORGE_WORD(0, "network", "none|host", &forge_request.network,
 		   "Network it sees: only its own loopback, or the host's"),
 	FORGE_STRV(0, "env", "NAME[=VALUE]", &forge_request.env,
 		   "Set a variable, or pass ours on"),
-	FORGE_STRING(0, "env-file", "FILE", &forge_request.env_file,
-		     "Read such variables from a file"),
 	FORGE_STRING(0, "id", "ANALYSIS_ID", &forge_request.analysis_id,
 		     "Name the analysis"),
+};
+
+static const struct forge_opt more_rows[] = {
+	FORGE_GROUP("More"),
+	FORGE_STRING(0, "profile", "NAME", &forge_request.profile,
+		     "Start from the limits of this profile"),
+	FORGE_STRING(0, "env-file", "FILE", &forge_request.env_file,
+		     "Read variables from a file"),
 	FORGE_STRING(0, "priority", "N", &priority,
 		     "Go before queued runs with a lower number (-1000 to 1000)"),
 	FORGE_STRING(0, "idempotency-key", "KEY", &forge_request.idempotency_key,
@@ -59,10 +62,13 @@ static const struct forge_opt fixed_rows[] = {
 /* A limit becomes an option by being a row of the limits table. */
 const struct forge_opt *forge_request_opts(const struct forge_opt *own)
 {
-	static struct forge_opt
-		rows[1 + FORGE_LIMIT_COUNT_ROWS + FORGE_ARRAY_SIZE(fixed_rows) + OWN_MAX];
+	static struct forge_opt rows[FORGE_ARRAY_SIZE(first_rows) + 1 +
+				     FORGE_LIMIT_COUNT_ROWS +
+				     FORGE_ARRAY_SIZE(more_rows) + OWN_MAX];
 	struct forge_opt *row = rows;
 
+	memcpy(row, first_rows, sizeof(first_rows));
+	row += FORGE_ARRAY_SIZE(first_rows);
 	*row++ = (struct forge_opt)FORGE_GROUP("Limits");
 	for (size_t i = 0; i < FORGE_LIMIT_COUNT_ROWS; i++) {
 		const struct forge_limit_row *limit = &forge_limit_rows[i];
@@ -71,8 +77,8 @@ const struct forge_opt *forge_request_opts(const struct forge_opt *own)
 							&limits[i], limit->help);
 		row[-1].builtin = limit->builtin;
 	}
-	memcpy(row, fixed_rows, sizeof(fixed_rows));
-	row += FORGE_ARRAY_SIZE(fixed_rows);
+	memcpy(row, more_rows, sizeof(more_rows));
+	row += FORGE_ARRAY_SIZE(more_rows);
 	for (size_t i = 0; i < OWN_MAX; i++) {
 		*row++ = own[i];
 		if (own[i].type == FORGE_OPT_END)

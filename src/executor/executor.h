@@ -64,7 +64,8 @@ struct forge_outcome {
 	enum forge_stop stop;
 	bool is_exec_failure;		/* start_error is about the command itself */
 	struct forge_error start_error; /* code != 0: the command never ran */
-	uint64_t tmp_files, tmp_bytes;	/* left in its /tmp, which is gone */
+	uint64_t network_tries; /* of a command that failed: packets that found no way */
+	uint64_t tmp_files, tmp_bytes; /* left in its /tmp, which is gone */
 	uint64_t wall_usec, cpu_usec, memory_peak_bytes, pids_peak;
 	uint64_t disk_peak_bytes, inodes_peak, io_read_bytes, io_write_bytes;
 	uint64_t stream_bytes[2]; /* produced, as far as they were read */

@@ -456,6 +456,7 @@ static void collect_usage(struct loop *l)
 	o->oom_elsewhere = u.oom_elsewhere;
 	o->pids_refused = u.pids_refused;
 	o->sockets_refused = l->sockets.refused;
+	o->network_tries = l->end.network_tries;
 	o->tmp_files = l->end.tmp_files;
 	o->tmp_bytes = l->end.tmp_bytes;
 	/* Without an io controller: what the kernel counted for all that init reaped. */

@@ -98,6 +98,33 @@ int forge_spec_link_entries(struct forge_spec *s, const char *real)
 	return rc < 0 ? rc : d.error;
 }
 
+/*
+ * "../data" is found by that name from the workdir too: there it is beside the workdir. Only by its
+ * absolute path when there is more to it ("..", "../a/../b").
+ */
+static int add_outside(struct forge_spec *s, const char *name, const char *real)
+{
+	size_t len = strlen(s->workdir);
+
+	while (strncmp(name, "../", 3) == 0) {
+		name += 3;
+		while (len > 0 && s->workdir[len - 1] != '/')
+			len--;
+		len -= len > 0;
+	}
+	if (strcmp(name, "..") == 0 || strstr(name, "/..") ||
+	    strncmp(name, "../", 3) == 0)
+		return 0;
+	forge_auto_free char *path =
+		forge_asprintf("%.*s/%s", (int)len, s->workdir, name);
+	if (!path)
+		return -ENOMEM;
+	if (strcmp(path, real) == 0)
+		return 0;
+	int rc = forge_strv_add(&s->aliases, path);
+	return rc < 0 ? rc : forge_strv_add(&s->aliases, real);
+}
+
 static int add_names(struct forge_spec *s, const char *typed, const char *real)
 {
 	char name[PATH_MAX];
@@ -113,7 +140,7 @@ static int add_names(struct forge_spec *s, const char *typed, const char *real)
 	if (!*name)
 		return forge_spec_link_entries(s, real);
 	if (has_up)
-		return 0; /* outside of the current directory: found by its absolute path only */
+		return add_outside(s, name, real);
 	int rc = forge_strv_add(&s->links, name);
 	return rc < 0 ? rc : forge_strv_add(&s->links, real);
 }

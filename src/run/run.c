@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/json.h"
+#include "run/advise.h"
 #include "run/deliver.h"
 #include "run/run_state.h"
 #include "run/signals.h"
@@ -421,6 +422,7 @@ static int execute(struct run *r, struct forge_verdict *v, struct forge_outcome 
 		forge_judge_refused(&refused, v);
 	else
 		forge_judge(outcome, &r->spec.limits, v);
+	forge_advise(&r->spec, r->req, outcome, v);
 	forge_run_take_results(r, outcome, v);
 	/* Its /dev/shm ends with its init; the next one gets memory that is free. */
 	if (outcome->memory_peak_bytes > LITTLE_MEMORY)

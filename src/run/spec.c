@@ -13,6 +13,7 @@
 
 #include "base/glob.h"
 #include "run/admit.h"
+#include "run/advise.h"
 #include "run/export.h"
 
 void forge_spec_done(struct forge_spec *s)
@@ -35,6 +36,7 @@ void forge_spec_done(struct forge_spec *s)
 	forge_catalog_close(&s->catalog);
 	forge_strv_done(&s->outputs);
 	free(s->copy_to);
+	free(s->not_given);
 	forge_strv_done(&s->input_names);
 	forge_strv_done(&s->post_process);
 }
@@ -370,6 +372,8 @@ int forge_spec_resolve(const struct forge_config *cfg,
 	forge_strv_foreach (path, &ret->view)
 		if (rc == 0 && forge_strv_add(&ret->read_only, path) < 0)
 			rc = forge_fail(err, ENOMEM, "out of memory");
+	if (rc == 0)
+		rc = forge_advise_prepare(ret, req, err);
 	return rc;
 }
 

@@ -34,7 +34,9 @@ struct forge_spec {
 	struct forge_strv inputs; /* canonical, in the order given */
 	struct forge_strv
 		input_names; /* of each input: below the workdir, "" when it has none */
-	struct forge_strv aliases;   /* pairs: absolute path as typed, canonical */
+	struct forge_strv aliases; /* pairs: absolute path as typed, canonical */
+	char *not_given; /* a word of the command: it is here, and the run does not see it */
+	bool not_given_is_dir;
 	struct forge_strv links;     /* pairs: path below the workdir, canonical */
 	struct forge_strv read_only; /* inputs, the configured roots, the runtime */
 	/* the runtime, and what the script says about itself */

@@ -66,7 +66,8 @@ struct forge_ctl_exit {
 	int32_t status; /* as from waitpid */
 	int32_t is_alone;
 	uint64_t blocks_in, blocks_out; /* of 512 bytes, by all that ended */
-	uint64_t tmp_files, tmp_bytes;	/* left in /tmp, hidden ones aside */
+	uint64_t network_tries; /* of a command that failed: packets that found no way */
+	uint64_t tmp_files, tmp_bytes; /* left in /tmp, hidden ones aside */
 };
 
 struct forge_child {
@@ -103,5 +104,7 @@ void forge_child_confine(const struct forge_child *c);
 void forge_child_limit_files(const struct forge_child *c);
 void forge_child_landlock(const struct forge_plan *plan, int report);
 _Noreturn void forge_child_exec(const struct forge_child *c);
+/* How often something in this network namespace looked for a host or a name, and found none. */
+uint64_t forge_child_count_network_tries(void);
 /* Adds what is left in /tmp to ret. */
 void forge_child_count_tmp(struct forge_ctl_exit *ret);

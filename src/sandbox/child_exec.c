@@ -48,7 +48,7 @@ static void choose_answers(const struct forge_plan *p, bool is_counted,
 		is_open ? SECCOMP_RET_ALLOW : REFUSE(EPROTONOSUPPORT);
 	answer[FORGE_SLOT_NETWORK_OPTION] =
 		is_open ? SECCOMP_RET_ALLOW : REFUSE(ENOPROTOOPT);
-	answer[FORGE_SLOT_BUFFER_SIZE] = is_open ? SECCOMP_RET_ALLOW : REFUSE(0);
+	answer[FORGE_SLOT_IGNORED_OPTION] = is_open ? SECCOMP_RET_ALLOW : REFUSE(0);
 	answer[FORGE_SLOT_ALLOCATE] =
 		p->may_allocate ? SECCOMP_RET_ALLOW : REFUSE(EOPNOTSUPP);
 }

@@ -188,6 +188,9 @@ _Noreturn static void serve(const struct forge_child *c, pid_t command, int sigf
 				    sizeof(si)); /* only its arrival matters */
 			if (reap(command, &msg)) {
 				forge_child_count_tmp(&msg);
+				if (msg.status && c->plan->own_network)
+					msg.network_tries =
+						forge_child_count_network_tries();
 				tell_end(c->control, &msg);
 				_exit(0);
 			}

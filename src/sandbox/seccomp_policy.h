@@ -28,8 +28,8 @@ enum forge_filter_slot {
 	FORGE_SLOT_CONNECT,	   /* connecting: the other side gets a socket too */
 	FORGE_SLOT_NETWORK_SOCKET, /* other sockets that make sense with a network only */
 	FORGE_SLOT_NETWORK_OPTION, /* the same for socket options */
-	FORGE_SLOT_BUFFER_SIZE,	   /* asking for larger socket buffers */
-	FORGE_SLOT_ALLOCATE,	   /* taking blocks of a disk without writing them */
+	FORGE_SLOT_IGNORED_OPTION, /* those that without a network succeed, and change nothing */
+	FORGE_SLOT_ALLOCATE, /* taking blocks of a disk without writing them */
 	FORGE_SLOT_COUNT,
 };
 #define FORGE_SLOT_MARK(slot) (0x7ff00000u | (0x100u + (unsigned)(slot))) /* RET_TRACE */
@@ -49,8 +49,8 @@ struct forge_syscall_arg {
  * Calls of which only the listed arguments are allowed. The arguments are of type int: the kernel
  * looks at the low half of each register, and so does the program.
  */
-#define FORGE_ANY	 (-1)
-#define FORGE_ALLOW	 0 /* the answer of a row: this, */
+#define FORGE_ANY	   (-1)
+#define FORGE_ALLOW	   0		     /* the answer of a row: this, */
 #define FORGE_DECIDE(slot) (1 + (int)(slot)) /* or what the start of the run decides */
 
 struct forge_call_row {
@@ -61,10 +61,11 @@ struct forge_call_row {
 struct forge_call_list {
 	const char *name; /* of the call it is for */
 	unsigned n_args, first_arg;
-	uint32_t mask[3];	       /* of each argument, 0: all of it */
-	int otherwise[3];	       /* errno where that argument is not listed; 0: last_answer */
-	int last_answer;	       /* instead of an errno, for the last argument */
-	const struct forge_call_row *rows; /* equal values stand together; ends with answer -1 */
+	uint32_t mask[3]; /* of each argument, 0: all of it */
+	int otherwise[3]; /* errno where that argument is not listed; 0: last_answer */
+	int last_answer;  /* instead of an errno, for the last argument */
+	const struct forge_call_row
+		*rows; /* equal values stand together; ends with answer -1 */
 };
 extern const struct forge_call_list forge_call_lists[]; /* ends with name NULL */
 

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Words of the command line that were meant as files, a network that is not there, programs that are not. */
+#include "run/advise.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+
+/* A command line can have a hundred thousand words; whoever typed it wrote a few. */
+#define WORDS_MAX 64
+
+static bool is_system(const char *path)
+{
+	static const char *const dirs[] = { "/usr",   "/bin",	"/sbin",   "/lib",
+					    "/lib32", "/lib64", "/libx32", "/etc",
+					    "/proc",  "/sys",	"/dev",	   "/run" };
+
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(dirs); i++)
+		if (forge_path_is_below(path, dirs[i]))
+			return true;
+	return strcmp(path, "/") == 0;
+}
+
+static bool is_given(const struct forge_spec *s, const char *path)
+{
+	forge_strv_foreach (root, &s->read_only)
+		if (forge_path_is_below(path, root))
+			return true;
+	return false;
+}
+
+/* "--data=x.csv" means x.csv; other options mean nothing. */
+static const char *path_of(const char *word)
+{
+	if (*word != '-')
+		return word;
+	const char *eq = strchr(word, '=');
+	return eq ? eq + 1 : "";
+}
+
+int forge_advise_prepare(struct forge_spec *s, const struct forge_run_request *req,
+			 struct forge_error *err)
+{
+	struct stat st;
+
+	if (req->is_probe || req->parent_run || !req->argv[0])
+		return 0;
+	for (size_t i = 1; req->argv[i] && i < WORDS_MAX; i++) {
+		const char *path = path_of(req->argv[i]);
+		if (!*path || strlen(path) >= PATH_MAX || stat(path, &st) < 0 ||
+		    (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)))
+			continue;
+		forge_auto_free char *real = realpath(path, NULL);
+		if (!real || is_system(real) || is_given(s, real))
+			continue;
+		s->not_given_is_dir = S_ISDIR(st.st_mode);
+		s->not_given = strdup(path);
+		return s->not_given ? 0 : forge_fail(err, ENOMEM, "out of memory");
+	}
+	return 0;
+}
+
+static bool ends_as_script(const char *word)
+{
+	static const char *const endings[] = {
+		".py", ".R", ".sh", ".ipynb", ".pl", ".jl"
+	};
+	const char *dot = strrchr(word, '.');
+
+	for (size_t i = 0; dot && i < FORGE_ARRAY_SIZE(endings); i++)
+		if (strcasecmp(dot, endings[i]) == 0)
+			return true;
+	return false;
+}
+
+static void advise_input(const struct forge_spec *s, struct forge_verdict *v)
+{
+	const char *word = s->not_given, *slash = strrchr(word, '/');
+	/* The directory of a file, as somebody would who has more than one in it. */
+	int len = !s->not_given_is_dir && slash && slash != word ? (int)(slash - word)
+								 : (int)strlen(word);
+
+	if (len == 2 && strncmp(word, "..", 2) == 0)
+		len = (int)strlen(word);
+	if (ends_as_script(word))
+		forge_judge_add(v,
+				"%s exists here but was not given to the run: use `forge "
+				"run %s`, or add -i %s.",
+				word, word, word);
+	else
+		forge_judge_add(v,
+				"%s exists here but was not given to the run: add -i "
+				"%.*s.",
+				word, len, word);
+}
+
+/* What it has instead, of the programs that people look for. */
+static void list_programs(const struct forge_spec *s, char *buf, size_t size)
+{
+	static const char *const programs[] = { "python3", "python", "Rscript", "R",
+						"julia",   "perl",   "bash" };
+	const char *path = "";
+	size_t len = 0;
+
+	buf[0] = '\0';
+	forge_strv_foreach (var, &s->env)
+		if (strncmp(var, "PATH=", 5) == 0)
+			path = var + 5;
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(programs); i++)
+		for (const char *p = path; *p;) {
+			char file[PATH_MAX];
+			size_t n = strcspn(p, ":");
+			int made = snprintf(file, sizeof(file), "%.*s/%s", (int)n, p,
+					    programs[i]);
+			p += n + (p[n] == ':');
+			if (made >= (int)sizeof(file) || access(file, X_OK) < 0)
+				continue;
+			made = snprintf(buf + len, size - len, "%s%s", len ? ", " : "",
+					programs[i]);
+			len += made > 0 && (size_t)made < size - len ? (size_t)made : 0;
+			break;
+		}
+}
+
+static void advise_program(const struct forge_spec *s, const char *word,
+			   struct forge_verdict *v)
+{
+	struct stat st;
+	char has[160];
+
+	if (strchr(word, '/') || ends_as_script(word)) {
+		if (lstat(word, &st) < 0 && errno == ENOENT)
+			(void)snprintf(v->notes, sizeof(v->notes),
+				       "Not started: %.300s does not exist here.", word);
+		return;
+	}
+	if (!s->has_runtime)
+		return;
+	list_programs(s, has, sizeof(has));
+	(void)snprintf(v->notes, sizeof(v->notes),
+		       "Not started: runtime %s has no %.200s%s%s%s.",
+		       s->runtime.decl->name, word, *has ? " (it has " : "", has,
+		       *has ? ")" : "");
+}
+
+void forge_advise(const struct forge_spec *s, const struct forge_run_request *req,
+		  const struct forge_outcome *o, struct forge_verdict *v)
+{
+	if (strcmp(v->status, "failed") != 0 || req->is_probe || req->parent_run)
+		return;
+	if (o->is_exec_failure && o->start_error.code == ENOENT)
+		advise_program(s, req->argv[0], v);
+	if (!o->has_status)
+		return;
+	if (s->not_given)
+		advise_input(s, v);
+	if (o->network_tries && s->own_network)
+		forge_judge_add(v,
+				"It looked for a host or a name on the network, and has "
+				"none (--network none).");
+}
