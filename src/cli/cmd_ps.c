@@ -3,19 +3,28 @@
 #include "cli/cli.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/parse.h"
+#include "base/sha256.h"
 #include "cli/session.h"
 #include "cli/table.h"
+#include "run/admit.h"
+#include "run/live.h"
+#include "run/objects.h"
+#include "run/record.h"
+#include "store/state.h"
 
 static struct {
 	struct forge_run_filter filter;
-	const char *since, *until;
+	const char *since, *until, *output;
 	bool is_json, is_quiet, is_all;
 	unsigned limit;
 } o;
@@ -37,6 +46,9 @@ static const struct forge_opt *ps_opts(void)
 			     "Only those of this analysis"),
 		FORGE_STRING(0, "user", "NAME", &o.filter.user,
 			     "Only those of this user"),
+		FORGE_STRING(
+			0, "output", "FILE", &o.output,
+			"Only those that left a file like this one, or of this sha256"),
 		FORGE_STRING(0, "since", "TIME", &o.since,
 			     "Not older than 2h, 3d or 2026-01-31"),
 		FORGE_STRING(0, "until", "TIME", &o.until, "Older than that"),
@@ -44,7 +56,8 @@ static const struct forge_opt *ps_opts(void)
 			   "Order, the greatest first"),
 		FORGE_FLAG(0, "reverse", &o.filter.oldest_first, "The smallest first"),
 		FORGE_UINT('n', "limit", "N", &o.limit, "At most so many (20)"),
-		FORGE_FLAG('a', "all", &o.is_all, "However many there are"),
+		FORGE_FLAG('a', "all", &o.is_all,
+			   "However many there are, probes and post-processes too"),
 		FORGE_STRING(0, "after", "RUN", &o.filter.after,
 			     "The next page: those after this one"),
 		FORGE_FLAG(0, "json", &o.is_json, "Print JSON lines"),
@@ -58,12 +71,16 @@ static const struct forge_opt *ps_opts(void)
 	return opts;
 }
 
-enum { RUN, ANALYSIS, STATUS, REASON, WALL, MEMORY, CREATED, USER, COLUMNS };
-
+/* What a row of the table is made from, and where it goes. */
 struct listing {
+	const struct forge_session *session;
+	bool is_terminal;
+	time_t now;
 	struct forge_cell *cells;
 	size_t rows, cap;
 };
+
+enum { RUN, NAME, STATUS, TIME, MEMORY, CREATED, USER, COMMAND, COLUMNS };
 
 /* The text is copied: rows are gone when the next one comes. */
 static void set(struct listing *l, size_t row, int column, const char *text,
@@ -86,30 +103,145 @@ static bool make_room(struct listing *l)
 	return true;
 }
 
+/* "2026-01-31T12:00:00.123Z"; -1: it is none. */
+static time_t time_of(const char *text)
+{
+	struct tm tm = { 0 };
+	const char *end = text ? strptime(text, "%Y-%m-%dT%H:%M:%S", &tm) : NULL;
+
+	return end ? timegm(&tm) : -1;
+}
+
+/* For people, in their own time: today's only by the clock. Others get what the record has. */
+static const char *format_time(const struct listing *l, const char *text, char buf[32])
+{
+	time_t then = time_of(text);
+	struct tm tm, today;
+
+	if (!l->is_terminal || then < 0 || !localtime_r(&then, &tm) ||
+	    !localtime_r(&l->now, &today))
+		return text;
+	bool is_today = tm.tm_year == today.tm_year && tm.tm_yday == today.tm_yday;
+	size_t n = is_today			 ? strftime(buf, 32, "%H:%M:%S", &tm)
+		   : tm.tm_year == today.tm_year ? strftime(buf, 32, "%b %d %H:%M", &tm)
+						 : strftime(buf, 32, "%Y-%m-%d", &tm);
+	return n ? buf : text;
+}
+
+/* The words of the command, as somebody would type them again. */
+static char *command_of(const json_t *record)
+{
+	const json_t *words = json_object_get(record, "command"), *word;
+	char *text = NULL;
+	size_t i, size = 0;
+	FILE *f = open_memstream(&text, &size);
+
+	if (!f)
+		return NULL;
+	json_array_foreach (words, i, word) {
+		const char *w = json_string_value(word);
+		bool is_plain = w && *w && !strpbrk(w, " \t\n'\"\\$`*?[]<>|&;(){}!#~");
+		fprintf(f, "%s%s%s%s", i ? " " : "", is_plain ? "" : "'", w ? w : "",
+			is_plain ? "" : "'");
+		if (size > 4096)
+			break;
+	}
+	if (fclose(f) != 0) {
+		free(text);
+		return NULL;
+	}
+	return text;
+}
+
+static uint64_t limit_of(const json_t *record, const char *key, double scale)
+{
+	const json_t *j = json_object_get(json_object_get(record, "limits"), key);
+
+	return json_is_number(j) ? (uint64_t)(json_number_value(j) * scale + 0.5)
+				 : FORGE_UNLIMITED;
+}
+
+/* Whole numbers without their hundredths: there is little room. */
+static void set_size(struct listing *l, size_t at, uint64_t bytes)
+{
+	char text[FORGE_FORMAT_MAX];
+	char *point = strstr(forge_format_size(text, bytes), ".00 ");
+
+	if (point)
+		memmove(point, point + 3, strlen(point + 3) + 1);
+	set(l, at, MEMORY, text, FORGE_PLAIN);
+}
+
+/* What goes on is told as it is now; of a queued one, why it waits. */
+static void add_open(struct listing *l, const struct forge_run_row *row,
+		     const json_t *record, const char *command, size_t at)
+{
+	char text[FORGE_FORMAT_MAX], why[FORGE_WHY_MAX];
+	struct forge_live_usage u;
+	time_t start = time_of(row->started_at ? row->started_at : row->created_at);
+
+	if (strcmp(row->status, "queued") == 0) {
+		struct forge_need need = {
+			.bytes = limit_of(record, "memory_bytes", 1),
+			.milli = limit_of(record, "cpus", 1000),
+			.run_id = row->run_id,
+		};
+		forge_auto_free char *both = forge_asprintf(
+			"%s | %s",
+			forge_admit_why(&l->session->home, l->session->cfg, &need, why),
+			command ? command : "");
+		set(l, at, COMMAND, both, FORGE_PLAIN);
+	}
+	set(l, at, STATUS, row->status, forge_status_colour(row->status));
+	if (start > 0 && l->now >= start)
+		set(l, at, TIME,
+		    forge_format_duration(text, (uint64_t)(l->now - start) * 1000000),
+		    FORGE_PLAIN);
+	forge_live_usage(&l->session->home, row->run_id, &u);
+	if (u.memory_bytes != UINT64_MAX)
+		set_size(l, at, u.memory_bytes);
+}
+
+static void add_over(struct listing *l, const struct forge_run_row *row, size_t at)
+{
+	char text[FORGE_FORMAT_MAX], status[128];
+	bool is_plain = !row->reason || strcmp(row->reason, "exit") == 0 ||
+			strcmp(row->reason, row->status) == 0;
+
+	(void)snprintf(status, sizeof(status), "%s%s%s", row->status,
+		       is_plain ? "" : ": ", is_plain ? "" : row->reason);
+	set(l, at, STATUS, status, forge_status_colour(row->status));
+	if (row->wall_usec >= 0)
+		set(l, at, TIME, forge_format_duration(text, (uint64_t)row->wall_usec),
+		    FORGE_PLAIN);
+	if (row->memory_peak >= 0)
+		set_size(l, at, (uint64_t)row->memory_peak);
+}
+
 static int add_row(const struct forge_run_row *row, void *arg)
 {
 	struct listing *l = arg;
-	char wall[FORGE_FORMAT_MAX], memory[FORGE_FORMAT_MAX];
+	char when[32];
 
 	if (!make_room(l))
 		return -ENOMEM;
 	size_t at = l->rows++;
+	forge_auto_json json_t *record =
+		row->record ? json_loads(row->record, 0, NULL) : NULL;
+	forge_auto_free char *command = command_of(record);
+	for (int c = 0; c < COLUMNS; c++)
+		set(l, at, c, NULL, FORGE_PLAIN);
 	set(l, at, RUN, row->run_id, FORGE_PLAIN);
-	set(l, at, ANALYSIS,
-	    strcmp(row->analysis_id, row->run_id) == 0 ? NULL : row->analysis_id,
-	    FORGE_PLAIN);
-	set(l, at, STATUS, row->status, forge_status_colour(row->status));
-	set(l, at, REASON, row->reason, FORGE_PLAIN);
-	set(l, at, WALL,
-	    row->wall_usec < 0 ? NULL
-			       : forge_format_duration(wall, (uint64_t)row->wall_usec),
-	    FORGE_PLAIN);
-	set(l, at, MEMORY,
-	    row->memory_peak < 0 ? NULL
-				 : forge_format_size(memory, (uint64_t)row->memory_peak),
-	    FORGE_PLAIN);
-	set(l, at, CREATED, row->created_at, FORGE_DIM);
+	if (strcmp(row->analysis_id, row->run_id) != 0)
+		set(l, at, NAME, row->analysis_id, FORGE_PLAIN);
+	if (forge_status_is_terminal(forge_status_of(row->status)))
+		add_over(l, row, at);
+	else
+		add_open(l, row, record, command, at);
+	set(l, at, CREATED, format_time(l, row->created_at, when), FORGE_DIM);
 	set(l, at, USER, row->user, FORGE_DIM);
+	if (!l->cells[at * COLUMNS + COMMAND].text)
+		set(l, at, COMMAND, command, FORGE_PLAIN);
 	return 0;
 }
 
@@ -145,26 +277,83 @@ static int print_json(const struct forge_run_row *row, void *arg)
 	return rc < 0 ? -EIO : 0;
 }
 
+/* As many letters of the ids as tell them apart: every command takes the beginning of one. */
+static void shorten_ids(struct listing *l)
+{
+	size_t n = 13;
+
+	for (size_t a = 1; a < l->rows; a++)
+		for (size_t b = a + 1; b < l->rows; b++)
+			while (n < FORGE_RUN_ID_MAX - 1 &&
+			       strncmp(l->cells[a * COLUMNS].text,
+				       l->cells[b * COLUMNS].text, n) == 0)
+				n++;
+	for (size_t r = 1; r < l->rows; r++)
+		if (strlen(l->cells[r * COLUMNS].text) > n)
+			((char *)l->cells[r * COLUMNS].text)[n] = '\0';
+}
+
+/* A column with nothing to tell is left out. */
+static bool is_empty(const struct listing *l, int column)
+{
+	char buf[FORGE_USER_MAX];
+	const char *user = forge_user_name(buf);
+
+	for (size_t r = 1; r < l->rows; r++) {
+		const char *text = l->cells[r * COLUMNS + (size_t)column].text;
+		if (text && (column != USER || strcmp(text, user) != 0))
+			return false;
+	}
+	return true;
+}
+
+static void print_cells(const struct listing *l)
+{
+	struct forge_cell *kept = calloc(l->rows * COLUMNS, sizeof(*kept));
+	bool is_left_out[COLUMNS] = {
+		[NAME] = is_empty(l, NAME), [USER] = is_empty(l, USER)
+	};
+	size_t n = 0, columns = 0;
+
+	if (!kept)
+		return;
+	for (int c = 0; c < COLUMNS; c++)
+		columns += !is_left_out[c];
+	for (size_t r = 0; r < l->rows; r++)
+		for (int c = 0; c < COLUMNS; c++)
+			if (!is_left_out[c])
+				kept[n++] = l->cells[r * COLUMNS + (size_t)c];
+	forge_table_print_lines(stdout, kept, columns, l->rows);
+	free(kept);
+}
+
 static int print_table(struct forge_session *s, struct forge_error *err)
 {
-	static const char *const heading[COLUMNS] = { "RUN",	 "ANALYSIS", "STATUS",
-						      "REASON",	 "WALL",     "MEMORY",
-						      "CREATED", "USER" };
-	struct listing l = { 0 };
+	static const char *const heading[COLUMNS] = { "RUN",  "NAME",	"STATUS",
+						      "TIME", "MEMORY", "CREATED",
+						      "USER", "COMMAND" };
+	struct listing l = { .session = s,
+			     .is_terminal = isatty(STDOUT_FILENO),
+			     .now = time(NULL) };
 	int rc = make_room(&l) ? 0 : forge_fail(err, ENOMEM, "out of memory");
 
+	o.filter.with_record = true;
 	if (rc == 0) {
 		for (int c = 0; c < COLUMNS; c++)
 			set(&l, 0, c, heading[c], FORGE_BOLD);
 		l.rows = 1;
 		rc = forge_store_list(s->store, &o.filter, add_row, &l, err);
 	}
+	forge_auto_free char *last =
+		l.rows > 1 ? strdup(l.cells[(l.rows - 1) * COLUMNS].text) : NULL;
+	if (rc >= 0 && l.is_terminal && l.rows < 1000)
+		shorten_ids(&l);
 	if (rc >= 0)
-		forge_table_print(stdout, l.cells, COLUMNS, l.rows);
+		print_cells(&l);
 	/* stderr: a pipe that counts lines must not count this one. */
 	if (rc > 0 && o.filter.limit && (unsigned)rc == o.filter.limit && !o.filter.sort)
 		fprintf(stderr, "forge: there may be more: --after %s, or --all\n",
-			l.cells[(l.rows - 1) * COLUMNS].text);
+			last ? last : "");
 	for (size_t i = 0; i < l.rows * COLUMNS; i++)
 		free((char *)l.cells[i].text);
 	free(l.cells);
@@ -201,6 +390,25 @@ static int parse_time(const char *option, const char *text, char buf[FORGE_RUN_I
 	return 0;
 }
 
+/* A digest as records have it or as sha256sum prints it, or a file whose content it is. */
+static int digest_of(const char *word, char buf[FORGE_DIGEST_MAX],
+		     struct forge_error *err)
+{
+	uint64_t size;
+
+	if (!word)
+		return 0;
+	const char *hex = strncmp(word, "sha256:", 7) == 0 ? word + 7 : word;
+	(void)snprintf(buf, FORGE_DIGEST_MAX, "sha256:%.65s", hex);
+	o.filter.output = buf;
+	if (forge_objects_is_digest(buf))
+		return 0;
+	forge_auto_close int fd =
+		open(word, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	int rc = fd < 0 ? -errno : forge_sha256_fd(fd, -1, buf, &size);
+	return rc < 0 ? forge_fail_errno(err, -rc, "--output %s", word) : 0;
+}
+
 static int list(struct forge_session *s, struct forge_error *err)
 {
 	if (o.is_quiet)
@@ -214,12 +422,13 @@ static int cmd_ps(int argc, char **argv)
 {
 	struct forge_error err = FORGE_ERROR_INIT;
 	forge_auto_session struct forge_session s = FORGE_SESSION_INIT;
-	char since[FORGE_RUN_ID_MAX], until[FORGE_RUN_ID_MAX];
+	char since[FORGE_RUN_ID_MAX], until[FORGE_RUN_ID_MAX], digest[FORGE_DIGEST_MAX];
 	int rc = forge_refuse_words(&forge_cmd_ps, argc, argv, 0);
 
 	if (rc)
 		return rc;
 	o.filter.limit = o.is_all ? 0 : o.limit ? o.limit : 20;
+	o.filter.with_parts = o.is_all;
 	/* Pages are cut by creation; of another order they would leave runs out. */
 	if (o.filter.after && o.filter.sort && strcmp(o.filter.sort, "created") != 0)
 		rc = forge_fail(&err, EINVAL, "--after goes with --sort created only");
@@ -227,6 +436,8 @@ static int cmd_ps(int argc, char **argv)
 		rc = parse_time("since", o.since, since, &o.filter.since, &err);
 	if (rc == 0)
 		rc = parse_time("until", o.until, until, &o.filter.until, &err);
+	if (rc == 0)
+		rc = digest_of(o.output, digest, &err);
 	if (rc == 0)
 		rc = forge_session_open(&s, true, &err);
 	if (rc == 0)
@@ -238,7 +449,10 @@ const struct forge_cmd forge_cmd_ps = {
 	.name = "ps",
 	.synopsis = "[OPTIONS]",
 	.help = "List runs, the newest first",
-	.about = "Without options the last 20 runs, over or not.",
+	.about = "Without options the last 20 runs, over or not: what goes on with the "
+		 "time "
+		 "and\n"
+		 "memory it has used so far, what waits with the reason.",
 	.bad_value = FORGE_EXIT_FAILED,
 	.run = cmd_ps,
 	.opts = ps_opts,

@@ -13,6 +13,7 @@ struct layout {
 	size_t columns;
 	size_t width[FORGE_TABLE_COLUMNS];
 	bool has_colour;
+	bool cuts; /* one line a row */
 };
 
 static const char *cell_text(const struct forge_cell *cell)
@@ -30,7 +31,7 @@ static size_t display_width(const char *s, size_t n)
 	return w;
 }
 
-static size_t terminal_width(FILE *f)
+size_t forge_terminal_width(FILE *f)
 {
 	struct winsize ws;
 
@@ -53,10 +54,15 @@ static size_t widest(const struct layout *l)
 
 static void fit(struct layout *l, size_t available)
 {
-	size_t total = (l->columns - 1) * GAP;
+	size_t total = (l->columns - 1) * GAP, last = l->columns - 1;
 
 	for (size_t c = 0; c < l->columns; c++)
 		total += l->width[c];
+	if (l->cuts) {
+		size_t over = total > available ? total - available : 0;
+		l->width[last] -= over < l->width[last] ? over : l->width[last];
+		return;
+	}
 	for (; total > available; total--) {
 		size_t at = widest(l);
 		if (l->width[at] <= NARROWEST)
@@ -76,6 +82,17 @@ static size_t line_length(const char *s, size_t width)
 		if (s[n] == ' ')
 			blank = n;
 	}
+	return n;
+}
+
+/* Bytes of s in the first width characters. */
+static size_t cut_length(const char *s, size_t width)
+{
+	size_t n = 0, chars = 0;
+
+	for (; s[n]; n++)
+		if (((unsigned char)s[n] & 0xc0) != 0x80 && chars++ == width)
+			break;
 	return n;
 }
 
@@ -99,7 +116,8 @@ static bool print_line(FILE *f, const struct forge_cell *row, const char **rest,
 	bool is_some = false;
 
 	for (size_t c = 0; c < l->columns; c++) {
-		size_t n = line_length(rest[c], l->width[c]);
+		size_t n = l->cuts ? cut_length(rest[c], l->width[c])
+				   : line_length(rest[c], l->width[c]);
 
 		if (n > 0) {
 			fprintf(f, "%*s", (int)pad, "");
@@ -115,11 +133,11 @@ static bool print_line(FILE *f, const struct forge_cell *row, const char **rest,
 	return is_some;
 }
 
-void forge_table_print(FILE *f, const struct forge_cell *cells, size_t columns,
-		       size_t rows)
+static void print(FILE *f, const struct forge_cell *cells, size_t columns, size_t rows,
+		  bool cuts)
 {
-	struct layout l = { .has_colour = forge_has_colour(f) };
-	size_t available = terminal_width(f);
+	struct layout l = { .has_colour = forge_has_colour(f), .cuts = cuts };
+	size_t available = forge_terminal_width(f);
 
 	l.columns = columns < FORGE_TABLE_COLUMNS ? columns : FORGE_TABLE_COLUMNS;
 	for (size_t r = 0; r < rows; r++) {
@@ -137,7 +155,19 @@ void forge_table_print(FILE *f, const struct forge_cell *cells, size_t columns,
 
 		for (size_t c = 0; c < l.columns; c++)
 			rest[c] = cell_text(&cells[r * columns + c]);
-		while (print_line(f, &cells[r * columns], rest, &l))
+		while (print_line(f, &cells[r * columns], rest, &l) && !cuts)
 			;
 	}
+}
+
+void forge_table_print(FILE *f, const struct forge_cell *cells, size_t columns,
+		       size_t rows)
+{
+	print(f, cells, columns, rows, false);
+}
+
+void forge_table_print_lines(FILE *f, const struct forge_cell *cells, size_t columns,
+			     size_t rows)
+{
+	print(f, cells, columns, rows, true);
 }

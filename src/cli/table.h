@@ -21,3 +21,8 @@ struct forge_cell {
  */
 void forge_table_print(FILE *f, const struct forge_cell *cells, size_t columns,
 		       size_t rows);
+/* The same with one line a row: the last column is cut where the terminal ends. */
+void forge_table_print_lines(FILE *f, const struct forge_cell *cells, size_t columns,
+			     size_t rows);
+/* Columns of the terminal; 0: it is none. */
+size_t forge_terminal_width(FILE *f);

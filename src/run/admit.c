@@ -461,6 +461,50 @@ void forge_admit_release(struct forge_share *s)
 	*s = FORGE_SHARE_INIT;
 }
 
+const char *forge_admit_why(const struct forge_home *home, const struct forge_config *cfg,
+			    const struct forge_need *need, char buf[FORGE_WHY_MAX])
+{
+	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
+	char want[FORGE_FORMAT_MAX], used_text[FORGE_FORMAT_MAX], all[FORGE_FORMAT_MAX];
+	struct forge_budget b, used = { 0 };
+	unsigned before = 0;
+
+	forge_budget_of(cfg, &b);
+	struct forge_need n = clamp(need, &b);
+	(void)forge_entries_open(&d, home->fd, "queue"); /* none: nothing is in use */
+	for (const char *name; (name = forge_entries_next(&d));) {
+		uint64_t bytes, milli;
+		int dir = forge_entries_fd(&d);
+		if (strncmp(name, "w-", 2) == 0 && is_locked(dir, name))
+			before += !strstr(name, n.run_id);
+		if (sscanf(name, "s-%" SCNu64 "-%" SCNu64 "-", &bytes, &milli) == 2 &&
+		    is_locked(dir, name)) {
+			used.bytes += bytes;
+			used.milli += milli;
+			used.runs++;
+		}
+	}
+	if (used.milli + n.milli > b.milli)
+		(void)snprintf(buf, FORGE_WHY_MAX, "waits for %s CPU%s: %s of %s in use",
+			       forge_format_cpus(want, n.milli),
+			       n.milli == 1000 ? "" : "s",
+			       forge_format_cpus(used_text, used.milli),
+			       forge_format_cpus(all, b.milli));
+	else if (used.bytes + n.bytes > b.bytes)
+		(void)snprintf(buf, FORGE_WHY_MAX, "waits for %s: %s of %s in use",
+			       forge_format_size(want, n.bytes),
+			       forge_format_size(used_text, used.bytes),
+			       forge_format_size(all, b.bytes));
+	else if (used.runs >= b.runs)
+		(void)snprintf(buf, FORGE_WHY_MAX,
+			       "waits: %" PRIu64 " of %" PRIu64 " runs at once",
+			       used.runs, b.runs);
+	else
+		(void)snprintf(buf, FORGE_WHY_MAX, "waits for its turn, with %u others",
+			       before);
+	return buf;
+}
+
 int forge_admit_sweep(const struct forge_home *home,
 		      bool (*remove)(void *arg, const char *name), void *arg,
 		      struct forge_error *err)

@@ -76,6 +76,12 @@ FORGE_MUST_CHECK int forge_admit_take(struct forge_ticket *t, int signal_fd,
 /* Out of the line, with the share or without. Accepts FORGE_TICKET_INIT. */
 void forge_admit_leave(struct forge_ticket *t);
 void forge_admit_release(struct forge_share *s);
+/*
+ * Why a queued run with this need waits: "waits for 1 CPU: 2 of 2 in use". Looks only. Returns buf.
+ */
+#define FORGE_WHY_MAX 160
+const char *forge_admit_why(const struct forge_home *home, const struct forge_config *cfg,
+			    const struct forge_need *need, char buf[FORGE_WHY_MAX]);
 /* Asks remove of each file that a dead one left, and does as it says. */
 FORGE_MUST_CHECK int forge_admit_sweep(const struct forge_home *home,
 				       bool (*remove)(void *arg, const char *name),

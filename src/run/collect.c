@@ -183,10 +183,11 @@ static void add_file(struct walk *w, const struct stat *st)
 
 static void add_undeclared(struct walk *w, const struct stat *st)
 {
-	if (w->aside == 0) {
-		w->ret->n_undeclared++;
+	w->ret->n_undeclared++;
+	if (w->aside == 0)
 		set_example(w);
-	}
+	else
+		w->ret->n_aside++;
 	if (json_array_size(w->ret->undeclared) < LISTED_MAX)
 		json_array_append_new(w->ret->undeclared,
 				      json_pack("{s:o, s:I}", "path",
@@ -426,9 +427,11 @@ static bool is_within_size(struct walk *w)
 static void check_patterns(struct walk *w)
 {
 	for (size_t i = 0; w->spec->must_match && i < w->spec->patterns->n; i++)
-		if (!w->is_matched[i])
+		if (!w->is_matched[i]) {
+			w->ret->is_missing |= !w->ret->problem[0];
 			problem(w->ret, "it left no output '%s'",
 				w->spec->patterns->v[i]);
+		}
 }
 
 static int collect(struct walk *w, struct forge_objects *objects, struct forge_error *err)

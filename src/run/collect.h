@@ -31,10 +31,12 @@ struct forge_collected {
 	json_t *outputs; /* [{path, size, sha256, stored_as, partial?}], sorted */
 	json_t *skipped; /* [{path, why}]: matched, and cannot be collected */
 	json_t *undeclared; /* [{path, size}]: the first thousand files that no pattern matched */
-	uint64_t n_undeclared; /* hidden files and __pycache__ are not counted */
+	uint64_t n_undeclared;
+	uint64_t n_aside; /* of them hidden, or in __pycache__ */
 	uint64_t n_links;      /* symbolic links that were to be collected */
 	char *example; /* the name of one of the undeclared, or of the links; NULL: none */
 	bool is_stopped; /* by stop_fd: outputs are what was stored before, all partial */
+	bool is_missing; /* the problem is a pattern that nothing matches, and no other */
 	bool is_too_much;  /* the problem is a bound, and nothing was taken */
 	char problem[384]; /* "": every declared output is stored and on disk */
 };

@@ -4,6 +4,7 @@
 
 #include <jansson.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "base/error.h"
@@ -29,6 +30,12 @@ FORGE_MUST_CHECK int forge_live_find(const struct forge_home *home, const char *
 bool forge_live_has_slot(const struct forge_home *home, const char *run_id);
 /* The record of a run that has no verdict yet, as it was when it began; NULL: nobody has it. */
 json_t *forge_live_record(const struct forge_home *home, const char *run_id);
+/* What a run uses now. UINT64_MAX: that cannot be told, or not from here. */
+struct forge_live_usage {
+	uint64_t memory_bytes, cpu_usec;
+};
+void forge_live_usage(const struct forge_home *home, const char *run_id,
+		      struct forge_live_usage *ret);
 FORGE_MUST_CHECK int forge_live_signal(const struct forge_live *l, int sig,
 				       struct forge_error *err);
 /* Until it is gone, and with it all that it ran. 1: not within msec (-1: for ever). */

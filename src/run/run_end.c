@@ -121,13 +121,11 @@ static void keep_what_is_left(struct run *r, const struct forge_outcome *o,
 }
 
 /* Success is taken back: there is something that the command made and forge has not. */
-static void miss_output(struct run *r, const char *problem, const struct forge_outcome *o,
-			struct forge_verdict *v)
+static void miss_output(struct run *r, const char *problem, struct forge_verdict *v)
 {
 	forge_record_event(&r->record, "collect_problem", problem);
 	if (strcmp(v->status, "succeeded") == 0)
 		forge_judge_missing_output(problem, v);
-	keep_what_is_left(r, o, v);
 }
 
 /* Somebody installed something meanwhile: what the run had is then not known. */
@@ -160,15 +158,15 @@ static void tell_rest(const struct run *r, const struct forge_collected *c,
 		      const struct forge_outcome *o, struct forge_verdict *v)
 {
 	char size[FORGE_FORMAT_MAX];
-	uint64_t n = c->n_undeclared + c->n_links;
-	const char *what = c->n_undeclared ? "file" : "symbolic link";
+	uint64_t files = c->n_undeclared - c->n_aside, n = files + c->n_links;
+	const char *what = files ? "file" : "symbolic link";
 	const char *many = n == 1 ? "" : "s";
 	const char *are = n == 1 ? "was" : "were";
 
 	if (n && r->keeps && c->example)
 		forge_judge_add(v, "It left %" PRIu64 " other %s%s, e.g. %s.", n, what,
 				many, c->example);
-	else if (n && !r->keeps && c->n_undeclared && c->example &&
+	else if (n && !r->keeps && files && c->example &&
 		 is_plain_name(c->example))
 		forge_judge_add(v,
 				"%" PRIu64 " %s%s %s not kept, e.g. %s (keep %s with "
@@ -205,14 +203,17 @@ static void take_outputs(struct run *r, struct forge_collected *c,
 		forge_record_event(&r->record, "collect_cancelled", NULL);
 		if (strcmp(v->status, "succeeded") == 0)
 			forge_judge_uncollected(json_array_size(c->outputs), v);
-		keep_what_is_left(r, o, v);
-	} else if (c->is_too_much && r->spec.collects == FORGE_OUTPUTS_ALL) {
-		/* Nothing was asked for by name: the command has done what it should. */
-		forge_record_event(&r->record, "collect_problem", c->problem);
-		forge_judge_add(v, "Nothing was collected: %s.", c->problem);
-		keep_what_is_left(r, o, v);
 	} else if (c->problem[0]) {
-		miss_output(r, c->problem, o, v);
+		bool is_missing = c->is_missing;
+		bool has_rest = c->n_undeclared > c->n_aside || json_array_size(c->skipped);
+		bool was_good = strcmp(v->status, "succeeded") == 0;
+		miss_output(r, c->problem, v);
+		if (c->is_too_much && r->spec.collects == FORGE_OUTPUTS_ALL && was_good)
+			forge_judge_add(v, "Choose with -o what to keep; -o none is for "
+					   "nothing.");
+		/* What it left instead may be what was meant by another name. */
+		if (!is_missing || (was_good && has_rest))
+			keep_what_is_left(r, o, v);
 	}
 	tell_rest(r, c, o, v);
 }
@@ -253,7 +254,8 @@ static void collect(struct run *r, const struct forge_outcome *o, struct forge_v
 		char text[sizeof(why.msg) + 64];
 		(void)snprintf(text, sizeof(text), "its outputs cannot be stored: %s",
 			       why.msg);
-		miss_output(r, text, o, v);
+		miss_output(r, text, v);
+		keep_what_is_left(r, o, v);
 	} else {
 		take_outputs(r, &c, o, v);
 	}

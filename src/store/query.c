@@ -203,6 +203,7 @@ int forge_store_post_records(struct forge_store *st, const char *run_id, json_t 
 struct listing {
 	forge_run_visitor *visit;
 	void *arg;
+	bool with_record;
 };
 
 static int64_t number(const char *s)
@@ -231,6 +232,7 @@ static int visit_row(const char *const *c, void *arg)
 		.pid = number(c[14]),
 		.pid_start = number(c[15]),
 		.boot_id = c[16],
+		.record = l->with_record ? c[17] : NULL,
 	};
 
 	return l->visit(&row, l->arg);
@@ -280,11 +282,13 @@ static void build_list(struct builder *b, const struct forge_run_filter *f)
 {
 	const char *order = sort_column(f->sort);
 
-	add(b, "SELECT run_id, analysis_id, status, reason, runtime, executor, host, "
-	       "username, "
-	       "created_at, started_at, ended_at, notes, wall_usec, memory_peak, pid, "
-	       "pid_start, "
-	       "boot_id FROM runs");
+	add(b,
+	    "SELECT run_id, analysis_id, status, reason, runtime, executor, host, "
+	    "username, "
+	    "created_at, started_at, ended_at, notes, wall_usec, memory_peak, pid, "
+	    "pid_start, "
+	    "boot_id%s FROM runs",
+	    f->with_record ? ", record" : "");
 	where(b, "status", "=", f->status);
 	where(b, "reason", "=", f->reason);
 	where(b, "runtime", "=", f->runtime);
@@ -321,7 +325,7 @@ int forge_store_list(struct forge_store *st, const struct forge_run_filter *filt
 		     forge_run_visitor *visit, void *arg, struct forge_error *err)
 {
 	struct builder b = { .len = 0 };
-	struct listing l = { visit, arg };
+	struct listing l = { visit, arg, filter->with_record };
 
 	build_list(&b, filter);
 	return st->ops->exec(st, b.sql, b.v, b.n, visit_row, &l, err);

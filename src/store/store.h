@@ -96,6 +96,7 @@ struct forge_run_filter {
 	const char *output;	   /* "sha256:...": they left a file with this content */
 	const char *part_of;	   /* the post-processes of this run; wants with_parts */
 	bool with_parts;	   /* also probes and post-processes */
+	bool with_record;	   /* rows have the record's text */
 	bool open_only;		   /* not yet ended */
 	bool oldest_first;
 	const char *sort; /* "created" (also NULL), "ended", "wall", "memory" */
@@ -109,6 +110,7 @@ struct forge_run_row {
 	int64_t wall_usec, memory_peak; /* -1: unknown */
 	int64_t pid, pid_start;		/* of the supervisor */
 	const char *boot_id;
+	const char *record; /* JSON, when it was asked for */
 };
 typedef int forge_run_visitor(const struct forge_run_row *row, void *arg);
 

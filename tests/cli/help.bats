@@ -20,8 +20,7 @@ commands() {
 
 # The long options of a command, one a line, from its help.
 options() {
-    "$FORGE" help "$1" | sed -n 's/^ .*[ ]\(--[a-z][a-z-]*\).*/\1/p' |
-        sed 's/ .*//'
+    "$FORGE" help "$1" | sed -nE 's/^ +(-., )?(--[a-z][a-z-]*).*/\2/p'
 }
 
 @test "forge alone shows the help on standard error and exits 2" {

@@ -467,10 +467,10 @@ open("go").read()' "$FORGE_HOME/forge.db" >holder 3>&- &
         run "$FORGE" "$cmd" zzzz
         [ "$status" -eq 1 ]
         [[ "$output" == *"no run 'zzzz'"* ]]
-        for bad in ../runs / 'a b' "$id"x "" "'; DROP TABLE runs; --" AB %; do
+        for bad in ../runs / 'a b' "" "'; DROP TABLE runs; --" %; do
             run "$FORGE" "$cmd" "$bad"
             [ "$status" -eq 1 ]
-            [[ "$output" == *"is no run id"* ]]
+            [[ "$output" == *"names no run"* ]]
         done
         run "$FORGE" "$cmd"
         [ "$status" -eq 2 ]

@@ -1,0 +1,30 @@
+# newcomer.bash: for tests that type what a new user would type. Loaded by each of tests/newcomer.
+# shellcheck shell=bash
+# SPDX-License-Identifier: Apache-2.0
+
+. "$(dirname "${BASH_SOURCE[0]}")/forge.bash"
+
+# forge is in the PATH, nothing is configured, and the current directory is the user's project.
+setup_newcomer() {
+    setup_forge
+    unset FORGE_CONFIG
+    mkdir -p "$T/bin" "$T/project"
+    ln -sf "$FORGE" "$T/bin/forge"
+    export PATH=$T/bin:$PATH XDG_CONFIG_HOME=$T/.config
+    cd "$T/project" || return
+}
+
+# says TEXT: in what the last `run` printed. Shows all of it otherwise.
+says() {
+    [[ "$output" == *"$1"* ]] || {
+        printf 'not said: %s\n---\n%s\n' "$1" "$output"
+        return 1
+    }
+}
+
+says_not() {
+    [[ "$output" != *"$1"* ]] || {
+        printf 'said: %s\n---\n%s\n' "$1" "$output"
+        return 1
+    }
+}
