@@ -271,6 +271,16 @@ static int take_share(int dir, const struct forge_need *n, struct forge_share *r
 	return 0;
 }
 
+int forge_admit_check(const struct forge_config *cfg, const struct forge_need *need,
+		      struct forge_error *err)
+{
+	struct forge_budget b;
+
+	forge_budget_of(cfg, &b);
+	struct forge_need n = clamp(need, &b);
+	return check_possible(&n, &b, err);
+}
+
 int forge_admit_try(const struct forge_home *home, const struct forge_config *cfg,
 		    const struct forge_need *need, struct forge_share *ret,
 		    struct forge_error *err)

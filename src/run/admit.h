@@ -54,6 +54,10 @@ struct forge_ticket {
 
 void forge_budget_of(const struct forge_config *cfg, struct forge_budget *ret);
 
+/* -E2BIG: a run with this need can never be admitted; err has the sentence. */
+FORGE_MUST_CHECK int forge_admit_check(const struct forge_config *cfg,
+				       const struct forge_need *need,
+				       struct forge_error *err);
 /*
  * 0: *ret is held. 1: there is no room now. -E2BIG: there never can be; err has the sentence.
  */

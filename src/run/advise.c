@@ -129,14 +129,32 @@ static void list_programs(const struct forge_spec *s, char *buf, size_t size)
 		}
 }
 
+/* A program's name may be found in PATH; a path, or a script, is meant to be here. */
+static bool is_missing_file(const char *word)
+{
+	struct stat st;
+
+	return (strchr(word, '/') || ends_as_script(word)) && lstat(word, &st) < 0 &&
+	       errno == ENOENT;
+}
+
+int forge_advise_missing(const struct forge_run_request *req, struct forge_error *err)
+{
+	const char *word = req->argv[0];
+
+	/* What begins with a slash may be there inside only, in a runtime of another system. */
+	return *word != '/' && is_missing_file(word)
+		       ? forge_fail(err, ENOENT, "%.300s does not exist here", word)
+		       : 0;
+}
+
 static void advise_program(const struct forge_spec *s, const char *word,
 			   struct forge_verdict *v)
 {
-	struct stat st;
 	char has[160];
 
 	if (strchr(word, '/') || ends_as_script(word)) {
-		if (lstat(word, &st) < 0 && errno == ENOENT)
+		if (is_missing_file(word))
 			(void)snprintf(v->notes, sizeof(v->notes),
 				       "Not started: %.300s does not exist here.", word);
 		return;

@@ -21,7 +21,7 @@
 #include "base/parse.h"
 #include "base/sys.h"
 
-#define DEPTH_MAX     128 /* one descriptor a level */
+#define DEPTH_MAX     256 /* one descriptor a level; more are over the disk limit */
 #define PATH_LEN_MAX  4000
 #define LISTED_MAX    1000
 #define NAMES_MAX     (16u << 20) /* bytes of all names: they end up in the record */

@@ -467,6 +467,15 @@ static int carry_out(struct run *r, struct forge_run_result *ret, struct forge_e
 	return rc;
 }
 
+/* Who submits is gone when the run begins: what can never run is refused now. */
+static int check_submission(const struct run *r, struct forge_error *err)
+{
+	struct forge_need need = need_of(r);
+	int rc = forge_advise_missing(r->req, err);
+
+	return rc < 0 ? rc : forge_admit_check(r->cfg, &need, err);
+}
+
 int forge_run(const struct forge_config *cfg, const struct forge_run_request *req,
 	      struct forge_run_result *ret, struct forge_error *err)
 {
@@ -476,6 +485,8 @@ int forge_run(const struct forge_config *cfg, const struct forge_run_request *re
 	run_init(&r, cfg, req);
 	/* Nothing is made yet, and an input may be where looking waits for ever: ^C ends us. */
 	int rc = forge_spec_resolve(cfg, req, &r.spec, err);
+	if (rc == 0 && req->wait_durable)
+		rc = check_submission(&r, err);
 	forge_signals_catch(&before);
 	if (rc == 0)
 		rc = open_state(&r, err);

@@ -195,9 +195,8 @@ static int resolve_outputs(struct forge_spec *s, const struct forge_config *cfg,
 {
 	int rc = 0;
 
-	s->collects = req->is_probe	? FORGE_OUTPUTS_NONE
-		      : req->parent_run ? FORGE_OUTPUTS_DECLARED
-					: cfg->outputs_default;
+	s->collects = req->is_probe || req->parent_run ? FORGE_OUTPUTS_DECLARED
+							: cfg->outputs_default;
 	forge_strv_foreach (pattern, &req->outputs) {
 		if (strcmp(pattern, "none") == 0 && req->outputs.n > 1)
 			return forge_hint(

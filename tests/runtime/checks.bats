@@ -129,7 +129,7 @@ as_if_older() {
 
 # probing NAME: its probe is under way, and has begun to try.
 probing() {
-    id=$("$FORGE" ps -rq --runtime "$1" | head -n 1)
+    id=$("$FORGE" ps -raq --runtime "$1" | head -n 1)
     [ -n "$id" ] && has_status "$id" running
 }
 

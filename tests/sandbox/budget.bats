@@ -270,7 +270,7 @@ has_flood() { [ "$(stat -c %s "$FORGE_HOME"/runs/*/stdout 2>/dev/null || echo 0)
     OPTS+=(--disk 16M)
     probe sparse 1
     [[ "$answer" == *EFBIG* ]]
-    OPTS=(--disk 2T)
+    OPTS=(--disk 2T -o none)
     holds sparse 1024
     [ "$(field .status)" = succeeded ]
     between 0 "$(field .usage.disk_peak_bytes)" 1048576

@@ -25,7 +25,7 @@ start_run() {
     chmod 777 victim
     chmod 666 victim/file
     before=$(hash_of victim)
-    OPTS=(--disk 2T -i victim)
+    OPTS=(--disk 2T -i victim -o none)
     configure 'host:' '  allow_unlimited: true'
     holds hostile "$T/victim" "$T/victim/file" / /etc /tmp
     [ ! -e "$(field .workdir)" ]

@@ -241,7 +241,7 @@ open("far", "w").write("x")'
     begin=$(now_ms)
     forge_run --disk 2T -- sh -c 'mkdir outputs; truncate -s 1T outputs/huge; echo x >outputs/small'
     in_time "$begin" 20000
-    [ "$(field .status)" != succeeded ]
+    [ "$(field .status)" = failed ]
     [[ "$(field .completion_notes)" == *"1.00 TiB"* ]]
     [ "$(field '.outputs | length')" -eq 0 ]
     [ "$(objects | wc -l)" -eq 0 ]

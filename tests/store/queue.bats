@@ -112,12 +112,11 @@ order() {
     [[ "$(field .completion_notes)" == *"301.00 MiB"*"300.00 MiB"* ]]
     forge_run --memory 100M --cpus 3 -- true
     [ "$(field .reason)" = admission ]
-    # a detached one is a run as well
-    submit --memory 301M -- true
-    finished "$id"
+    # A detached one is refused before anybody has turned away from it.
+    run "$FORGE" submit --memory 301M -- true
     [ "$status" -eq 125 ]
-    [ "$(field .reason)" = admission ]
-    [ "$("$FORGE" ps -q --status rejected | wc -l)" -eq 3 ]
+    [[ "$output" == *"301.00 MiB"*"300.00 MiB"* ]]
+    [ "$("$FORGE" ps -q --status rejected | wc -l)" -eq 2 ]
     forge_run --memory 300M --cpus 2 -- true
     [ "$status" -eq 0 ]
 }

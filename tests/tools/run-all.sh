@@ -23,6 +23,7 @@ sandbox-root    900 the sandbox attacked as root, sanitized
 sandbox-user    900 ... as an ordinary user
 sandbox-nested  900 ... in a user namespace
 runtime         600 named runtimes and notebooks, sanitized
+newcomer        600 what a new user types first
 demo            120 what `make demo` shows
 shim            300 kernels that lack system calls
 hosts           300 hosts that refuse something, or whose file servers are dead
@@ -150,6 +151,11 @@ stage_sandbox_nested() {
 }
 
 # The probe, the analysis and its post-process succeed, the attacks do not; the newest first.
+stage_newcomer() {
+    needs_root "what a new user types" || return 0
+    with_copy build tests/tools/delegate.sh bats --tap tests/newcomer
+}
+
 stage_demo() {
     FORGE=$root/build/src/cli/forge examples/demo.sh >"$logs/demo.out" 2>&1
     one "the demo runs" test $? -eq 0
