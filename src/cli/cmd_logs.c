@@ -187,6 +187,10 @@ static int show_logs(struct forge_session *s, const json_t *record,
 		if (streams[i].from >= 0)
 			(void)lseek(streams[i].from, tail_start(streams[i].from, lines),
 				    SEEK_SET);
+	if (rc == 0 && is_following &&
+	    strcmp(forge_record_text(record, "status"), "queued") == 0)
+		fprintf(stderr, "forge: run %s is queued; its log follows when it starts\n",
+			forge_record_text(record, "run_id"));
 	if (rc == 0 && is_following) {
 		rc = follow(s, record, streams, err);
 	} else if (rc == 0) {

@@ -82,6 +82,15 @@ static void on_warning(void *arg, const struct forge_error *warning)
 		forge_print_warning(warning);
 }
 
+static void on_note(void *arg, const char *text)
+{
+	struct pollfd p = { .fd = STDERR_FILENO, .events = POLLOUT };
+
+	(void)arg;
+	if (!is_quiet && poll(&p, 1, 1000) > 0)
+		fprintf(stderr, "forge: %s\n", text);
+}
+
 /* Somebody else has run it, or is running it: that is the run that was asked for. */
 static int show_existing(const char *run_id)
 {
@@ -127,6 +136,7 @@ static int run(const struct forge_config *cfg, struct forge_error *err)
 	forge_request.stdout_fd = is_live ? STDOUT_FILENO : -1;
 	forge_request.stderr_fd = is_live ? STDERR_FILENO : -1;
 	forge_request.on_warning = on_warning;
+	forge_request.on_note = on_note;
 	forge_reconcile_before_run();
 	int rc = forge_run(cfg, &forge_request, &result, err);
 	/* The run has its status: a reader that is gone, or a file at its limit, does not change it. */

@@ -66,6 +66,10 @@ static void on_event(void *arg, const char *event, const char *detail)
 		forge_run_log_failed(r, detail);
 		return;
 	}
+	if (strcmp(event, "cancelled") == 0 && !r->is_stopping) {
+		r->is_stopping = true;
+		forge_run_note(r, "stopping; again to kill now");
+	}
 	if (strcmp(event, "started") == 0) {
 		r->has_started = true;
 		forge_run_set_status(r, "running", detail);
@@ -272,13 +276,14 @@ static struct forge_need need_of(const struct run *r)
 static int wait_for_room(struct run *r, const struct forge_need *need,
 			 struct forge_error *err)
 {
-	struct forge_error note = FORGE_ERROR_INIT;
+	char why[FORGE_WHY_MAX], text[FORGE_WHY_MAX + 16];
 	int rc = record_durably(r, err);
 
 	if (rc < 0)
 		return rc;
-	(void)forge_fail(&note, EAGAIN, "queued: waiting until there is room for it");
-	forge_run_warn(r, &note);
+	(void)snprintf(text, sizeof(text), "queued: %s",
+		       forge_admit_why(&r->home, r->cfg, need, why));
+	forge_run_note(r, text);
 	forge_auto_close int signals = forge_signals_fd();
 	rc = forge_admit_queue(&r->home, r->cfg, need, signals, &r->ticket, err);
 	if (rc < 0)

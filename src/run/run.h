@@ -36,6 +36,8 @@ struct forge_run_request {
 	void (*on_recorded)(void *arg, const char *run_id);
 	/* Called when something went on but the user should know. NULL: not wanted. */
 	void (*on_warning)(void *arg, const struct forge_error *warning);
+	/* The same for what is no reason to worry: the run is queued, or being ended. */
+	void (*on_note)(void *arg, const char *text);
 	void *arg;
 	/* Of a post-process: the run it belongs to, its outputs as a directory, and pairs of
 	 * names below the workdir and inputs that they lead to. */

@@ -46,6 +46,7 @@ struct run {
 	char *store;			   /* URL */
 	json_t *post_rows;		   /* what the post-process said */
 	bool has_started;  /* the command ran: there is something to keep */
+	bool is_stopping; /* whoever asked for that has been answered */
 	bool keeps; /* the workdir: the user wants it, or it has what is kept nowhere else */
 	bool is_confirmed; /* somebody was told that this run will happen */
 	bool is_behind; /* the store missed something of this run, and the user knows */
@@ -55,6 +56,7 @@ struct run {
 /* ---- run_tell.c ---- */
 
 void forge_run_warn(const struct run *r, const struct forge_error *warning);
+void forge_run_note(const struct run *r, const char *text);
 void forge_run_set_status(struct run *r, const char *status, const char *detail);
 enum forge_status forge_run_status(const struct run *r);
 void forge_run_log_failed(struct run *r, const char *detail);

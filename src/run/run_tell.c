@@ -18,6 +18,12 @@ void forge_run_warn(const struct run *r, const struct forge_error *warning)
 		r->req->on_warning(r->req->arg, warning);
 }
 
+void forge_run_note(const struct run *r, const char *text)
+{
+	if (r->req->on_note)
+		r->req->on_note(r->req->arg, text);
+}
+
 void forge_run_set_status(struct run *r, const char *status, const char *detail)
 {
 	forge_record_status(&r->record, status, detail);

@@ -77,6 +77,7 @@ static void supervise(struct supervisor *s, const struct forge_config *cfg)
 	s->req.wait_durable = true;
 	s->req.on_recorded = on_recorded;
 	s->req.on_warning = on_warning;
+	s->req.on_note = NULL;
 	s->req.stdout_fd = s->req.stderr_fd = -1;
 	s->req.arg = s;
 	m.rc = forge_run(cfg, &s->req, &result, &m.error);

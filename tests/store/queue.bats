@@ -58,7 +58,7 @@ order() {
     pid=$!
     started+=("$pid")
     patiently waits 1
-    grep -q 'queued: waiting' said
+    grep -q 'queued: waits for' said
     open_gate
     wait "$pid"
     [ "$(cat out)" = hello ]
