@@ -20,6 +20,15 @@ over() {
 
 @test "the disk limit: programs that run" { over fill-programs 200; }
 
+# is_unmapped PID: it runs the probe, of which nothing is mapped.
+is_unmapped() { [ "$(readlink "/proc/$1/exe")" = "$PROBE" ] && ! grep -qF "$PROBE" "/proc/$1/maps"; }
+
+@test "the disk limit: programs that run and have unmapped themselves" {
+    background "$PROBE" hold-unmapped
+    wait_for is_unmapped "$pid"
+    over fill-unmapped 200
+}
+
 @test "the disk limit: files in a socket with many locks" { over fill-locked 200; }
 
 @test "the disk limit: deleted directories, open or somebody's place" {
