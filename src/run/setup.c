@@ -145,8 +145,11 @@ static int lock_host(struct forge_setup_host *host, bool make, struct forge_erro
 	if (!path || !dir)
 		return forge_fail(err, ENOMEM, "out of memory");
 	for (int tries = 0; tries < 100; tries++) {
-		if (make && access(dir, F_OK) < 0 && forge_mkdirs(dir, 0755) == 0)
+		if (make && access(dir, F_OK) < 0) {
+			if (forge_mkdirs(dir, 0755) < 0)
+				return 0;
 			host->has_made_dir = true;
+		}
 		forge_auto_close int fd =
 			open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 		if (fd < 0 && (errno != ENOENT || !make))
@@ -161,7 +164,7 @@ static int lock_host(struct forge_setup_host *host, bool make, struct forge_erro
 			return 0;
 		}
 	}
-	return forge_fail(err, EBUSY, "another forge setup is running");
+	return forge_fail_errno(err, ESTALE, "lock %s", path);
 }
 
 /* Removed while it is locked: whoever has it open finds that it is no longer there. */
