@@ -174,23 +174,31 @@ int forge_open_inside(int dirfd, const char *path, int flags)
 	return open_in(dirfd, path, flags, RESOLVE_NO_SYMLINKS);
 }
 
-/* Not blocking: a fifo would be waited for, for ever. */
-int forge_open_regular(int dirfd, const char *path, uint64_t max, uint64_t *ret_size)
+/* The size of a regular file that has no more than max bytes. */
+static int regular_size(int fd, uint64_t max, uint64_t *ret)
 {
 	struct stat st;
-	forge_auto_close int fd =
-		forge_open_beneath(dirfd, path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
 
-	if (fd < 0)
-		return fd;
 	if (fstat(fd, &st) < 0)
 		return -errno;
 	if (!S_ISREG(st.st_mode))
 		return -EMEDIUMTYPE;
 	if ((uint64_t)st.st_size > max)
 		return -EFBIG;
-	*ret_size = (uint64_t)st.st_size;
-	return forge_take_fd(fd);
+	*ret = (uint64_t)st.st_size;
+	return 0;
+}
+
+/* Not blocking: a fifo would be waited for, for ever. */
+int forge_open_regular(int dirfd, const char *path, uint64_t max, uint64_t *ret_size)
+{
+	forge_auto_close int fd =
+		forge_open_beneath(dirfd, path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+
+	if (fd < 0)
+		return fd;
+	int rc = regular_size(fd, max, ret_size);
+	return rc < 0 ? rc : forge_take_fd(fd);
 }
 
 bool forge_has_no_writer(int fd)
@@ -219,21 +227,18 @@ const char *forge_regular_problem(int rc)
 
 int forge_read_fd(int fd, uint64_t max, char **ret, size_t *ret_len)
 {
-	struct stat st;
+	uint64_t size;
 	size_t len = 0;
+	int rc = regular_size(fd, max, &size);
 
-	if (fstat(fd, &st) < 0)
-		return -errno;
-	if (!S_ISREG(st.st_mode))
-		return -EMEDIUMTYPE;
-	if ((uint64_t)st.st_size > max)
-		return -EFBIG;
-	forge_auto_free char *text = malloc((size_t)st.st_size + 1);
+	if (rc < 0)
+		return rc;
+	forge_auto_free char *text = malloc((size_t)size + 1);
 	if (!text)
 		return -ENOMEM;
 	/* No more than it had: it may grow under our hands. */
-	while (len < (size_t)st.st_size) {
-		ssize_t n = pread(fd, text + len, (size_t)st.st_size - len, (off_t)len);
+	while (len < (size_t)size) {
+		ssize_t n = pread(fd, text + len, (size_t)size - len, (off_t)len);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)

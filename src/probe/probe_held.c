@@ -47,10 +47,10 @@ static int names_of_lines(int argc, char **argv)
 	return filled(n, max, "in mapped files with long names");
 }
 
-/* [MIB a program]: the file that a process runs is held by the process alone. */
-static int programs(int argc, char **argv)
+/* Starts copies of this program, padded and then deleted, that execute the probe named verb. */
+static int start_programs(long max, const char *verb, const char *what)
 {
-	long max = number_arg(argc, argv, 0, 64), each = 16, n = 0;
+	long each = 16, n = 0;
 	static char self[4 * MIB];
 	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
 	ssize_t len = fd < 0 ? -1 : read(fd, self, sizeof(self));
@@ -63,14 +63,14 @@ static int programs(int argc, char **argv)
 			break;
 		for (long i = 0; i < each; i++)
 			if (!add_mib(out))
-				return filled(n, max, "in programs");
+				return filled(n, max, what);
 		close(out);
 		int ready[2];
 		if (pipe2(ready, O_CLOEXEC) < 0)
 			break;
 		pid_t pid = fork();
 		if (pid == 0) {
-			execl("./program", "program", "hold-still", NULL);
+			execl("./program", "program", verb, NULL);
 			_exit(1);
 		}
 		/* Ends when the program runs. */
@@ -81,7 +81,13 @@ static int programs(int argc, char **argv)
 		if (unlink("program") < 0)
 			break;
 	}
-	return filled(n, max, "in programs that run");
+	return filled(n, max, what);
+}
+
+/* The file that a process runs is held by the process alone. */
+static int programs(int argc, char **argv)
+{
+	return start_programs(number_arg(argc, argv, 0, 64), "hold-still", "in programs that run");
 }
 
 static int hold_still(int argc, char **argv)
@@ -90,6 +96,97 @@ static int hold_still(int argc, char **argv)
 	for (int i = 0; i < 60; i++)
 		(void)sleep(1);
 	return held("over");
+}
+
+/* The same, and no mapping of the file is left: only the kernel's note of what was executed. */
+static int unmapped_programs(int argc, char **argv)
+{
+	return start_programs(number_arg(argc, argv, 0, 64), "hold-unmapped", "in programs without a mapping");
+}
+
+struct range {
+	unsigned long start, len; /* len 0: the end */
+};
+
+/*
+ * Unmaps all of r, then waits for ever. It is copied elsewhere before it runs, so it uses nothing but
+ * registers: no stack, no data, no other function.
+ */
+#if defined(__x86_64__)
+__asm__(".pushsection .text\n"
+	"unmap_code:\n"
+	"	mov %rdi, %rbx\n"
+	"1:	mov (%rbx), %rdi\n"
+	"	mov 8(%rbx), %rsi\n"
+	"	test %rsi, %rsi\n"
+	"	jz 2f\n"
+	"	mov $11, %eax\n" /* munmap */
+	"	syscall\n"
+	"	add $16, %rbx\n"
+	"	jmp 1b\n"
+	"2:	mov $34, %eax\n" /* pause */
+	"	syscall\n"
+	"	jmp 2b\n"
+	"unmap_code_end:\n"
+	".popsection\n");
+#elif defined(__aarch64__)
+__asm__(".pushsection .text\n"
+	"unmap_code:\n"
+	"	mov x19, x0\n"
+	"1:	ldp x0, x1, [x19], #16\n"
+	"	cbz x1, 2f\n"
+	"	mov x8, #215\n" /* munmap */
+	"	svc #0\n"
+	"	b 1b\n"
+	"2:	mov x0, xzr\n"
+	"	mov x1, xzr\n"
+	"	mov x2, xzr\n"
+	"	mov x3, xzr\n"
+	"	mov x8, #73\n" /* ppoll, of nothing */
+	"	svc #0\n"
+	"	b 2b\n"
+	"unmap_code_end:\n"
+	".popsection\n");
+#endif
+
+/* Where the program of this process is mapped. */
+static bool find_image(struct range *r, size_t max)
+{
+	FILE *f = fopen("/proc/self/maps", "re");
+	char line[4096];
+	size_t n = 0;
+
+	while (f && n + 1 < max && fgets(line, sizeof(line), f)) {
+		unsigned long start, end, inode;
+		if (sscanf(line, "%lx-%lx %*s %*s %*s %lu", &start, &end, &inode) == 3 && inode)
+			r[n++] = (struct range){ start, end - start };
+	}
+	if (f)
+		fclose(f);
+	r[n] = (struct range){ 0, 0 };
+	return n > 0;
+}
+
+static int hold_unmapped(int argc, char **argv)
+{
+	(void)argc, (void)argv;
+#if defined(__x86_64__) || defined(__aarch64__)
+	extern const char unmap_code[], unmap_code_end[];
+	size_t len = (size_t)(unmap_code_end - unmap_code);
+	char *page = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct range *r = (struct range *)(void *)(page + 4096);
+	void (*unmap)(struct range *);
+
+	if (page == MAP_FAILED || !find_image(r, 64))
+		return skip("map: %s", error_name(errno));
+	memcpy(page, unmap_code, len);
+	__builtin___clear_cache(page, page + len);
+	if (mprotect(page, 4096, PROT_READ | PROT_EXEC) < 0)
+		return skip("mprotect: %s", error_name(errno));
+	memcpy(&unmap, &page, sizeof(unmap));
+	unmap(r);
+#endif
+	return skip("no code for this processor");
 }
 
 /* Files in a socket that nobody reads, and locks on the socket, which are told before them. */
@@ -286,6 +383,8 @@ const struct probe probe_held[] = {
 	{ "fill-lines", "MIB: deleted files, mapped, with names full of line ends", names_of_lines },
 	{ "fill-programs", "MIB: deleted programs that run", programs },
 	{ "hold-still", "do nothing for a minute", hold_still },
+	{ "fill-unmapped", "MIB: deleted programs that have unmapped themselves", unmapped_programs },
+	{ "hold-unmapped", "unmap the program and do nothing", hold_unmapped },
 	{ "fill-locked", "MIB: deleted files inside a socket with locks", locked_socket },
 	{ "fill-dirs", "MIB [cwd]: deleted directories that are held", directories },
 	{ "fill-workdir", "MIB: the workdir's own directory", large_workdir },

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,14 +22,16 @@
 #include "base/sha256.h"
 #include "run/setup_rows.h"
 
-#define MANIFEST      "/etc/forge/setup.json"
+#define STATE_DIR     "/etc/forge"
+#define MANIFEST      STATE_DIR "/setup.json"
+#define LOCK_FILE     STATE_DIR "/setup.lock"
 #define FILE_MAX_SIZE (1u << 20)
 
 extern char **environ;
 
 const char *const forge_setup_state_names[FORGE_SETUP_STATES] = {
 	[FORGE_SETUP_UNNEEDED] = "not needed", [FORGE_SETUP_DONE] = "done",
-	[FORGE_SETUP_PENDING] = "to do",	       [FORGE_SETUP_MADE] = "made",
+	[FORGE_SETUP_PENDING] = "to do",       [FORGE_SETUP_MADE] = "made",
 	[FORGE_SETUP_REMOVED] = "removed",     [FORGE_SETUP_LEFT] = "left",
 	[FORGE_SETUP_CANNOT] = "cannot",
 };
@@ -117,6 +120,65 @@ static void digest_of(const char *text, char buf[FORGE_DIGEST_MAX])
 	forge_sha256_init(&h);
 	forge_sha256_add(&h, text, strlen(text));
 	(void)forge_sha256_done(&h, buf);
+}
+
+/* ---- the lock: one setup at a time */
+
+/* The file of fd is the one at path: its last holder has not removed it meanwhile. */
+static bool is_at(int fd, const char *path)
+{
+	struct stat ours, there;
+
+	return fstat(fd, &ours) == 0 && stat(path, &there) == 0 &&
+	       ours.st_dev == there.st_dev && ours.st_ino == there.st_ino;
+}
+
+/*
+ * Where the file cannot be made, nothing can be written and nothing is locked. make: also the directory,
+ * without which there is nothing to undo.
+ */
+static int lock_host(struct forge_setup_host *host, bool make, struct forge_error *err)
+{
+	forge_auto_free char *path = forge_setup_path(host, LOCK_FILE);
+	forge_auto_free char *dir = forge_setup_path(host, STATE_DIR);
+
+	if (!path || !dir)
+		return forge_fail(err, ENOMEM, "out of memory");
+	for (int tries = 0; tries < 100; tries++) {
+		if (make && access(dir, F_OK) < 0) {
+			if (forge_mkdirs(dir, 0755) < 0)
+				return 0;
+			host->has_made_dir = true;
+		}
+		forge_auto_close int fd =
+			open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+		if (fd < 0 && (errno != ENOENT || !make))
+			return 0;
+		if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0)
+			return errno == EWOULDBLOCK
+				       ? forge_fail(err, EBUSY,
+						    "another forge setup is running")
+				       : forge_fail_errno(err, errno, "lock %s", path);
+		if (fd >= 0 && is_at(fd, path)) {
+			host->lock_fd = forge_take_fd(fd);
+			return 0;
+		}
+	}
+	return forge_fail_errno(err, ESTALE, "lock %s", path);
+}
+
+/* Removed while it is locked: whoever has it open finds that it is no longer there. */
+static void unlock_host(struct forge_setup_host *host)
+{
+	if (host->lock_fd < 0)
+		return;
+	forge_auto_free char *path = forge_setup_path(host, LOCK_FILE);
+	forge_auto_free char *dir = forge_setup_path(host, STATE_DIR);
+	if (path)
+		(void)unlink(path);
+	if (dir && host->has_made_dir)
+		(void)rmdir(dir); /* with something in it, it stays */
+	close(host->lock_fd);
 }
 
 /*
@@ -414,7 +476,7 @@ void forge_setup_report_done(struct forge_setup_report *r)
 	*r = (struct forge_setup_report){ 0 };
 }
 
-static int open_host(struct forge_setup_host *host, struct forge_error *err)
+static int open_host(struct forge_setup_host *host, bool make, struct forge_error *err)
 {
 	host->root = host->req->root ? host->req->root : "";
 	if (!*host->root && !host->req->dry_run && geteuid() != 0)
@@ -423,11 +485,13 @@ static int open_host(struct forge_setup_host *host, struct forge_error *err)
 				  "sudo forge setup; --dry-run shows what it would do");
 	if (*host->root && access(host->root, X_OK) < 0)
 		return forge_fail_errno(err, errno, "--root %s", host->root);
-	return load_manifest(host, err);
+	int rc = host->req->dry_run ? 0 : lock_host(host, make, err);
+	return rc < 0 ? rc : load_manifest(host, err);
 }
 
 static void close_host(struct forge_setup_host *host)
 {
+	unlock_host(host);
 	forge_strv_done(&host->users);
 	json_decref(host->manifest);
 }
@@ -435,9 +499,9 @@ static void close_host(struct forge_setup_host *host)
 int forge_setup(const struct forge_config *cfg, const struct forge_setup_request *req,
 		struct forge_setup_report *ret, struct forge_error *err)
 {
-	struct forge_setup_host host FORGE_CLEANUP(close_host) = { .cfg = cfg,
-								   .req = req };
-	int rc = open_host(&host, err);
+	struct forge_setup_host host FORGE_CLEANUP(
+		close_host) = { .cfg = cfg, .req = req, .lock_fd = -1 };
+	int rc = open_host(&host, true, err);
 
 	if (rc == 0)
 		rc = join_users(&host, err);
@@ -541,8 +605,9 @@ static int undo_row(struct forge_setup_host *host, const struct forge_setup_row 
 int forge_setup_undo(const struct forge_setup_request *req,
 		     struct forge_setup_report *ret, struct forge_error *err)
 {
-	struct forge_setup_host host FORGE_CLEANUP(close_host) = { .req = req };
-	int rc = open_host(&host, err);
+	struct forge_setup_host host FORGE_CLEANUP(close_host) = { .req = req,
+								   .lock_fd = -1 };
+	int rc = open_host(&host, false, err);
 
 	if (rc == 0)
 		rc = new_report(ret, err);
@@ -563,9 +628,7 @@ int forge_setup_undo(const struct forge_setup_request *req,
 		return save_manifest(&host, err);
 	if (path && unlink(path) < 0 && errno != ENOENT)
 		return forge_fail_errno(err, errno, "remove %s", path);
-	if (path)
-		*strrchr(path, '/') = '\0';
-	if (path)
-		(void)rmdir(path); /* with a configuration in it, it stays */
+	host.has_made_dir =
+		true; /* an earlier setup has; with a configuration in it, it stays */
 	return 0;
 }

@@ -19,7 +19,7 @@ struct forge_setup_step {
 	struct forge_setup_file *files; /* owned; the first is what the others serve */
 	size_t n_files;
 	bool is_blocked; /* the first is somebody else's, so nothing is done */
-	json_t *live; /* object: what apply changed, for undo; owned */
+	json_t *live;	 /* object: what apply changed, for undo; owned */
 };
 
 struct forge_setup_host {
@@ -27,7 +27,9 @@ struct forge_setup_host {
 	const struct forge_setup_request *req;
 	const char *root;	 /* "" or the directory that stands for "/" */
 	struct forge_strv users; /* those of earlier setups too */
-	json_t *manifest;	 /* owned */
+	int lock_fd;		 /* of the setup that is running, -1: none */
+	bool has_made_dir; /* the one of lock and manifest; removed when it is empty */
+	json_t *manifest;  /* owned */
 };
 
 struct forge_setup_row {

@@ -81,8 +81,10 @@ int forge_disk_new(const struct forge_disk_spec *spec, struct forge_disk **ret)
 	d->shmem_bytes = spec->shmem_bytes;
 	d->arg = spec->arg;
 	d->held.workdir = spec->workdir;
-	if (fstat(d->root, &st) == 0)
+	if (fstat(d->root, &st) == 0) {
 		d->held.dev = st.st_dev;
+		d->held.ino = st.st_ino;
+	}
 	d->most_free = free_bytes(d->root);
 	*ret = d;
 	return 0;

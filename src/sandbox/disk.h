@@ -65,7 +65,8 @@ uint64_t forge_disk_pause_usec(const struct forge_disk *d);
 
 /* What has no name any more but is held. */
 struct forge_disk_held {
-	dev_t dev;	     /* of the workdir */
+	dev_t dev; /* of the workdir */
+	ino_t ino;
 	const char *workdir; /* the path inside, borrowed */
 	uint64_t mount_id;   /* of the workdir's mount inside, 0: not known yet */
 	pid_t init;

@@ -145,7 +145,10 @@ static void look_at_sockets(struct forge_disk_held *h, int proc)
 	}
 }
 
-/* Where the run's processes see the workdir: its mount's number. */
+/*
+ * Where the run's processes see the workdir: its mount's number. Before init has entered the new root,
+ * that path is the host's, and leads to the directory around the workdir, in another mount.
+ */
 static void learn_mount(struct forge_disk_held *h, int proc)
 {
 	struct statx st;
@@ -156,7 +159,7 @@ static void learn_mount(struct forge_disk_held *h, int proc)
 	    look(proc, path, AT_SYMLINK_NOFOLLOW, &st) < 0)
 		return;
 	if (makedev(st.stx_dev_major, st.stx_dev_minor) == h->dev &&
-	    (st.stx_mask & STATX_MNT_ID))
+	    st.stx_ino == h->ino && (st.stx_mask & STATX_MNT_ID))
 		h->mount_id = st.stx_mnt_id;
 }
 

@@ -242,6 +242,44 @@ files() { (cd host && find . -type f ! -path './proc/*' | sort | xargs); }
     [ ! -e host/etc/sysctl.d ]
 }
 
+@test "one setup at a time" {
+    mkdir -p host/etc/forge
+    exec 8>host/etc/forge/setup.lock
+    flock 8
+    for option in --json --undo; do
+        set_up "$option" 8>&-
+        [ "$status" -eq 1 ]
+        [[ "$stderr" == "forge: another forge setup is running"* ]]
+    done
+    [ ! -e host/etc/sysctl.d ]
+    # Looking is always possible.
+    set_up --dry-run 8>&-
+    [ "$status" -eq 0 ]
+    # The file alone, of one that was killed, is in nobody's way.
+    exec 8>&-
+    set_up
+    [ "$status" -eq 0 ]
+    [ ! -e host/etc/forge/setup.lock ]
+    set_up --undo
+    [ "$status" -eq 0 ]
+    [ ! -e host/etc/forge ]
+}
+
+@test "setups at the same time lose nothing of one another" {
+    for i in $(seq 10 25); do echo "u$i:x:20$i:20$i::/:/bin/sh"; done >>host/etc/passwd
+    for i in $(seq 10 25); do
+        "$FORGE" setup --root host --user "u$i" >"out.$i" 2>&1 3>&- &
+    done
+    wait
+    for i in $(seq 10 25); do
+        if ! grep -q 'another forge setup is running' "out.$i"; then
+            [ "$(jq --arg u "u$i" '.users | index($u) != null' host/etc/forge/setup.json)" = true ]
+            [ "$(jq --arg u "u$i" '.rows.delegation.files | has("/var/lib/systemd/linger/" + $u)' host/etc/forge/setup.json)" = true ]
+        fi
+    done
+    [ "$(jq '.users | length' host/etc/forge/setup.json)" -ge 1 ]
+}
+
 @test "only root can set up the host itself" {
     [ "$(id -u)" -eq 0 ] || skip "needs root to become another user"
     cp "$FORGE" /tmp/forge-setup-$$

@@ -183,15 +183,24 @@ upgrade_sed() {
     cat upgraded >dpkg/status
 }
 
-@test "what changes because packages are installed is checked again when that is over" {
-    own_packages
-    hold_packages
-    with_packages "$FORGE" runtime check s >"$T/said" 2>&1 3>&- &
+# upgrade_during OPTION...: forge, and while it probes the runtime s, sed is upgraded.
+upgrade_during() {
+    with_packages "$FORGE" "$@" >"$T/said" 2>&1 3>&- &
     started+=($!)
     patiently probing s
     upgrade_sed
     touch gate/open
+}
+# The same during an installation that goes on.
+upgrade_waiting() {
+    own_packages
+    hold_packages
+    upgrade_during "$@"
     patiently grep -q 'packages are being installed' "$T/said"
+}
+
+@test "what changes because packages are installed is checked again when that is over" {
+    upgrade_waiting runtime check s
     run grep -c healthy "$T/said"
     [ "$output" = 0 ]
     touch release
@@ -201,14 +210,7 @@ upgrade_sed() {
 }
 
 @test "... also for a run, which goes on then" {
-    own_packages
-    hold_packages
-    with_packages "$FORGE" run -r s -- sed --version >"$T/said" 2>&1 3>&- &
-    started+=($!)
-    patiently probing s
-    upgrade_sed
-    touch gate/open
-    patiently grep -q 'packages are being installed' "$T/said"
+    upgrade_waiting run -r s -- sed --version
     touch release
     wait "${started[1]}"
     cat "$T/said"
@@ -217,31 +219,51 @@ upgrade_sed() {
 
 @test "... also where the installation is over when the change is found" {
     own_packages
-    with_packages "$FORGE" runtime check s >"$T/said" 2>&1 3>&- &
-    started+=($!)
-    patiently probing s
-    upgrade_sed
-    touch gate/open
+    upgrade_during runtime check s
     wait "${started[0]}"
     cat "$T/said"
     grep -q 'healthy' "$T/said"
 }
 
 @test "... and the wait can be ended" {
-    own_packages
-    hold_packages
-    with_packages "$FORGE" run -r s -- sed --version >"$T/said" 2>&1 3>&- &
-    started+=($!)
-    patiently probing s
-    upgrade_sed
-    touch gate/open
-    patiently grep -q 'packages are being installed' "$T/said"
+    upgrade_waiting run -r s -- sed --version
     kill -TERM "${started[1]}"
     status=0
     wait "${started[1]}" || status=$?
     cat "$T/said"
     [ "$status" -eq 125 ]
     touch release
+}
+
+# impatient COMMAND...: with strace, by which each wait for a moment takes none: minutes pass at once.
+impatient() {
+    ASAN_OPTIONS=detect_leaks=0:${ASAN_OPTIONS:-} with_packages strace -qq -o "$T/trace" -e trace=poll \
+        -e inject=poll:retval=0 "$@"
+}
+
+@test "... and who has waited long enough is told that packages are being installed" {
+    own_packages
+    skip_unless "strace cannot trace here" strace -qq -o /dev/null true
+    declare_runtime s 'kind: system' 'commands: [sed]' 'smoke: "exit 3"'
+    hold_packages
+    for command in "run -r s -- sed --version" "runtime check s"; do
+        # shellcheck disable=SC2086 # words
+        run impatient "$FORGE" $command
+        echo "$output"
+        [ "$status" -eq "$([ "$command" = "runtime check s" ] && echo 1 || echo 125)" ]
+        [[ "$output" == *"its own test: exit 3:"*"(packages are being installed on this host)"* ]]
+        # Three times a minute, looking five times a second.
+        [ "$(grep -c 'poll(.*, 200) *= 0' "$T/trace")" -eq 900 ]
+    done
+    [[ "$output" == *"packages are being installed on this host (dpkg): runtime s is checked when that is over"* ]]
+    [ "$(count_runs)" -eq 8 ]
+    # When that is over, it is as it was.
+    touch release
+    wait "${started[0]}"
+    started=()
+    declare_runtime s 'kind: system' 'commands: [sed]' 'smoke: "true"'
+    forge_run -r s -- sed --version
+    [ "$status" -eq 0 ]
 }
 
 @test "a probe that somebody ended says nothing about the runtime" {

@@ -20,6 +20,28 @@ over() {
 
 @test "the disk limit: programs that run" { over fill-programs 200; }
 
+# is_unmapped PID: it runs the probe, of which nothing is mapped.
+is_unmapped() { [ "$(readlink "/proc/$1/exe")" = "$PROBE" ] && ! grep -qF "$PROBE" "/proc/$1/maps"; }
+
+@test "the disk limit: programs that run and have unmapped themselves" {
+    background "$PROBE" hold-unmapped
+    wait_for is_unmapped "$pid"
+    over fill-unmapped 200
+}
+
+@test "the disk limit: also where the first look was at a sandbox that was not ready" {
+    skip_unless "strace cannot trace here" strace -qq -o /dev/null true
+    for attack in fill-deleted fill-unmapped; do
+        status=0
+        ASAN_OPTIONS=detect_leaks=0:${ASAN_OPTIONS:-} strace -f -qq -o "$T/trace" -e trace=pivot_root \
+            -e inject=pivot_root:delay_enter=300ms "$FORGE" run --json "${OPTS[@]}" -- "$PROBE" "$attack" 200 >"$record" ||
+            status=$?
+        grep pivot_root "$T/trace"
+        echo "$attack: $(field .completion_notes)"
+        verdict killed disk 137
+    done
+}
+
 @test "the disk limit: files in a socket with many locks" { over fill-locked 200; }
 
 @test "the disk limit: deleted directories, open or somebody's place" {

@@ -585,3 +585,24 @@ db.commit()' "$FORGE_HOME/forge.db"
     echo "$output"
     [ "$status" -ne 0 ]
 }
+
+# ---- descriptors
+
+# copies_well OPTION...: forge, which copies descriptors, and none of them without close-on-exec.
+copies_well() {
+    ASAN_OPTIONS=detect_leaks=0:${ASAN_OPTIONS:-} strace -f -qq -o trace -e trace=dup,fcntl "$FORGE" "$@"
+    grep -q F_DUPFD_CLOEXEC trace
+    run grep -E ' dup\(|F_DUPFD,' trace
+    echo "$output"
+    [ "$status" -eq 1 ]
+}
+
+@test "no descriptor is copied without close-on-exec, by a run or for its outputs" {
+    skip_unless "strace cannot trace here" strace -qq -o /dev/null true
+    mkdir in
+    echo content >in/file
+    chmod -R go+rX in
+    copies_well run -q -i in/file -o x -- cp in/file x
+    copies_well outputs --copy copy "$("$FORGE" ps -aq)"
+    [ "$(cat copy/x)" = content ]
+}

@@ -333,3 +333,17 @@ cgroups_of() { find /sys/fs/cgroup -maxdepth 4 -type d -name "forge-$1" 2>/dev/n
         [[ "$output" == *--priority* ]]
     done
 }
+
+@test "a run whose turn to free its filter does not come ends all the same" {
+    forge_run -- true
+    exec 8>"$FORGE_HOME/ending.lock"
+    flock 8
+    begin=$(now_ms)
+    forge_run -- true 8>&-
+    [ "$status" -eq 0 ]
+    [ "$(field .status)" = succeeded ]
+    # It has waited for three seconds, which are not the command's.
+    [ $(($(now_ms) - begin)) -ge 3000 ]
+    awk -v w="$(field .usage.wall_seconds)" 'BEGIN { exit !(w < 3) }'
+    exec 8>&-
+}

@@ -234,6 +234,18 @@ age() { touch -h -d '2 years ago' "$@"; }
     [ "$(jq -s 'length > 0 and all(.time and .what and .name)' "$FORGE_HOME/gc.jsonl")" = true ]
 }
 
+@test "what gc notes is whole after a line that a power cut has torn" {
+    submit -- echo hello
+    finished "$id"
+    printf '{"seq": 9, "time": "20' >>"$FORGE_HOME/runs/$id/events.jsonl"
+    age "$FORGE_HOME/runs/$id/record.json"
+    budget 'retention:' '  logs: 1h'
+    "$FORGE" gc
+    # In the file, and in the store.
+    [ "$(jq -R 'fromjson? | select(.event == "logs_removed") | .actor' "$FORGE_HOME/runs/$id/events.jsonl")" = '"gc"' ]
+    [ "$("$FORGE" logs --events "$id" | jq -r 'select(.event == "logs_removed") | .actor')" = gc ]
+}
+
 @test "retention.logs_size keeps the newest" {
     for i in 1 2 3; do
         submit -- head -c 4000 /dev/zero

@@ -182,6 +182,45 @@ static void unknown_keys_name_the_known(void **state)
 	refused("sandbox: {'cgroup.x': 1}\n", 1, 11, "unknown key 'cgroup.x'");
 }
 
+/* The word of path at this depth is in the list of a message about an unknown key beside it. */
+static void is_listed(const char *path, size_t begin)
+{
+	struct forge_error err = FORGE_ERROR_INIT;
+	struct forge_config *c = NULL;
+	char text[256] = "", word[64];
+	size_t len = begin + strcspn(path + begin, "."), n = 0;
+
+	for (size_t i = 0; i < begin; i += strcspn(path + i, ".") + 1)
+		n += (size_t)snprintf(text + n, sizeof(text) - n, "{%.*s: ",
+				      (int)strcspn(path + i, "."), path + i);
+	n += (size_t)snprintf(text + n, sizeof(text) - n, "{zzz: 1}");
+	for (size_t i = 0; i < begin; i += strcspn(path + i, ".") + 1)
+		n += (size_t)snprintf(text + n, sizeof(text) - n, "}");
+	assert_true(forge_config_parse(text, n, "test", "/", &c, &err) < 0);
+	(void)snprintf(word, sizeof(word), " %.*s", (int)(len - begin), path + begin);
+	for (const char *p = err.msg; (p = strstr(p, word)); p++)
+		if (p[strlen(word)] == ',' || p[strlen(word)] == ')')
+			return;
+	fail_msg("%s: '%s' is not in: %s", text, word + 1, err.msg);
+}
+
+static void check_listed(const struct forge_config_key *key, void *arg)
+{
+	(void)arg;
+	/* NAME stands for any word. */
+	for (size_t i = 0; !strstr(key->path, "NAME"); i += strcspn(key->path + i, ".") + 1) {
+		is_listed(key->path, i);
+		if (!strchr(key->path + i, '.'))
+			break;
+	}
+}
+
+static void no_key_is_left_out_of_the_list(void **state)
+{
+	(void)state;
+	forge_config_each_key(check_listed, NULL);
+}
+
 static void wrong_types_are_refused(void **state)
 {
 	(void)state;
@@ -475,6 +514,7 @@ int main(void)
 		cmocka_unit_test(profiles_inherit_from_the_file_s_default),
 		cmocka_unit_test(unknown_profiles_name_the_known),
 		cmocka_unit_test(unknown_keys_name_the_known),
+		cmocka_unit_test(no_key_is_left_out_of_the_list),
 		cmocka_unit_test(wrong_types_are_refused),
 		cmocka_unit_test(wrong_values_are_refused),
 		cmocka_unit_test(uids_stay_in_range),
