@@ -313,12 +313,23 @@ static void conda_packages(void **state)
 
 static json_t *record;
 
+/* Into a directory that is not there yet, and into one that is. */
+static int export_to(const char *to)
+{
+	const struct forge_export how = { .to = to, .stop_fd = -1 };
+
+	return forge_export_outputs(&home, record, &how, NULL);
+}
+
 static void export_outputs(void)
 {
 	char to[80];
 
 	(void)snprintf(to, sizeof(to), "%s", below("to"));
-	(void)!forge_export_outputs(&home, record, to, NULL);
+	(void)!export_to(to);
+	remove_all(to);
+	make_dir("to");
+	(void)!export_to(to);
 	remove_all(to);
 }
 
@@ -347,7 +358,7 @@ static void exports(void **state)
 	assert_int_equal(forge_collect(&spec, &objects, &c, NULL), 0);
 	assert_string_equal(c.problem, "");
 	record = json_pack("{s:O}", "outputs", c.outputs);
-	assert_int_equal(forge_export_outputs(&home, record, below("to"), NULL), 2);
+	assert_int_equal(export_to(below("to")), 2);
 	remove_all(below("to"));
 	no_descriptor_stays(export_outputs);
 	json_decref(record);
