@@ -72,93 +72,6 @@ static int explain_limits(const struct forge_config *cfg, struct forge_error *er
 	return FORGE_EXIT_OK;
 }
 
-static void on_warning(void *arg, const struct forge_error *warning)
-{
-	struct pollfd p = { .fd = STDERR_FILENO, .events = POLLOUT };
-
-	(void)arg;
-	/* Somebody who does not read must not keep a run from its limits. */
-	if (!is_quiet && poll(&p, 1, 1000) > 0)
-		forge_print_warning(warning);
-}
-
-static void on_note(void *arg, const char *text)
-{
-	struct pollfd p = { .fd = STDERR_FILENO, .events = POLLOUT };
-
-	(void)arg;
-	if (!is_quiet && poll(&p, 1, 1000) > 0)
-		fprintf(stderr, "forge: %s\n", text);
-}
-
-/* Somebody else has run it, or is running it: that is the run that was asked for. */
-static int show_existing(const char *run_id)
-{
-	if (!is_quiet)
-		fprintf(stderr,
-			"forge: run %s has this idempotency key; nothing was run\n",
-			run_id);
-	if (is_json)
-		printf("{\"run_id\": \"%s\", \"existing\": true}\n", run_id);
-	return FORGE_EXIT_OK;
-}
-
-/* The status of a run whose record nobody got is of no use: it has one of its own. */
-static int print_record(const json_t *record, int status)
-{
-	struct forge_error err = FORGE_ERROR_INIT;
-	const char *log = json_string_value(
-		json_object_get(json_object_get(record, "logs"), "stdout"));
-	const char *slash = log ? strrchr(log, '/') : NULL;
-
-	errno = 0;
-	forge_print_json(record);
-	if (fflush(stdout) == 0 && !ferror(stdout))
-		return status;
-	(void)forge_fail_errno(&err, errno ? errno : EIO,
-			       "the run is over, but its record cannot be printed");
-	if (slash)
-		(void)forge_hint(&err, 0, "It is in %.*s/record.json", (int)(slash - log),
-				 log);
-	forge_print_error(&err);
-	/* That is all there is to say about standard output. */
-	__fpurge(stdout);
-	clearerr(stdout);
-	return FORGE_EXIT_NOT_TOLD;
-}
-
-/* Returns the exit status, or negative when nothing was run. */
-static int run(const struct forge_config *cfg, struct forge_error *err)
-{
-	struct forge_run_result result = { 0 };
-	bool is_live = !is_json && !is_quiet;
-
-	forge_request.stdout_fd = is_live ? STDOUT_FILENO : -1;
-	forge_request.stderr_fd = is_live ? STDERR_FILENO : -1;
-	forge_request.on_warning = on_warning;
-	forge_request.on_note = on_note;
-	forge_reconcile_before_run();
-	int rc = forge_run(cfg, &forge_request, &result, err);
-	/* The run has its status: a reader that is gone, or a file at its limit, does not change it. */
-	(void)signal(SIGPIPE, SIG_IGN);
-	(void)signal(SIGXFSZ, SIG_IGN);
-	if (rc < 0 && result.record) {
-		forge_print_error(err);
-		json_decref(result.record);
-		return FORGE_EXIT_NOT_TOLD;
-	}
-	if (rc < 0)
-		return rc;
-	if (result.existing_run[0])
-		return show_existing(result.existing_run);
-	forge_auto_json json_t *record = result.record;
-	if (is_json)
-		return print_record(record, result.exit_status);
-	if (!is_quiet)
-		forge_print_verdict(record);
-	return result.exit_status;
-}
-
 static int cmd_run(int argc, char **argv)
 {
 	struct forge_error err = FORGE_ERROR_INIT;
@@ -173,7 +86,7 @@ static int cmd_run(int argc, char **argv)
 	if (status == 0)
 		status = wants_limits ? explain_limits(cfg, &err)
 			 : is_dry_run ? explain(cfg, &err)
-				      : run(cfg, &err);
+				      : forge_request_run(cfg, is_json, is_quiet, &err);
 	if (status < 0) {
 		forge_print_error(&err);
 		status = FORGE_EXIT_NOT_RUN;

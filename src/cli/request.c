@@ -4,6 +4,8 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
+#include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -152,6 +154,39 @@ int forge_request_prepare(struct forge_config **ret_cfg, struct forge_error *err
 	return rc < 0 ? forge_wrap(err, rc, "--profile") : 0;
 }
 
+static int make_absolute(const char *cwd, char **path)
+{
+	if (**path == '/' || !**path)
+		return 0;
+	char *whole = forge_asprintf("%s/%s", cwd, *path);
+	if (!whole)
+		return -ENOMEM;
+	free(*path);
+	*path = whole;
+	return 0;
+}
+
+int forge_request_absolute(struct forge_error *err)
+{
+	static char *copy_to, *env_file;
+	forge_auto_free char *cwd = getcwd(NULL, 0);
+	int rc = cwd ? 0 : -errno;
+
+	for (size_t i = 0; i < forge_request.inputs.n && rc == 0; i++)
+		rc = make_absolute(cwd, &forge_request.inputs.v[i]);
+	if (rc == 0 && forge_request.copy_to && *forge_request.copy_to != '/') {
+		copy_to = forge_asprintf("%s/%s", cwd, forge_request.copy_to);
+		forge_request.copy_to = copy_to;
+		rc = copy_to ? 0 : -ENOMEM;
+	}
+	if (rc == 0 && forge_request.env_file && *forge_request.env_file != '/') {
+		env_file = forge_asprintf("%s/%s", cwd, forge_request.env_file);
+		forge_request.env_file = env_file;
+		rc = env_file ? 0 : -ENOMEM;
+	}
+	return rc < 0 ? forge_fail_errno(err, -rc, "the current directory") : 0;
+}
+
 void forge_request_done(void)
 {
 	forge_strv_done(&forge_request.inputs);
@@ -214,4 +249,96 @@ void forge_print_verdict(const json_t *record)
 	    !(notes && strstr(notes, workdir)))
 		fprintf(stderr, "forge: workdir kept in %s\n", workdir);
 	print_outputs(record, run_id);
+}
+
+/* ---- running it, for forge run and forge rerun ---- */
+
+static bool is_quiet;
+
+static void on_warning(void *arg, const struct forge_error *warning)
+{
+	struct pollfd p = { .fd = STDERR_FILENO, .events = POLLOUT };
+
+	(void)arg;
+	/* Somebody who does not read must not keep a run from its limits. */
+	if (!is_quiet && poll(&p, 1, 1000) > 0)
+		forge_print_warning(warning);
+}
+
+static void on_note(void *arg, const char *text)
+{
+	struct pollfd p = { .fd = STDERR_FILENO, .events = POLLOUT };
+
+	(void)arg;
+	if (!is_quiet && poll(&p, 1, 1000) > 0)
+		fprintf(stderr, "forge: %s\n", text);
+}
+
+/* Somebody else has run it, or is running it: that is the run that was asked for. */
+static int show_existing(const char *run_id, bool is_json)
+{
+	if (!is_quiet)
+		fprintf(stderr,
+			"forge: run %s has this idempotency key; nothing was run\n",
+			run_id);
+	if (is_json)
+		printf("{\"run_id\": \"%s\", \"existing\": true}\n", run_id);
+	return FORGE_EXIT_OK;
+}
+
+/* The status of a run whose record nobody got is of no use: it has one of its own. */
+static int print_record(const json_t *record, int status)
+{
+	struct forge_error err = FORGE_ERROR_INIT;
+	const char *log = json_string_value(
+		json_object_get(json_object_get(record, "logs"), "stdout"));
+	const char *slash = log ? strrchr(log, '/') : NULL;
+
+	errno = 0;
+	forge_print_json(record);
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return status;
+	(void)forge_fail_errno(&err, errno ? errno : EIO,
+			       "the run is over, but its record cannot be printed");
+	if (slash)
+		(void)forge_hint(&err, 0, "It is in %.*s/record.json", (int)(slash - log),
+				 log);
+	forge_print_error(&err);
+	/* That is all there is to say about standard output. */
+	__fpurge(stdout);
+	clearerr(stdout);
+	return FORGE_EXIT_NOT_TOLD;
+}
+
+int forge_request_run(const struct forge_config *cfg, bool is_json, bool quiet,
+		      struct forge_error *err)
+{
+	struct forge_run_result result = { 0 };
+	is_quiet = quiet;
+	bool is_live = !is_json && !is_quiet;
+
+	forge_request.stdout_fd = is_live ? STDOUT_FILENO : -1;
+	forge_request.stderr_fd = is_live ? STDERR_FILENO : -1;
+	forge_request.on_warning = on_warning;
+	forge_request.on_note = on_note;
+	forge_reconcile_before_run();
+	int rc = forge_run(cfg, &forge_request, &result, err);
+	/* The run has its status: a reader that is gone, or a file at its limit, does not change it. */
+	(void)signal(SIGPIPE, SIG_IGN);
+	(void)signal(SIGXFSZ, SIG_IGN);
+	if (rc < 0 && result.record) {
+		forge_print_error(err);
+		json_decref(result.record);
+		return FORGE_EXIT_NOT_TOLD;
+	}
+	if (rc < 0)
+		return rc;
+	if (result.existing_run[0])
+		return show_existing(result.existing_run, is_json);
+	forge_auto_json json_t *record = result.record;
+	if (is_json)
+		return print_record(record, result.exit_status);
+	if (!is_quiet)
+		forge_print_verdict(record);
+	return result.exit_status;
 }

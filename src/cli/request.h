@@ -14,6 +14,11 @@ const struct forge_opt *forge_request_opts(const struct forge_opt *own);
 /* Checks what was typed and reads the configuration. */
 FORGE_MUST_CHECK int forge_request_prepare(struct forge_config **ret_cfg,
 					   struct forge_error *err);
+/* Relative paths that were typed are meant from here, also when we then go elsewhere. */
+FORGE_MUST_CHECK int forge_request_absolute(struct forge_error *err);
+/* Runs it and prints what comes of it. The exit status, or negative when nothing was run. */
+FORGE_MUST_CHECK int forge_request_run(const struct forge_config *cfg, bool is_json,
+				       bool quiet, struct forge_error *err);
 void forge_request_done(void);
-/* "1 file", "2 files" ... one line for people when a run is over, on stderr. */
+/* How a run ended, where its outputs are: for people, on stderr. */
 void forge_print_verdict(const json_t *record);

@@ -24,6 +24,7 @@
 #include "base/rmtree.h"
 #include "run/admit.h"
 #include "run/adopt.h"
+#include "run/asked.h"
 #include "run/deliver.h"
 #include "run/home.h"
 #include "run/kept.h"
@@ -260,7 +261,8 @@ static int keep_references(struct gc *g, const json_t *record)
 		if (digest && forge_strv_add(&g->references, digest) < 0)
 			return -ENOMEM;
 	}
-	return 0;
+	const char *script = forge_asked_script(record);
+	return script ? forge_strv_add(&g->references, script) : 0;
 }
 
 static bool is_over(const json_t *record)

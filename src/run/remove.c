@@ -13,6 +13,7 @@
 #include "base/entries.h"
 #include "base/json.h"
 #include "base/rmtree.h"
+#include "run/asked.h"
 #include "run/deliver.h"
 #include "run/gc.h"
 #include "run/kept.h"
@@ -26,8 +27,9 @@ static const char *text_of(const json_t *record, const char *key)
 }
 
 /* Each digest once: an equal file may be there under several names. */
-static int note_digests(struct forge_removal *r, const json_t *record)
+static int note_digests(struct forge_removal *r, const json_t *record, bool outputs_only)
 {
+	const char *script = forge_asked_script(record);
 	size_t i;
 	const json_t *f;
 	int rc = 0;
@@ -37,6 +39,8 @@ static int note_digests(struct forge_removal *r, const json_t *record)
 		if (rc == 0 && forge_objects_is_digest(digest))
 			rc = forge_strv_add(&r->digests, digest);
 	}
+	if (rc == 0 && !outputs_only && forge_objects_is_digest(script))
+		rc = forge_strv_add(&r->digests, script);
 	return rc;
 }
 
@@ -100,7 +104,7 @@ static int remove_parts(const struct forge_home *home, struct forge_store *st,
 		const char *id = parts.ids.v[i];
 		json_t *record = NULL;
 		rc = forge_store_get(st, id, &record, err);
-		if (rc == 0 && note_digests(r, record) < 0)
+		if (rc == 0 && note_digests(r, record, false) < 0)
 			rc = forge_fail(err, ENOMEM, "out of memory");
 		if (rc == 0)
 			rc = remove_directory(home, id, log, err);
@@ -159,7 +163,7 @@ int forge_remove_run(const struct forge_home *home, struct forge_store *st,
 		return forge_hint(err,
 				  forge_fail(err, EBUSY, "run %s is not over", run_id),
 				  "`forge kill %s` ends it", run_id);
-	if (note_digests(r, record) < 0)
+	if (note_digests(r, record, outputs_only) < 0)
 		return forge_fail(err, ENOMEM, "out of memory");
 	if (outputs_only)
 		return drop_outputs(home, st, record, err);
@@ -196,6 +200,8 @@ static int forget_of_runs(const struct forge_home *home, struct forge_removal *r
 		json_array_foreach (json_object_get(record, "outputs"), i, f)
 			if (text_of(f, "sha256"))
 				forget(r, text_of(f, "sha256"));
+		if (forge_asked_script(record))
+			forget(r, forge_asked_script(record));
 		json_decref(record);
 	}
 	return d.error ? forge_fail_errno(err, -d.error, "read %s/runs", home->path) : 0;

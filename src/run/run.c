@@ -11,6 +11,7 @@
 
 #include "base/json.h"
 #include "run/advise.h"
+#include "run/asked.h"
 #include "run/deliver.h"
 #include "run/run_state.h"
 #include "run/signals.h"
@@ -186,6 +187,12 @@ static int open_state(struct run *r, struct forge_error *err)
 		rc = forge_record_new(&r->home, &r->spec, &r->record, err);
 	if (rc < 0)
 		return rc;
+	if (!r->req->is_probe && !r->req->parent_run)
+		json_object_set_new(r->record.json, "asked",
+				    forge_asked_json(&r->spec, r->req));
+	if (r->req->rerun_of)
+		json_object_set_new(r->record.json, "rerun_of",
+				    json_string(r->req->rerun_of));
 	r->courier.url = r->store;
 	return 0;
 }

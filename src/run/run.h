@@ -41,6 +41,7 @@ struct forge_run_request {
 	void *arg;
 	/* Of a post-process: the run it belongs to, its outputs as a directory, and pairs of
 	 * names below the workdir and inputs that they lead to. */
+	const char *rerun_of; /* the run that this one repeats; NULL: none */
 	const char *parent_run, *parent_outputs;
 	struct forge_strv links;
 	/* Finding out about a runtime: it need not be healthy, nothing of the caller's counts. */

@@ -10,6 +10,7 @@
 #include "base/fd.h"
 #include "base/json.h"
 #include "base/rmtree.h"
+#include "run/asked.h"
 #include "run/collect.h"
 #include "run/export.h"
 #include "run/judge.h"
@@ -166,8 +167,7 @@ static void tell_rest(const struct run *r, const struct forge_collected *c,
 	if (n && r->keeps && c->example)
 		forge_judge_add(v, "It left %" PRIu64 " other %s%s, e.g. %s.", n, what,
 				many, c->example);
-	else if (n && !r->keeps && files && c->example &&
-		 is_plain_name(c->example))
+	else if (n && !r->keeps && files && c->example && is_plain_name(c->example))
 		forge_judge_add(v,
 				"%" PRIu64 " %s%s %s not kept, e.g. %s (keep %s with "
 				"-o '%s').",
@@ -205,7 +205,8 @@ static void take_outputs(struct run *r, struct forge_collected *c,
 			forge_judge_uncollected(json_array_size(c->outputs), v);
 	} else if (c->problem[0]) {
 		bool is_missing = c->is_missing;
-		bool has_rest = c->n_undeclared > c->n_aside || json_array_size(c->skipped);
+		bool has_rest =
+			c->n_undeclared > c->n_aside || json_array_size(c->skipped);
 		bool was_good = strcmp(v->status, "succeeded") == 0;
 		miss_output(r, c->problem, v);
 		if (c->is_too_much && r->spec.collects == FORGE_OUTPUTS_ALL && was_good)
@@ -239,11 +240,16 @@ static void collect(struct run *r, const struct forge_outcome *o, struct forge_v
 	};
 	struct forge_error why = FORGE_ERROR_INIT;
 	struct forge_collected c = { .problem = "" };
+	const json_t *asked = json_object_get(r->record.json, "asked");
 
 	forge_run_set_status(r, "collecting", NULL);
-	if (r->spec.collects == FORGE_OUTPUTS_NONE)
+	if (r->spec.collects == FORGE_OUTPUTS_NONE && !json_object_get(asked, "script"))
 		return;
 	int rc = forge_objects_open(&r->home, signals, &r->objects, &why);
+	if (rc == 0)
+		forge_asked_keep_script(r->record.json, &r->objects);
+	if (r->spec.collects == FORGE_OUTPUTS_NONE)
+		return;
 	if (rc == 0)
 		rc = forge_collect(&spec, &r->objects, &c, &why);
 	r->objects.stop_fd = -1;

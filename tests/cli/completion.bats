@@ -36,7 +36,7 @@ complete_words() {
 
 @test "bash offers the commands" {
     [ "$(complete_words forge d)" = doctor ]
-    [[ "$(complete_words forge '')" == *"config doctor gc help kill logs outputs post-process ps rm run runtime setup show submit wait"* ]]
+    [[ "$(complete_words forge '')" == *"config diff doctor gc help kill logs outputs post-process ps rerun rm run runtime setup show submit wait"* ]]
 }
 
 @test "bash offers the options of the command at hand" {

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* forge rerun: what a run was asked for, once more, with changes. */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/request.h"
+#include "cli/session.h"
+#include "run/asked.h"
+
+static bool is_json, is_quiet;
+
+static const struct forge_opt own_rows[] = {
+	FORGE_FLAG(0, "json", &is_json, "Print the record as JSON instead of the output"),
+	FORGE_FLAG('q', "quiet", &is_quiet, "Show neither output nor verdict"),
+	FORGE_HELP_ROW,
+	FORGE_OPTS_END,
+};
+
+static const struct forge_opt *rerun_opts(void)
+{
+	return forge_request_opts(own_rows);
+}
+
+/* Relative paths are meant from where they were typed. */
+static int go_there(const json_t *record, struct forge_error *err)
+{
+	const char *cwd = forge_record_text(json_object_get(record, "asked"), "cwd");
+
+	if (!cwd || chdir(cwd) == 0)
+		return 0;
+	return forge_fail_errno(err, errno, "run %s was asked for in %s",
+				forge_record_text(record, "run_id"), cwd);
+}
+
+/* The store is not needed any more when the run begins: it has one of its own. */
+static int find(const char *word, json_t **ret, struct forge_error *err)
+{
+	forge_auto_session struct forge_session s = FORGE_SESSION_INIT;
+
+	forge_session_config = forge_request_config;
+	int rc = forge_session_open(&s, false, err);
+	if (rc == 0)
+		rc = forge_session_record(&s, word, ret, err);
+	if (rc == 0 && !forge_record_is_here(*ret))
+		rc = forge_fail(err, EREMOTE, "run %s was on host %s",
+				forge_record_text(*ret, "run_id"),
+				forge_record_text(*ret, "host"));
+	return rc;
+}
+
+static int cmd_rerun(int argc, char **argv)
+{
+	struct forge_error err = FORGE_ERROR_INIT;
+	forge_auto_config struct forge_config *cfg = NULL;
+	forge_auto_json json_t *record = NULL;
+	char **words = NULL;
+
+	if (argc != 1) {
+		(void)forge_fail(&err, EINVAL, "rerun: one run is needed");
+		return forge_print_usage(&forge_cmd_rerun, &err);
+	}
+	/* What is typed now is meant from here: before we go elsewhere. */
+	int status = forge_request_absolute(&err);
+	if (status == 0)
+		status = find(argv[0], &record, &err);
+	if (status == 0)
+		status = go_there(record, &err);
+	if (status == 0)
+		status = forge_request_prepare(&cfg, &err);
+	if (status == 0)
+		status = forge_asked_again(record, &forge_request, &words, &err);
+	if (status == 0) {
+		forge_request.rerun_of = forge_record_text(record, "run_id");
+		status = forge_request_run(cfg, is_json, is_quiet, &err);
+	}
+	if (status < 0) {
+		forge_print_error(&err);
+		status = FORGE_EXIT_NOT_RUN;
+	}
+	free(words);
+	forge_request_done();
+	return status;
+}
+
+const struct forge_cmd forge_cmd_rerun = {
+	.name = "rerun",
+	.synopsis = "[OPTIONS] RUN",
+	.help = "Run the same again, with other limits or inputs",
+	.examples = "  forge rerun --memory 8G last\n"
+		    "  forge rerun -r data-ml --id retry fit\n",
+	.about =
+		"Asks for what RUN was asked for, from the directory it was asked from, "
+		"and "
+		"waits\n"
+		"like `forge run`. Limits, runtime, network, outputs and parameters that "
+		"are given\n"
+		"replace the run's; inputs and variables are added to them. What is read "
+		"is "
+		"what\n"
+		"is there now: `forge diff` shows what has changed.",
+	.first = "RUN",
+	.bad_value = FORGE_EXIT_NOT_RUN,
+	.run = cmd_rerun,
+	.opts = rerun_opts,
+};

@@ -1,0 +1,132 @@
+#!/usr/bin/env bats
+# The same again, with changes; and what was different.
+# SPDX-License-Identifier: Apache-2.0
+
+load ../lib/newcomer.bash
+setup() { setup_newcomer; }
+teardown() { teardown_forge; }
+
+# A script that reads an input and leaves a file.
+analysis() {
+    mkdir -p data
+    echo 1 >data/x
+    printf 'import sys\nopen("out", "w").write(open(sys.argv[1]).read() + "%s")\n' "${1:-a}" >fit.py
+    forge run -q --id fit -i data fit.py data/x
+}
+
+@test "rerun asks for the same, from wherever, with other limits" {
+    analysis
+    first=$(forge show --json last | jq -r .run_id)
+    cd /
+    run forge rerun --memory 64M fit
+    [ "$status" -eq 0 ]
+    [ "$(forge show --json last | jq -r .rerun_of)" = "$first" ]
+    [ "$(forge show --json last | jq .limits.memory_bytes)" -eq 67108864 ]
+    [ "$(forge show --json last | jq -r '.command | last')" = data/x ]
+    # What was changed once stays changed when that run is the one to repeat.
+    forge rerun -q last
+    [ "$(forge show --json last | jq .limits.memory_bytes)" -eq 67108864 ]
+}
+
+@test "rerun: a run that ran out of memory goes on with more" {
+    run forge run --id hungry --memory 32M python3 -c 'x = bytearray(64 << 20); x[::4096] = b"1" * len(x[::4096])'
+    [ "$status" -eq 137 ]
+    says "Retry with --memory"
+    run forge rerun --memory 256M hungry
+    [ "$status" -eq 0 ]
+}
+
+@test "rerun: inputs and variables are added, patterns replaced" {
+    echo 2 >other
+    forge run -q --env A=1 --env B=1 -o x -- sh -c 'echo "$A $B" >x; echo y >y'
+    mkdir elsewhere && cd elsewhere && echo 3 >mine
+    forge rerun -q --env B=2 -o y -i mine last
+    [ "$(forge show --json last | jq -r '.asked.env | sort | join(" ")')" = "A=1 B=2" ]
+    [ "$(forge outputs --json last | jq -r '.[].path')" = y ]
+    # Relative to where it was typed now, not to where the run was.
+    [ "$(forge show --json last | jq -r '.inputs[0].path')" = "$(realpath mine)" ]
+}
+
+@test "the value of a secret is not kept, and is asked for again" {
+    forge run -q --env API_TOKEN=s3cret --env PLAIN=seen -- true
+    run ! grep -rq s3cret "$FORGE_HOME"
+    [ "$(forge show --json last | jq -r '.asked.env | join(" ")')" = "API_TOKEN PLAIN=seen" ]
+    run forge rerun last
+    [ "$status" -eq 125 ]
+    says "the value of API_TOKEN was not kept"
+    run forge rerun -q --env API_TOKEN=again last
+    [ "$status" -eq 0 ]
+    API_TOKEN=env run forge rerun -q last
+    [ "$status" -eq 0 ]
+}
+
+@test "rerun of what is not there, or whose directory is gone" {
+    run forge rerun nothing
+    [ "$status" -eq 125 ]
+    mkdir gone && cd gone
+    forge run -q -- true
+    cd .. && rmdir gone
+    run forge rerun last
+    [ "$status" -eq 125 ]
+    says "was asked for in $PWD/gone"
+}
+
+@test "diff: equal runs are equal" {
+    analysis
+    forge rerun -q fit
+    run forge diff "$(forge ps -q | tail -1)" last
+    [ "$status" -eq 0 ]
+    [ -z "$output" ]
+}
+
+@test "diff names the input, the limit, the variable, the output and the line of the script" {
+    analysis a
+    echo 2 >data/x
+    printf 'import sys\nopen("out", "w").write(open(sys.argv[1]).read() + "b")\n' >fit.py
+    forge rerun -q --id second --memory 64M --env A=1 fit
+    run forge diff fit second
+    [ "$status" -eq 1 ]
+    says "limit     memory_bytes  2147483648 -> 67108864"
+    says "variable  A  - -> 1"
+    says "data  sha256:"
+    says "output    out  sha256:"
+    says '  - open("out", "w").write(open(sys.argv[1]).read() + "a")'
+    says '  + open("out", "w").write(open(sys.argv[1]).read() + "b")'
+    says_not "import sys"
+    [ "$(forge diff --json fit second | jq -r '[.[].what] | unique | join(" ")')" = "input limit output variable" ]
+    run forge diff fit
+    [ "$status" -eq 2 ]
+    run forge diff fit nothing
+    [ "$status" -eq 2 ]
+}
+
+@test "the script's text stays when the file is gone, and goes with the run" {
+    analysis
+    digest=$(forge show --json last | jq -r .asked.script.sha256)
+    [ "$digest" = "sha256:$(sha256sum fit.py | cut -d' ' -f1)" ]
+    rm fit.py
+    object=$FORGE_HOME/objects/${digest:7:2}/${digest:9}
+    grep -q 'import sys' "$object"
+    echo 'retention: {objects: 1ms}' >forge.yaml
+    forge gc
+    [ -e "$object" ]
+    forge rm -f last
+    [ ! -e "$object" ]
+}
+
+@test "a script that was edited while it ran is not taken for what ran" {
+    cat >edit.sh <<'EOF'
+echo ready
+until [ -e gate/open ]; do sleep 0.02; done
+EOF
+    mkdir gate
+    id=$(forge submit -i gate edit.sh)
+    patiently sh -c "forge logs $id | grep -q ready"
+    patiently sh -c "[ -n \"\$(ls $FORGE_HOME/cache 2>/dev/null)\" ]" || true
+    echo 'echo changed' >>edit.sh
+    touch gate/open
+    forge wait -q "$id"
+    kept=$(forge show --json "$id" | jq -r '.asked.script.sha256 // "none"')
+    ran=$(forge show --json "$id" | jq -r '[.inputs[] | select(.path | endswith("edit.sh"))][0].sha256')
+    [ "$kept" = none ] || [ "$kept" = "$ran" ]
+}
