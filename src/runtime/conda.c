@@ -540,7 +540,7 @@ static int conda_activate(const struct forge_runtime *rt, struct forge_strv *env
 					 .root_prefix = rt->root_prefix };
 
 	spec.is_mamba = rt->root_prefix && forge_conda_is_mamba(rt->root_prefix);
-	spec.ask_condarc = !spec.is_mamba;
+	spec.keep_case = !spec.is_mamba && forge_conda_keeps_case();
 	forge_auto_free char *prompt = spec.is_mamba ? NULL : forge_conda_prompt();
 	spec.prompt = prompt ? prompt : "({default_env}) ";
 	return forge_conda_activate(&spec, env, scripts, &warnings, err);

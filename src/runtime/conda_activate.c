@@ -7,13 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/entries.h"
-#include "base/fd.h"
-#include "base/parse.h"
 #include "runtime/conda.h"
-
-#define JSON_MAX  (4u << 20)
-#define FILES_MAX 1000 /* of one directory of scripts or variables */
+#include "runtime/conda_parts.h"
 
 /* ---- PATH ---- */
 
@@ -103,126 +98,6 @@ static char *mamba_path(const struct forge_conda_spec *spec, const char *old,
 
 /* ---- variables of the environment ---- */
 
-static int load_json(int top, const char *prefix, const char *path, json_t **ret,
-		     struct forge_error *err)
-{
-	forge_auto_free char *text = NULL;
-	size_t len;
-	int rc = forge_read_regular(top, path, JSON_MAX, &text, &len);
-
-	if (rc == -ENOENT)
-		return rc;
-	if (rc < 0)
-		return forge_fail(err, -rc, "%s/%s: %s", prefix, path,
-				  forge_regular_problem(rc));
-	*ret = json_loadb(text, len, 0, NULL);
-	if (json_is_object(*ret))
-		return 0;
-	json_decref(*ret);
-	return forge_fail(err, EINVAL, "%s/%s is no JSON object", prefix, path);
-}
-
-/* What no shell would export, what is reserved, and what forge itself sets. */
-static bool is_refused(const char *name)
-{
-	return strcmp(name, "PATH") == 0 || strncmp(name, "FORGE_", 6) == 0 ||
-	       forge_parse_env_name(name, strlen(name), NULL) < 0;
-}
-
-static int take_vars(json_t *into, json_t *from, const char *where,
-		     struct forge_strv *warnings)
-{
-	const char *name;
-	json_t *value;
-
-	json_object_foreach(from, name, value)
-	{
-		int rc = 0;
-		if (is_refused(name)) {
-			rc = forge_strv_addf(warnings, "%s sets %s, which is reserved",
-					     where, name);
-		} else if (json_is_string(value)) {
-			if (json_object_get(into, name))
-				rc = forge_strv_addf(warnings,
-						     "duplicate env vars detected: %s",
-						     name);
-			json_object_set(into, name, value);
-		}
-		if (rc < 0)
-			return -ENOMEM;
-	}
-	return 0;
-}
-
-static int compare(const void *a, const void *b)
-{
-	return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-/* "dir/name" of a directory's files that end so, sorted. None when it is not there. */
-static int list_files(int top, const char *dir, const char *ending,
-		      struct forge_strv *ret, struct forge_error *err)
-{
-	size_t n = strlen(ending);
-	int fd = forge_open_beneath(top, dir, O_RDONLY | O_DIRECTORY), rc = 0;
-
-	if (fd == -ENOENT || fd == -ENOTDIR)
-		return 0;
-	if (fd < 0)
-		return forge_fail(err, -fd, "%s: %s", dir, forge_regular_problem(fd));
-	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
-	(void)forge_entries_take(&d, fd); /* d keeps the error */
-	for (const char *name; rc == 0 && (name = forge_entries_next(&d));) {
-		size_t len = strlen(name);
-		if (len < n || strcmp(name + len - n, ending) != 0)
-			continue;
-		if (ret->n == FILES_MAX)
-			return forge_fail(err, EFBIG, "%s has more than %d files", dir,
-					  FILES_MAX);
-		rc = forge_strv_addf(ret, "%s/%s", dir, name);
-	}
-	if (d.error)
-		return forge_fail_errno(err, -d.error, "read %s", dir);
-	if (ret->n)
-		qsort(ret->v, ret->n, sizeof(*ret->v), compare);
-	return rc < 0 ? forge_fail(err, ENOMEM, "out of memory") : 0;
-}
-
-static int add_vars(int top, const char *prefix, const char *path, const char *key,
-		    json_t *into, struct forge_strv *warnings, struct forge_error *err)
-{
-	json_t *j = NULL;
-	int rc = load_json(top, prefix, path, &j, err);
-
-	if (rc < 0)
-		return rc;
-	if (take_vars(into, key ? json_object_get(j, key) : j, path, warnings) < 0)
-		rc = forge_fail(err, ENOMEM, "out of memory");
-	json_decref(j);
-	return rc;
-}
-
-/* env_vars.d in order, then conda-meta/state, which wins. */
-static int environment_vars(int top, const char *prefix, json_t *into,
-			    struct forge_strv *warnings, struct forge_error *err)
-{
-	forge_auto_strv struct forge_strv files = { 0 };
-	int rc = list_files(top, "etc/conda/env_vars.d", "", &files, err);
-
-	forge_strv_foreach (file, &files)
-		if (rc == 0)
-			rc = add_vars(top, prefix, file, NULL, into, warnings, err);
-	if (rc == -ENOENT)
-		return forge_fail(err, ENOENT,
-				  "%s/etc/conda/env_vars.d changes or has a link "
-				  "to nowhere",
-				  prefix);
-	if (rc < 0)
-		return rc;
-	rc = add_vars(top, prefix, "conda-meta/state", "env_vars", into, warnings, err);
-	return rc == -ENOENT ? 0 : rc;
-}
-
 static void upper(char *s)
 {
 	for (; *s; s++)
@@ -230,43 +105,58 @@ static void upper(char *s)
 			*s = (char)(*s - 'a' + 'A');
 }
 
+/* In capitals unless conda is told otherwise. What may not be set then is told, and not set. */
 static int set_var(const struct forge_conda_spec *spec, const char *name,
-		   const char *value, struct forge_strv *env)
+		   const char *value, struct forge_strv *env, struct forge_strv *warnings)
 {
 	forge_auto_free char *copy = strdup(name);
-	bool has_small = name[strcspn(name, "abcdefghijklmnopqrstuvwxyz")];
 
 	if (!copy)
 		return -ENOMEM;
-	/* Few have small letters, so conda's configuration is read for those alone. */
-	if (has_small && !spec->keep_case &&
-	    !(spec->ask_condarc && forge_conda_keeps_case()))
+	if (!spec->keep_case)
 		upper(copy);
-	/* In capitals it may be what was refused in small letters. */
-	return is_refused(copy) ? 0 : forge_strv_setenv(env, copy, value);
+	const char *why = forge_conda_refuses(copy);
+	if (why)
+		forge_conda_warn(warnings, "'%.80s' is left out: %s", name, why);
+	return why ? 0 : forge_strv_setenv(env, copy, value);
 }
 
-/* A variable that is set already is kept aside under this level's name. */
+/* A variable that was set before is kept aside under this level's name. */
 static int save_var(const struct forge_conda_spec *spec, const char *name,
-		    const char *new, unsigned level, struct forge_strv *env,
-		    struct forge_strv *warnings)
+		    const char *new, unsigned level, const struct forge_strv *before,
+		    struct forge_strv *env, struct forge_strv *warnings)
 {
-	const char *old = forge_strv_getenv(env, name);
+	const char *old = forge_strv_getenv(before, name);
 
 	if (!old)
 		return 0;
 	forge_auto_free char *saved = forge_asprintf("__CONDA_SHLVL_%u_%s", level, name);
-	forge_auto_free char *copy = strdup(old);
-	if (!saved || !copy)
+	if (!saved)
 		return -ENOMEM;
-	if (strcmp(copy, new) != 0 &&
-	    forge_strv_addf(warnings, "overwriting variable %s", name) < 0)
-		return -ENOMEM;
-	return set_var(spec, saved, copy, env);
+	if (!new || strcmp(old, new) != 0)
+		forge_conda_warn(warnings, "overwriting variable %.80s", name);
+	return set_var(spec, saved, old, env, warnings);
 }
 
+static int export_var(const struct forge_conda_spec *spec, const char *name,
+		      const char *value, unsigned level, const struct forge_strv *before,
+		      struct forge_strv *env, struct forge_strv *warnings)
+{
+	forge_auto_free char *key = strdup(name);
+
+	if (!key)
+		return -ENOMEM;
+	/* mamba looks for the name that it will set, conda for the one it read. */
+	if (spec->is_mamba)
+		upper(key);
+	int rc = save_var(spec, key, value, level, before, env, warnings);
+	return rc < 0 ? rc : set_var(spec, key, value ? value : "", env, warnings);
+}
+
+/* before: the environment that conda was started with; what it sets itself is not kept aside. */
 static int export_vars(const struct forge_conda_spec *spec, json_t *vars, unsigned level,
-		       struct forge_strv *env, struct forge_strv *warnings)
+		       const struct forge_strv *before, struct forge_strv *env,
+		       struct forge_strv *warnings)
 {
 	const char *name;
 	json_t *value;
@@ -274,18 +164,9 @@ static int export_vars(const struct forge_conda_spec *spec, json_t *vars, unsign
 
 	json_object_foreach(vars, name, value)
 	{
-		const char *text = json_string_value(value);
-		forge_auto_free char *key = strdup(name);
-		if (strcmp(text, "***unset***") == 0)
-			continue;
-		/* mamba looks for the name that it will set, conda for the one it read. */
-		if (key && spec->is_mamba)
-			upper(key);
-		if (rc == 0)
-			rc = key ? save_var(spec, key, text, level, env, warnings)
-				 : -ENOMEM;
-		if (rc == 0)
-			rc = set_var(spec, key, text, env);
+		const char *text = json_string_value(value); /* NULL: null */
+		if (rc == 0 && (!text || strcmp(text, "***unset***") != 0))
+			rc = export_var(spec, name, text, level, before, env, warnings);
 	}
 	return rc;
 }
@@ -297,7 +178,7 @@ static int add_scripts(const char *prefix, const char *dir, bool reverse,
 {
 	forge_auto_strv struct forge_strv list = { 0 };
 	forge_auto_close int top = open(prefix, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	int rc = top < 0 ? 0 : list_files(top, dir, ".sh", &list, err);
+	int rc = top < 0 ? 0 : forge_conda_list_files(top, dir, ".sh", &list, err);
 
 	for (size_t i = 0; i < list.n && rc == 0; i++)
 		if (forge_strv_addf(scripts, "%s/%s", prefix,
@@ -444,12 +325,15 @@ static int set_path(const struct forge_conda_spec *spec, const struct level *l,
 static int set_all(const struct forge_conda_spec *spec, const struct level *l,
 		   json_t *vars, struct forge_strv *env, struct forge_strv *warnings)
 {
-	int rc = set_path(spec, l, env);
+	forge_auto_strv struct forge_strv before = { 0 };
+	int rc = forge_strv_copy(&before, env);
 
+	if (rc == 0)
+		rc = set_path(spec, l, env);
 	if (rc == 0)
 		rc = l->is_again ? set_again(spec, env) : set_levels(spec, l, env);
 	if (rc == 0 && !l->is_again)
-		rc = export_vars(spec, vars, l->old, env, warnings);
+		rc = export_vars(spec, vars, l->old, &before, env, warnings);
 	return rc < 0 ? rc : set_meta(spec, env);
 }
 
@@ -467,7 +351,7 @@ int forge_conda_activate(const struct forge_conda_spec *spec, struct forge_strv 
 	int rc = old_prefix && vars ? 0 : forge_fail(err, ENOMEM, "out of memory");
 
 	if (rc == 0 && top >= 0)
-		rc = environment_vars(top, spec->prefix, vars, warnings, err);
+		rc = forge_conda_vars(top, spec->prefix, vars, warnings, err);
 	l.is_again = old_prefix && l.old > 0 && strcmp(old_prefix, spec->prefix) == 0;
 	if (rc == 0 && set_all(spec, &l, vars, env, warnings) < 0)
 		rc = forge_fail(err, ENOMEM, "out of memory");

@@ -312,6 +312,25 @@ static void damaged_variables_are_told(void **state)
 	act_done(&a);
 }
 
+/* conda's own record of an environment has no limit; ours has one that is never met. */
+static void a_large_state_is_read(void **state)
+{
+	struct act a = { 0 };
+	const size_t size = 5u << 20;
+	char *text = malloc(size + 64);
+
+	(void)state;
+	assert_non_null(text);
+	int n = snprintf(text, 64, "{\"env_vars\": {\"V\": \"here\"}, \"note\": \"");
+	memset(text + n, 'x', size);
+	(void)snprintf(text + n + size, 8, "\"}");
+	put("e/conda-meta/state", text);
+	free(text);
+	activate(&a, below("e"), NULL, false);
+	is(&a, "V", "here");
+	act_done(&a);
+}
+
 /* ---- every rule, as a table ---- */
 
 #define STACK	  1u
@@ -423,7 +442,7 @@ static const struct rule rules[] = {
 	{ "PATH is reserved", "@/e", NULL, 0, { STATE("\"PATH\": \"/evil\"") },
 	  { "PATH=/bin" }, { "PATH=@/e/bin:/bin" }, { NULL }, 1 },
 	{ "... in small letters too", "@/e", NULL, 0, { STATE("\"path\": \"/evil\"") },
-	  { "PATH=/bin" }, { "PATH=@/e/bin:/bin", "path" }, { NULL }, 0 },
+	  { "PATH=/bin" }, { "PATH=@/e/bin:/bin", "path" }, { NULL }, 1 },
 	{ "names are in capitals", "@/e", NULL, 0, { STATE("\"Path_x\": \"1\"") }, { NULL },
 	  { "PATH_X=1", "Path_x" }, { NULL }, 0 },
 	{ "... unless conda is told otherwise", "@/e", NULL, KEEP_CASE,
@@ -440,20 +459,45 @@ static const struct rule rules[] = {
 	{ "values are what they are", "@/e", NULL, 0,
 	  { STATE("\"Q\": \"a'b\\\"c`d`$(e) \\\\n\\n\\tü\", \"E\": \"\"") }, { NULL },
 	  { "Q=a'b\"c`d`$(e) \\n\n\tü", "E=" }, { NULL }, 0 },
-	{ "a number is no value", "@/e", NULL, 0, { STATE("\"N\": 1, \"L\": [], \"O\": {}") },
-	  { NULL }, { "N", "L", "O" }, { NULL }, 0 },
+	{ "numbers and truths are values, as Python writes them", "@/e", NULL, 0,
+	  { STATE("\"N\": 4, \"T\": true, \"F\": false, \"R\": 1.50, \"E\": 1e16, \"M\": -0, "
+		  "\"S\": 0.00001") },
+	  { NULL }, { "N=4", "T=True", "F=False", "R=1.5", "E=1e+16", "M=0", "S=1e-05" },
+	  { NULL }, 0 },
+	{ "null is empty, and what was there is kept aside", "@/e", NULL, 0,
+	  { STATE("\"Z\": null, \"Y\": null") }, { "Y=old" },
+	  { "Z=", "Y=", "__CONDA_SHLVL_0_Y=old" }, { NULL }, 1 },
+	{ "a list or a map is no value, and told", "@/e", NULL, 0,
+	  { STATE("\"L\": [1], \"O\": {\"A\": 1}, \"N\": 1") }, { NULL },
+	  { "L", "O", "N=1" }, { NULL }, 2 },
+	{ "numbers of any length, and those that are none", "@/e", NULL, 0,
+	  { STATE("\"B\": 123456789012345678901234567890, \"N\": NaN, \"I\": Infinity, "
+		  "\"J\": -Infinity, \"K\": 1e999, \"D\": 0.1") },
+	  { NULL }, { "B=123456789012345678901234567890", "N=nan", "I=inf", "J=-inf",
+		      "K=inf", "D=0.1" }, { NULL }, 0 },
+	{ "text that looks like a number is text", "@/e", NULL, 0,
+	  { STATE("\"A\": \"007\", \"B\": \"NaN\", \"C\": \"\\\\\\\"-1\"") }, { NULL },
+	  { "A=007", "B=NaN", "C=\\\"-1" }, { NULL }, 0 },
+	{ "two spellings of one name: the later one, and nothing is kept aside", "@/e",
+	  NULL, 0, { STATE("\"foo\": 1, \"FOO\": 2") }, { "X=1" },
+	  { "FOO=2", "foo", "__CONDA_SHLVL_0_FOO" }, { NULL }, 0 },
+	{ "... but what was there", "@/e", NULL, 0, { STATE("\"foo\": 1, \"FOO\": 2") },
+	  { "FOO=old" }, { "FOO=2", "__CONDA_SHLVL_0_FOO=old" }, { NULL }, 1 },
+	{ "... also in small letters", "@/e", NULL, 0,
+	  { STATE("\"foo\": 1, \"FOO\": 2") }, { "foo=old" },
+	  { "FOO=2", "foo=old", "__CONDA_SHLVL_0_FOO=old" }, { NULL }, 1 },
 	{ "state without variables", "@/e", NULL, 0, { "e/conda-meta/state {\"version\": 1}" },
 	  { NULL }, { "CONDA_SHLVL=1" }, { NULL }, 0 },
 	{ "variables that are none", "@/e", NULL, 0,
 	  { "e/conda-meta/state {\"env_vars\": [\"A\"]}" }, { NULL }, { "CONDA_SHLVL=1" },
-	  { NULL }, 0 },
+	  { NULL }, 1 },
 	/* names that nobody can set */
 	{ "what is no name is left out", "@/e", NULL, 0,
 	  { STATE("\"A=B\": \"1\", \"\": \"2\", \"1X\": \"3\", \"a b\": \"4\", \"N\\nL\": \"5\"") },
 	  { NULL }, { "A", "1X", "a b", "A B", "CONDA_SHLVL=1" }, { NULL }, 5 },
 	{ "forge's own are forge's", "@/e", NULL, 0,
 	  { STATE("\"FORGE_RUN_ID\": \"1\", \"forge_home\": \"2\"") }, { NULL },
-	  { "FORGE_RUN_ID", "FORGE_HOME" }, { NULL }, 1 },
+	  { "FORGE_RUN_ID", "FORGE_HOME" }, { NULL }, 2 },
 	/* scripts */
 	{ "old ones backwards, then new ones; .sh alone, hidden ones too", "@/e", NULL, 0,
 	  { "e/etc/conda/activate.d/b.sh ", "e/etc/conda/activate.d/.a.sh ",
@@ -1050,6 +1094,7 @@ int main(void)
 		TEST(clobbered_values_are_kept_aside),
 		TEST(scripts_are_sorted_and_shell_only),
 		TEST(damaged_variables_are_told),
+		TEST(a_large_state_is_read),
 		TEST(every_rule_holds),
 		TEST(the_digest_is_of_the_content),
 		TEST(the_installer_is_not_believed),
