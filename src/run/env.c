@@ -196,9 +196,9 @@ static void add_rootfs(struct print *p, int top)
 static void add_places(struct print *p, const struct forge_runtime *rt)
 {
 	add_host(p, rt->decl);
-	if (!rt->prefix)
+	if (!rt->real_prefix)
 		return;
-	forge_auto_close int top = open(rt->prefix, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	forge_auto_close int top = open(rt->real_prefix, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (top < 0)
 		return;
 	/* No package manager vouches for these: every file is looked at. */
@@ -225,7 +225,7 @@ static void fingerprint(const struct forge_runtime *rt, char ret[FORGE_DIGEST_MA
 	forge_sha256_init(&p.h);
 	add_text(&p.h, IDENTITY_VERSION);
 	add_declaration(&p.h, rt->decl);
-	add_text(&p.h, rt->prefix);
+	add_text(&p.h, rt->real_prefix);
 	add_places(&p, rt);
 	forge_sha256_done(&p.h, ret);
 	clock_gettime(CLOCK_REALTIME, &now);

@@ -88,10 +88,12 @@ FORGE_MUST_CHECK int forge_runtime_ensure(
 	struct forge_runtime_state *ret, struct forge_error *err);
 /*
  * The activated environment: env is changed. Scripts of the environment are sourced once, in a
- * sandbox; what they change is remembered by their content. workdir: of the run to come.
+ * sandbox; what they change is remembered by their content. workdir: of the run to come. Lines for the
+ * user are added to warnings.
  */
 FORGE_MUST_CHECK int forge_runtime_enter(const struct forge_config *cfg,
 					 const struct forge_home *home, const char *store,
 					 const struct forge_runtime *rt,
 					 const char *workdir, struct forge_strv *env,
+					 struct forge_strv *warnings,
 					 struct forge_error *err);

@@ -129,9 +129,9 @@ static int default_commands(const struct forge_runtime *rt, struct forge_strv *r
 	char path[PATH_MAX];
 	int rc = 0;
 
-	for (size_t i = 0; rt->prefix && i < FORGE_ARRAY_SIZE(interpreters) && rc == 0;
+	for (size_t i = 0; rt->real_prefix && i < FORGE_ARRAY_SIZE(interpreters) && rc == 0;
 	     i++) {
-		(void)snprintf(path, sizeof(path), "%s/%sbin/%s", rt->prefix,
+		(void)snprintf(path, sizeof(path), "%s/%sbin/%s", rt->real_prefix,
 			       rt->kind == &forge_kind_rootfs ? "usr/" : "",
 			       interpreters[i]);
 		struct stat st;

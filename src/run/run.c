@@ -159,6 +159,20 @@ static int claim(struct run *r, struct forge_error *err)
 	return rc;
 }
 
+/* A probe has nobody to tell: the run that it is for says the same. */
+static void tell_warnings(struct run *r)
+{
+	forge_strv_foreach (text, &r->spec.warnings) {
+		struct forge_error e = FORGE_ERROR_INIT;
+		if (r->req->is_probe)
+			break;
+		(void)forge_fail(&e, EINVAL, "runtime %s: %s", r->spec.runtime.decl->name,
+				 text);
+		forge_run_warn(r, &e);
+		forge_record_event(&r->record, "runtime_warning", text);
+	}
+}
+
 /* From here on a crash leaves a slot that names everything the run is going to make. */
 static int open_state(struct run *r, struct forge_error *err)
 {
@@ -182,6 +196,7 @@ static int open_state(struct run *r, struct forge_error *err)
 	if (rc < 0)
 		return rc;
 	r->courier.url = r->store;
+	tell_warnings(r);
 	return 0;
 }
 

@@ -46,6 +46,7 @@ struct forge_spec {
 	struct forge_strv tools; /* pairs: link inside, its text */
 	char *root;		 /* another system's trees, NULL: the host's */
 	json_t *runtime_json;	 /* for the record, NULL: none */
+	struct forge_strv warnings; /* what the user should know about the environment */
 	const char *limit_from[FORGE_LIMIT_COUNT_ROWS]; /* where each limit came from */
 };
 

@@ -137,6 +137,18 @@ static int add_tools(struct forge_spec *s)
 	return rc;
 }
 
+/* A prefix that was reached through a link is there by both names. */
+static int add_name(struct forge_spec *s)
+{
+	const struct forge_runtime *rt = &s->runtime;
+
+	if (!rt->prefix || rt->kind == &forge_kind_rootfs ||
+	    strcmp(rt->prefix, rt->real_prefix) == 0)
+		return 0;
+	int rc = forge_strv_add(&s->aliases, rt->prefix);
+	return rc < 0 ? rc : forge_strv_add(&s->aliases, rt->real_prefix);
+}
+
 int forge_spec_runtime(struct forge_spec *s, const struct forge_config *cfg,
 		       const struct forge_run_request *req, struct forge_error *err)
 {
@@ -157,7 +169,7 @@ int forge_spec_runtime(struct forge_spec *s, const struct forge_config *cfg,
 		return rc;
 	s->has_runtime = true;
 	rc = forge_runtime_view(&s->runtime, &s->view, &s->root, err);
-	if (rc == 0 && add_tools(s) < 0)
+	if (rc == 0 && (add_tools(s) < 0 || add_name(s) < 0))
 		rc = forge_fail(err, ENOMEM, "out of memory");
 	return rc;
 }
@@ -188,7 +200,7 @@ static int check_program(const struct forge_spec *s, struct forge_error *err)
 	if (strchr(program, '/') || !forge_runtime_must_own(&s->runtime, program))
 		return 0;
 	forge_auto_free char *path =
-		forge_asprintf("%s/bin/%s", s->runtime.prefix, program);
+		forge_asprintf("%s/bin/%s", s->runtime.real_prefix, program);
 	if (path && access(path, X_OK) == 0)
 		return 0;
 	return forge_hint(err,

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/near.h"
+#include "config/schema.h"
 #include "runtime/conda.h"
 #include "runtime/runtime.h"
 
@@ -192,9 +193,22 @@ int forge_runtime_open(const struct forge_catalog *c, const char *name,
 	return 0;
 }
 
+/*
+ * Names count: variables, PATH and the first lines of scripts have the path that the environment was
+ * made by, which may lead through links.
+ */
+int forge_runtime_set_prefix(struct forge_runtime *rt, const char *path,
+			     struct forge_error *err)
+{
+	rt->prefix = forge_path_absolute(NULL, path);
+	rt->real_prefix = rt->prefix ? realpath(rt->prefix, NULL) : NULL;
+	return rt->real_prefix ? 0 : forge_fail_errno(err, errno, "prefix %s", path);
+}
+
 void forge_runtime_close(struct forge_runtime *rt)
 {
 	free(rt->prefix);
+	free(rt->real_prefix);
 	free(rt->root_prefix);
 	*rt = (struct forge_runtime){ .kind = NULL };
 }
@@ -244,9 +258,10 @@ static int set_common(const struct forge_runtime *rt, struct forge_strv *env)
 }
 
 int forge_runtime_activate(const struct forge_runtime *rt, struct forge_strv *env,
-			   struct forge_strv *scripts, struct forge_error *err)
+			   struct forge_strv *scripts, struct forge_strv *warnings,
+			   struct forge_error *err)
 {
-	int rc = rt->kind->activate(rt, env, scripts, err);
+	int rc = rt->kind->activate(rt, env, scripts, warnings, err);
 
 	if (rc == 0 && set_common(rt, env) < 0)
 		rc = forge_fail(err, ENOMEM, "out of memory");

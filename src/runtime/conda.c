@@ -14,6 +14,7 @@
 #include "base/entries.h"
 #include "base/fd.h"
 #include "base/yaml.h"
+#include "config/schema.h"
 
 /* What one list of environments may have; each is looked at. */
 #define FOUND_MAX  4096
@@ -54,7 +55,7 @@ static bool is_mamba_root(const char *root)
 	       is_kind(root, "pkgs", S_IFDIR);
 }
 
-/* Where micromamba keeps its environments, canonical; NULL: nowhere. */
+/* Where micromamba keeps its environments, absolute; NULL: nowhere. */
 static char *find_mamba_root(void)
 {
 	const char *home = getenv("HOME"), *said = getenv("MAMBA_ROOT_PREFIX"),
@@ -62,16 +63,17 @@ static char *find_mamba_root(void)
 	char path[PATH_MAX];
 
 	if (said && (is_mamba_root(said) || is_environment(said)))
-		return realpath(said, NULL);
+		return forge_path_absolute(NULL, said);
 	(void)snprintf(path, sizeof(path), "%s/micromamba", home ? home : "");
 	if (home && is_mamba_root(path))
-		return realpath(path, NULL);
+		return forge_path_absolute(NULL, path);
 	(void)snprintf(path, sizeof(path), "%s%s/mamba",
 		       data   ? data
 		       : home ? home
 			      : "",
 		       data ? "" : "/.local/share");
-	return (data || home) && is_mamba_root(path) ? realpath(path, NULL) : NULL;
+	return (data || home) && is_mamba_root(path) ? forge_path_absolute(NULL, path)
+							   : NULL;
 }
 
 /* Where conda itself lives: what the caller's variables say, then where people put it. */
@@ -90,18 +92,18 @@ static char *find_root(void)
 		for (int up = 0; up < 2 && strrchr(path, '/'); up++)
 			*strrchr(path, '/') = '\0';
 		if (is_environment(path))
-			return realpath(path, NULL);
+			return forge_path_absolute(NULL, path);
 	}
 	if (root && is_environment(root))
-		return realpath(root, NULL);
+		return forge_path_absolute(NULL, root);
 	for (size_t i = 0; home && i < FORGE_ARRAY_SIZE(places); i++) {
 		(void)snprintf(path, sizeof(path), "%s/%s", home, places[i]);
 		if (is_installation(path))
-			return realpath(path, NULL);
+			return forge_path_absolute(NULL, path);
 	}
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(shared); i++)
 		if (is_installation(shared[i]))
-			return realpath(shared[i], NULL);
+			return strdup(shared[i]);
 	return find_mamba_root();
 }
 
@@ -354,32 +356,45 @@ static int envs_dirs(const char *root, struct forge_strv *ret)
 
 /* ---- names and paths ---- */
 
-/* The installation that an environment belongs to. pixi has none. */
-static char *root_of(const char *prefix)
+/* The installation in whose envs/ a prefix lies; NULL: in none. */
+static char *root_above(const char *prefix)
 {
 	char path[PATH_MAX];
 
-	if (is_kind(prefix, "conda-meta/pixi", S_IFREG))
-		return NULL;
 	(void)snprintf(path, sizeof(path), "%s", prefix);
 	char *slash = strrchr(path, '/');
-	if (slash && slash - path > 5 && strncmp(slash - 5, "/envs", 5) == 0) {
-		slash[-5] = '\0';
-		if (is_installation(path) || is_mamba_root(path))
-			return strdup(path);
-	}
-	return is_installation(prefix) ? strdup(prefix) : find_root();
+	if (!slash || slash - path <= 5 || strncmp(slash - 5, "/envs", 5) != 0)
+		return NULL;
+	slash[-5] = '\0';
+	return is_installation(path) || is_mamba_root(path) ? strdup(path) : NULL;
+}
+
+/* The installation that an environment belongs to, by its name or by where it is. pixi has none. */
+static char *root_of(const char *prefix)
+{
+	if (is_kind(prefix, "conda-meta/pixi", S_IFREG))
+		return NULL;
+	if (is_installation(prefix))
+		return strdup(prefix);
+	char *root = root_above(prefix);
+	if (root)
+		return root;
+	forge_auto_free char *real = realpath(prefix, NULL);
+	root = real && strcmp(real, prefix) != 0 ? root_above(real) : NULL;
+	return root ? root : find_root();
 }
 
 static int found(const char *path, char **ret_prefix, char **ret_root_prefix,
 		 struct forge_error *err)
 {
-	char *real = realpath(path, NULL);
+	char *full = forge_path_absolute(NULL, path);
 
-	if (!real)
+	if (!full || access(full, F_OK) < 0) {
+		free(full);
 		return forge_fail_errno(err, errno, "prefix %s", path);
-	if (!is_kind(real, "conda-meta", S_IFDIR)) {
-		free(real);
+	}
+	if (!is_kind(full, "conda-meta", S_IFDIR)) {
+		free(full);
 		return forge_hint(err,
 				  forge_fail(err, ENOENT,
 					     "%s is no conda environment: conda-meta is "
@@ -387,8 +402,8 @@ static int found(const char *path, char **ret_prefix, char **ret_root_prefix,
 					     path),
 				  "conda env list shows those there are");
 	}
-	*ret_prefix = real;
-	*ret_root_prefix = root_of(real);
+	*ret_prefix = full;
+	*ret_root_prefix = root_of(full);
 	return 0;
 }
 
@@ -421,31 +436,46 @@ int forge_conda_resolve(const char *name, char **ret_prefix, char **ret_root_pre
 		"Give its path as prefix, or set CONDA_ENVS_DIRS");
 }
 
-static int add_pair(struct forge_strv *ret, const char *name, const char *prefix)
+/* What was found, and where each really is: by another name it is the same. */
+struct finds {
+	struct forge_strv *pairs;
+	struct forge_strv real;
+};
+
+static int add_pair(struct finds *f, const char *name, const char *prefix)
 {
-	if (ret->n >= (size_t)2 * FOUND_MAX)
+	char *real = f->real.n < FOUND_MAX ? realpath(prefix, NULL) : NULL;
+	bool is_known = false;
+
+	if (!real)
 		return 0;
-	for (size_t i = 1; i < ret->n; i += 2)
-		if (strcmp(ret->v[i], prefix) == 0)
-			return 0;
-	int rc = forge_strv_add(ret, name);
-	return rc < 0 ? rc : forge_strv_add(ret, prefix);
+	forge_strv_foreach (have, &f->real)
+		is_known |= strcmp(have, real) == 0;
+	if (is_known) {
+		free(real);
+		return 0;
+	}
+	int rc = forge_strv_take(&f->real, real);
+	if (rc == 0)
+		rc = forge_strv_add(f->pairs, name);
+	return rc < 0 ? rc : forge_strv_add(f->pairs, prefix);
 }
 
 /* Named when it lies in a directory of environments. */
-static int add_listed(struct forge_strv *ret, const char *prefix)
+static int add_listed(struct finds *f, const char *listed)
 {
-	forge_auto_free char *real = prefix[0] == '/' ? realpath(prefix, NULL) : NULL;
-	const char *slash = real ? strrchr(real, '/') : NULL;
+	forge_auto_free char *prefix =
+		listed[0] == '/' ? forge_path_absolute(NULL, listed) : NULL;
+	const char *slash = prefix ? strrchr(prefix, '/') : NULL;
 
-	if (!real || !is_environment(real))
+	if (!prefix || !is_environment(prefix))
 		return 0; /* stale: conda would rewrite the file */
-	bool is_named = slash - real > 5 && strncmp(slash - 5, "/envs", 5) == 0;
-	return add_pair(ret, is_named ? slash + 1 : "", real);
+	bool is_named = slash - prefix > 5 && strncmp(slash - 5, "/envs", 5) == 0;
+	return add_pair(f, is_named ? slash + 1 : "", prefix);
 }
 
 /* Children of a directory that are environments. */
-static int add_children(struct forge_strv *ret, const char *dir)
+static int add_children(struct finds *f, const char *dir)
 {
 	char path[PATH_MAX];
 	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
@@ -459,14 +489,13 @@ static int add_children(struct forge_strv *ret, const char *dir)
 			    (int)sizeof(path) ||
 		    !is_environment(path))
 			continue;
-		forge_auto_free char *real = realpath(path, NULL);
-		rc = real ? add_pair(ret, name, real) : 0;
+		rc = add_pair(f, name, path);
 	}
 	return rc < 0 ? rc : d.dir ? d.error : 0;
 }
 
 /* Of this user alone: conda run by root would read everybody's, and believe them. */
-static int add_environments_txt(struct forge_strv *ret)
+static int add_environments_txt(struct finds *f)
 {
 	const char *home = getenv("HOME");
 	char path[PATH_MAX];
@@ -482,7 +511,7 @@ static int add_environments_txt(struct forge_strv *ret)
 		end = line + strcspn(line, "\n");
 		end += *end ? (*end = '\0', 1) : 0;
 		line[strcspn(line, "\r")] = '\0';
-		rc = *line ? add_listed(ret, line) : 0;
+		rc = *line ? add_listed(f, line) : 0;
 	}
 	return rc;
 }
@@ -491,15 +520,17 @@ int forge_conda_discover(struct forge_strv *ret, struct forge_error *err)
 {
 	forge_auto_strv struct forge_strv dirs = { 0 };
 	forge_auto_free char *root = find_root();
-	int rc = root && is_environment(root) ? add_pair(ret, "base", root) : 0;
+	struct finds f = { .pairs = ret };
+	int rc = root && is_environment(root) ? add_pair(&f, "base", root) : 0;
 
 	if (rc == 0)
 		rc = envs_dirs(root, &dirs);
 	forge_strv_foreach (dir, &dirs)
 		if (rc == 0)
-			rc = add_children(ret, dir);
+			rc = add_children(&f, dir);
 	if (rc == 0)
-		rc = add_environments_txt(ret);
+		rc = add_environments_txt(&f);
+	forge_strv_done(&f.real);
 	return rc < 0 ? forge_fail(err, ENOMEM, "out of memory") : 0;
 }
 
@@ -513,11 +544,13 @@ static int conda_open(struct forge_runtime *rt, struct forge_error *err)
 	if (!rt->decl->prefix)
 		return forge_fail(err, EINVAL,
 				  "it has no prefix (a path, or a name of conda's)");
-	int rc =
-		forge_conda_resolve(rt->decl->prefix, &rt->prefix, &rt->root_prefix, err);
+	forge_auto_free char *prefix = NULL;
+	int rc = forge_conda_resolve(rt->decl->prefix, &prefix, &rt->root_prefix, err);
+	if (rc == 0)
+		rc = forge_runtime_set_prefix(rt, prefix, err);
 	if (rc < 0)
 		return rc;
-	(void)snprintf(path, sizeof(path), "%s/bin", rt->prefix);
+	(void)snprintf(path, sizeof(path), "%s/bin", rt->real_prefix);
 	return stat(path, &st) == 0 && S_ISDIR(st.st_mode)
 		       ? 0
 		       : forge_fail(err, ENOENT, "%s has no bin/", rt->prefix);
@@ -527,34 +560,35 @@ static int conda_view(const struct forge_runtime *rt, struct forge_strv *read_on
 		      char **ret_root, struct forge_error *err)
 {
 	(void)ret_root;
-	return forge_strv_add(read_only, rt->prefix) < 0
+	return forge_strv_add(read_only, rt->real_prefix) < 0
 		       ? forge_fail(err, ENOMEM, "out of memory")
 		       : 0;
 }
 
 static int conda_activate(const struct forge_runtime *rt, struct forge_strv *env,
-			  struct forge_strv *scripts, struct forge_error *err)
+			  struct forge_strv *scripts, struct forge_strv *warnings,
+			  struct forge_error *err)
 {
-	forge_auto_strv struct forge_strv warnings = { 0 };
 	struct forge_conda_spec spec = { .prefix = rt->prefix,
+					 .real_prefix = rt->real_prefix,
 					 .root_prefix = rt->root_prefix };
 
 	spec.is_mamba = rt->root_prefix && forge_conda_is_mamba(rt->root_prefix);
 	spec.keep_case = !spec.is_mamba && forge_conda_keeps_case();
 	forge_auto_free char *prompt = spec.is_mamba ? NULL : forge_conda_prompt();
 	spec.prompt = prompt ? prompt : "({default_env}) ";
-	return forge_conda_activate(&spec, env, scripts, &warnings, err);
+	return forge_conda_activate(&spec, env, scripts, warnings, err);
 }
 
 static int conda_identify(const struct forge_runtime *rt, struct forge_packages *ret,
 			  struct forge_error *err)
 {
-	return forge_conda_packages(rt->prefix, ret, err);
+	return forge_conda_packages(rt->real_prefix, ret, err);
 }
 
 static int conda_lock(const struct forge_runtime *rt, FILE *out, struct forge_error *err)
 {
-	return forge_conda_lock(rt->prefix, out, err);
+	return forge_conda_lock(rt->real_prefix, out, err);
 }
 
 const struct forge_runtime_kind forge_kind_conda = {

@@ -8,7 +8,8 @@
 #include "runtime/runtime.h"
 
 struct forge_conda_spec {
-	const char *prefix; /* to activate, absolute */
+	const char *prefix; /* to activate, absolute, by the name it was reached by */
+	const char *real_prefix; /* where it is read; NULL: as prefix */
 	const char *
 		root_prefix; /* of the conda installation; NULL: unknown, no CONDA_EXE etc. */
 	bool stack;	     /* --stack */
@@ -30,8 +31,9 @@ FORGE_MUST_CHECK int forge_conda_activate(const struct forge_conda_spec *spec,
 					  struct forge_strv *warnings,
 					  struct forge_error *err);
 /*
- * A prefix by name (root_prefix's or a child of envs_dirs) or path; canonical, owned by caller. The
- * root prefix is that of the installation it belongs to, NULL when there is none.
+ * A prefix by name (root_prefix's or a child of envs_dirs) or path; absolute, owned by caller. Links in
+ * it stay, as with conda. The root prefix is that of the installation it belongs to, NULL when there is
+ * none.
  */
 FORGE_MUST_CHECK int forge_conda_resolve(const char *name_or_path, char **ret_prefix,
 					 char **ret_root_prefix, struct forge_error *err);

@@ -173,11 +173,12 @@ static int export_vars(const struct forge_conda_spec *spec, json_t *vars, unsign
 
 /* ---- scripts ---- */
 
-static int add_scripts(const char *prefix, const char *dir, bool reverse,
-		       struct forge_strv *scripts, struct forge_error *err)
+/* Of the prefix at real, by its name. */
+static int add_scripts(const char *prefix, const char *real, const char *dir,
+		       bool reverse, struct forge_strv *scripts, struct forge_error *err)
 {
 	forge_auto_strv struct forge_strv list = { 0 };
-	forge_auto_close int top = open(prefix, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	forge_auto_close int top = open(real, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	int rc = top < 0 ? 0 : forge_conda_list_files(top, dir, ".sh", &list, err);
 
 	for (size_t i = 0; i < list.n && rc == 0; i++)
@@ -344,7 +345,8 @@ int forge_conda_activate(const struct forge_conda_spec *spec, struct forge_strv 
 	const char *shlvl = forge_strv_getenv(env, "CONDA_SHLVL");
 	const char *before = forge_strv_getenv(env, "CONDA_PREFIX");
 	forge_auto_free char *old_prefix = strdup(before ? before : "");
-	forge_auto_close int top = open(spec->prefix, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	const char *real = spec->real_prefix ? spec->real_prefix : spec->prefix;
+	forge_auto_close int top = open(real, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	struct level l = { .old = shlvl ? (unsigned)strtoul(shlvl, NULL, 10) : 0,
 			   .old_prefix = old_prefix };
 	json_t *vars = json_object();
@@ -357,10 +359,10 @@ int forge_conda_activate(const struct forge_conda_spec *spec, struct forge_strv 
 		rc = forge_fail(err, ENOMEM, "out of memory");
 	json_decref(vars);
 	if (rc == 0 && l.old > 0 && (!spec->stack || l.is_again))
-		rc = add_scripts(l.old_prefix, "etc/conda/deactivate.d", true, scripts,
-				 err);
+		rc = add_scripts(l.old_prefix, l.old_prefix, "etc/conda/deactivate.d",
+				 true, scripts, err);
 	if (rc == 0)
-		rc = add_scripts(spec->prefix, "etc/conda/activate.d", false, scripts,
-				 err);
+		rc = add_scripts(spec->prefix, real, "etc/conda/activate.d", false,
+				 scripts, err);
 	return rc;
 }

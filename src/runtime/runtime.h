@@ -51,7 +51,8 @@ struct forge_runtime {
 	const struct forge_runtime_kind *kind;
 	const struct forge_runtime_decl
 		*decl;	   /* borrowed; discovered ones have one too */
-	char *prefix;	   /* canonical; NULL where the kind has none */
+	char *prefix;	   /* absolute, by the name it was reached by; NULL: the kind has none */
+	char *real_prefix; /* canonical; what is read is read here */
 	char *root_prefix; /* conda: of the installation, NULL unknown */
 };
 
@@ -62,7 +63,8 @@ struct forge_runtime {
  *  - view(): host trees that the run must see, beside the system's; *ret_root: a directory that
  *    replaces the system's trees (rootfs), left NULL otherwise;
  *  - activate(): changes env (complete, "K=V") as the environment's own tools would; paths of
- *    shell scripts that must be sourced afterwards, in order, are added to scripts;
+ *    shell scripts that must be sourced afterwards, in order, are added to scripts, and lines about
+ *    what was left out or overwritten to warnings;
  *  - identify(): adds all packages;
  *  - lock(): the kind's own lock format, NULL: forge's generic one.
  */
@@ -73,7 +75,8 @@ struct forge_runtime_kind {
 	int (*view)(const struct forge_runtime *rt, struct forge_strv *read_only,
 		    char **ret_root, struct forge_error *err);
 	int (*activate)(const struct forge_runtime *rt, struct forge_strv *env,
-			struct forge_strv *scripts, struct forge_error *err);
+			struct forge_strv *scripts, struct forge_strv *warnings,
+			struct forge_error *err);
 	int (*identify)(const struct forge_runtime *rt, struct forge_packages *ret,
 			struct forge_error *err);
 	int (*lock)(const struct forge_runtime *rt, FILE *out, struct forge_error *err);
@@ -104,6 +107,9 @@ FORGE_MUST_CHECK int forge_runtime_open(const struct forge_catalog *c, const cha
 					struct forge_runtime *ret,
 					struct forge_error *err);
 void forge_runtime_close(struct forge_runtime *rt);
+/* For kinds: sets both prefixes. path is absolute, or below the current directory. */
+FORGE_MUST_CHECK int forge_runtime_set_prefix(struct forge_runtime *rt, const char *path,
+					      struct forge_error *err);
 
 /*
  * Whether a run in it must have this program from it: the host's of the same name would be another
@@ -118,6 +124,7 @@ FORGE_MUST_CHECK int forge_runtime_view(const struct forge_runtime *rt,
 FORGE_MUST_CHECK int forge_runtime_activate(const struct forge_runtime *rt,
 					    struct forge_strv *env,
 					    struct forge_strv *scripts,
+					    struct forge_strv *warnings,
 					    struct forge_error *err);
 /* The same once more after scripts have been sourced: what is declared goes before them. */
 FORGE_MUST_CHECK int forge_runtime_settle(const struct forge_runtime *rt,

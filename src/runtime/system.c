@@ -73,8 +73,10 @@ static int no_view(const struct forge_runtime *rt, struct forge_strv *read_only,
 
 /* The directory of links is made by the plan, see forge_spec_runtime(). */
 static int system_activate(const struct forge_runtime *rt, struct forge_strv *env,
-			   struct forge_strv *scripts, struct forge_error *err)
+			   struct forge_strv *scripts, struct forge_strv *warnings,
+			   struct forge_error *err)
 {
+	(void)warnings;
 	(void)rt;
 	(void)scripts;
 	return forge_strv_setenv(env, "PATH", FORGE_SYSTEM_BIN) < 0
@@ -215,8 +217,10 @@ static int r_view(const struct forge_runtime *rt, struct forge_strv *read_only,
 
 /* By the paths that are shown inside: a link of the host's would lead nowhere there. */
 static int r_activate(const struct forge_runtime *rt, struct forge_strv *env,
-		      struct forge_strv *scripts, struct forge_error *err)
+		      struct forge_strv *scripts, struct forge_strv *warnings,
+			   struct forge_error *err)
 {
+	(void)warnings;
 	char libs[8192] = "";
 	size_t len = 0;
 
