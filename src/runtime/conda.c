@@ -13,12 +13,11 @@
 
 #include "base/entries.h"
 #include "base/fd.h"
-#include "base/yaml.h"
 #include "config/schema.h"
+#include "runtime/conda_config.h"
 
 /* What one list of environments may have; each is looked at. */
-#define FOUND_MAX  4096
-#define CONFIG_MAX 65536
+#define FOUND_MAX 4096
 
 /* ---- finding ---- */
 
@@ -107,217 +106,15 @@ static char *find_root(void)
 	return find_mamba_root();
 }
 
-/* ---- conda's configuration ---- */
+/* ---- directories of environments ---- */
 
-/* A file of a person's, often a link; what is none is not waited for. */
-static char *read_config(const char *path, size_t *ret_len)
+/* Each once. */
+static int add_dir(struct forge_strv *ret, const char *dir)
 {
-	struct stat st;
-	forge_auto_close int fd =
-		open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-
-	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
-		return NULL;
-	char *text = malloc(CONFIG_MAX);
-	ssize_t n = text ? read(fd, text, CONFIG_MAX - 1) : -1;
-	if (n < 0) {
-		free(text);
-		return NULL;
-	}
-	text[n] = '\0';
-	*ret_len = (size_t)n;
-	return text;
-}
-
-static int add_condarc_d(const char *dir, struct forge_strv *ret)
-{
-	char path[PATH_MAX];
-	struct dirent **list = NULL;
-	int rc = 0;
-
-	(void)snprintf(path, sizeof(path), "%s/condarc.d", dir);
-	int n = scandir(path, &list, NULL, alphasort);
-	/* Where there is none, or none for us, conda reads none either. */
-	if (n < 0 && errno != ENOENT && errno != ENOTDIR && errno != EACCES)
-		return -errno;
-	for (int i = 0; i < n; i++) {
-		const char *dot = strrchr(list[i]->d_name, '.');
-		if (rc == 0 && i < FOUND_MAX && dot &&
-		    (strcmp(dot, ".yml") == 0 || strcmp(dot, ".yaml") == 0))
-			rc = forge_strv_addf(ret, "%s/%s", path, list[i]->d_name);
-		free(list[i]);
-	}
-	free(list);
-	return rc;
-}
-
-static int add_condarcs(const char *dir, const char *below, struct forge_strv *ret)
-{
-	if (!dir || !*dir)
-		return 0;
-	forge_auto_free char *full = forge_asprintf("%s%s", dir, below);
-	int rc = full ? forge_strv_addf(ret, "%s/.condarc", full) : -ENOMEM;
-	if (rc == 0)
-		rc = forge_strv_addf(ret, "%s/condarc", full);
-	return rc < 0 ? rc : add_condarc_d(full, ret);
-}
-
-/* Every condarc that conda would read; the last goes before the others. */
-static int list_condarcs(const char *root, struct forge_strv *ret)
-{
-	const char *home = getenv("HOME"), *file = getenv("CONDARC");
-	int rc = add_condarcs("/etc/conda", "", ret);
-
-	if (rc == 0)
-		rc = add_condarcs("/var/lib/conda", "", ret);
-	if (rc == 0)
-		rc = add_condarcs(root, "", ret);
-	if (rc == 0)
-		rc = add_condarcs(getenv("XDG_CONFIG_HOME"), "/conda", ret);
-	if (rc == 0)
-		rc = add_condarcs(home, "/.config/conda", ret);
-	if (rc == 0)
-		rc = add_condarcs(home, "/.conda", ret);
-	if (rc == 0 && home)
-		rc = forge_strv_addf(ret, "%s/.condarc", home);
-	if (rc == 0)
-		rc = add_condarcs(getenv("CONDA_PREFIX"), "", ret);
-	return rc == 0 && file ? forge_strv_add(ret, file) : rc;
-}
-
-/* The value of a key of one condarc; a file that forge cannot read is conda's business. */
-static const struct forge_yaml *condarc_key(const char *path, const char *key,
-					    struct forge_yaml **ret_root)
-{
-	size_t n = 0;
-	forge_auto_free char *text = read_config(path, &n);
-
-	if (!text || forge_yaml_parse(text, n, path, ret_root, NULL) < 0 ||
-	    (*ret_root)->type != FORGE_YAML_MAP)
-		return NULL;
-	for (const struct forge_yaml *k = (*ret_root)->child; k; k = k->next)
-		if (strcmp(k->key, key) == 0)
-			return k;
-	return NULL;
-}
-
-/* What conda's configuration says: a variable of the environment goes before all files. NULL: nothing. */
-static char *configured(const struct forge_strv *files, const char *variable,
-			const char *key)
-{
-	const char *said = getenv(variable);
-
-	if (said)
-		return strdup(said);
-	for (size_t i = files->n; i > 0; i--) {
-		forge_auto_yaml struct forge_yaml *yaml = NULL;
-		const struct forge_yaml *k = condarc_key(files->v[i - 1], key, &yaml);
-		if (k && k->type == FORGE_YAML_SCALAR)
-			return strdup(k->scalar);
-	}
-	return NULL;
-}
-
-/* As conda reads a truth: what is no word for it is taken for the default. */
-static bool is_false(const char *text)
-{
-	static const char *const words[] = { "false", "no", "off", "n", "0" };
-
-	for (size_t i = 0; text && i < FORGE_ARRAY_SIZE(words); i++)
-		if (strcasecmp(text, words[i]) == 0)
-			return true;
-	return false;
-}
-
-bool forge_conda_keeps_case(void)
-{
-	forge_auto_strv struct forge_strv files = { 0 };
-	forge_auto_free char *root = find_root();
-
-	if (list_condarcs(root, &files) < 0)
-		return false;
-	forge_auto_free char *said = configured(&files, "CONDA_ENVVARS_FORCE_UPPERCASE",
-						"envvars_force_uppercase");
-	return is_false(said);
-}
-
-char *forge_conda_prompt(void)
-{
-	forge_auto_strv struct forge_strv files = { 0 };
-	forge_auto_free char *root = find_root();
-
-	if (list_condarcs(root, &files) < 0)
-		return NULL;
-	forge_auto_free char *change = configured(&files, "CONDA_CHANGEPS1", "changeps1");
-	if (is_false(change))
-		return strdup("");
-	char *prompt = configured(&files, "CONDA_ENV_PROMPT", "env_prompt");
-	return prompt ? prompt : strdup("({default_env}) ");
-}
-
-/* ~ and $NAME or ${NAME}, as conda expands them; what is not set stays. */
-static char *expand(const char *text)
-{
-	const char *home = getenv("HOME");
-	char out[PATH_MAX], name[128];
-	size_t len = 0;
-
-	if (*text == '~' && (text[1] == '/' || !text[1]) && home)
-		len = (size_t)snprintf(out, sizeof(out), "%s", home);
-	for (const char *p = text + (len ? 1 : 0); *p && len < sizeof(out);) {
-		bool has_brace = *p == '$' && p[1] == '{';
-		const char *word = p + 1 + has_brace;
-		size_t n = strspn(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-					"abcdefghijklmnopqrstuvwxyz0123456789_");
-		(void)snprintf(name, sizeof(name), "%.*s", (int)n, word);
-		const char *value = *p == '$' && n && n < sizeof(name) &&
-						    (!has_brace || word[n] == '}')
-					    ? getenv(name)
-					    : NULL;
-		len += (size_t)snprintf(out + len, sizeof(out) - len, "%.*s",
-					value ? PATH_MAX : 1, value ? value : p);
-		p = value ? word + n + has_brace : p + 1;
-	}
-	return len < sizeof(out) ? strdup(out) : strdup(text);
-}
-
-static int add_dir(struct forge_strv *ret, const char *text)
-{
-	forge_auto_free char *dir = expand(text);
-
-	if (!dir)
-		return -ENOMEM;
 	forge_strv_foreach (have, ret)
 		if (strcmp(have, dir) == 0)
 			return 0;
-	return dir[0] == '/' ? forge_strv_add(ret, dir) : 0;
-}
-
-static int add_dirs(const char *list, struct forge_strv *ret)
-{
-	int rc = 0;
-
-	for (const char *p = list; p && *p && rc == 0;) {
-		size_t len = strcspn(p, ":");
-		forge_auto_free char *dir = strndup(p, len);
-		rc = dir ? add_dir(ret, dir) : -ENOMEM;
-		p += len + (p[len] == ':');
-	}
-	return rc;
-}
-
-static int add_condarc_dirs(const char *path, struct forge_strv *ret)
-{
-	forge_auto_yaml struct forge_yaml *yaml = NULL;
-	const struct forge_yaml *key = condarc_key(path, "envs_dirs", &yaml);
-	int rc = 0;
-
-	if (!key || key->type != FORGE_YAML_LIST)
-		return 0;
-	for (const struct forge_yaml *dir = key->child; dir && rc == 0; dir = dir->next)
-		if (dir->type == FORGE_YAML_SCALAR)
-			rc = add_dir(ret, dir->scalar);
-	return rc;
+	return forge_strv_add(ret, dir);
 }
 
 /* The installation's own before the user's, if the user may write there; else after. */
@@ -342,15 +139,11 @@ static int add_usual_dirs(const char *root, struct forge_strv *ret)
 
 static int envs_dirs(const char *root, struct forge_strv *ret)
 {
-	forge_auto_strv struct forge_strv files = { 0 };
-	int rc = add_dirs(getenv("CONDA_ENVS_DIRS"), ret);
+	forge_auto_conda_config struct forge_conda_config config = { .env_prompt = NULL };
+	int rc = forge_conda_config_read(root, &config, NULL);
 
 	if (rc == 0)
-		rc = add_dirs(getenv("CONDA_ENVS_PATH"), ret);
-	if (rc == 0)
-		rc = list_condarcs(root, &files);
-	for (size_t i = files.n; i > 0 && rc == 0; i--)
-		rc = add_condarc_dirs(files.v[i - 1], ret);
+		rc = forge_strv_copy(ret, &config.envs_dirs);
 	return rc < 0 ? rc : add_usual_dirs(root, ret);
 }
 
@@ -412,14 +205,13 @@ int forge_conda_resolve(const char *name, char **ret_prefix, char **ret_root_pre
 {
 	forge_auto_strv struct forge_strv dirs = { 0 };
 
-	if (strchr(name, '/'))
-		return found(name, ret_prefix, ret_root_prefix, err);
-	if (name[strcspn(name, " :#")] || strcmp(name, ".") == 0 ||
-	    strcmp(name, "..") == 0)
-		return forge_fail(err, EINVAL,
-				  "'%s' is no name of an environment (without '/', ':', "
-				  "'#' and blanks)",
-				  name);
+	if (strchr(name, '/')) {
+		forge_auto_free char *path = forge_conda_expand(name);
+		return path ? found(path, ret_prefix, ret_root_prefix, err)
+			    : forge_fail(err, ENOMEM, "out of memory");
+	}
+	if (!*name || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+		return forge_fail(err, EINVAL, "'%s' is no name of an environment", name);
 	forge_auto_free char *root = find_root();
 	if (root && (strcmp(name, "base") == 0 || strcmp(name, "root") == 0))
 		return found(root, ret_prefix, ret_root_prefix, err);
@@ -504,8 +296,8 @@ static int add_environments_txt(struct finds *f)
 
 	(void)snprintf(path, sizeof(path), "%s/.conda/environments.txt",
 		       home ? home : "");
-	forge_auto_free char *text = home ? read_config(path, &n) : NULL;
-	if (!text)
+	forge_auto_free char *text = NULL;
+	if (!home || forge_conda_read_text(path, &text, &n) < 0)
 		return 0;
 	for (char *line = text, *end; *line && rc == 0; line = end) {
 		end = line + strcspn(line, "\n");
@@ -574,9 +366,15 @@ static int conda_activate(const struct forge_runtime *rt, struct forge_strv *env
 					 .root_prefix = rt->root_prefix };
 
 	spec.is_mamba = rt->root_prefix && forge_conda_is_mamba(rt->root_prefix);
-	spec.keep_case = !spec.is_mamba && forge_conda_keeps_case();
-	forge_auto_free char *prompt = spec.is_mamba ? NULL : forge_conda_prompt();
-	spec.prompt = prompt ? prompt : "({default_env}) ";
+	forge_auto_conda_config struct forge_conda_config config = { .env_prompt = NULL };
+	spec.prompt = "({default_env}) ";
+	if (!spec.is_mamba) {
+		if (forge_conda_config_read(rt->root_prefix, &config, warnings) < 0)
+			return forge_fail(err, ENOMEM, "out of memory");
+		spec.keep_case = config.keeps_case;
+		spec.prompt = config.env_prompt;
+		spec.auto_stack = config.auto_stack;
+	}
 	return forge_conda_activate(&spec, env, scripts, warnings, err);
 }
 

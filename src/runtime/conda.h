@@ -13,6 +13,7 @@ struct forge_conda_spec {
 	const char *
 		root_prefix; /* of the conda installation; NULL: unknown, no CONDA_EXE etc. */
 	bool stack;	     /* --stack */
+	unsigned auto_stack; /* ... up to this level without being asked; 0: never */
 	const char *
 		prompt; /* CONDA_PROMPT_MODIFIER, NULL: empty; {default_env} and so on are filled in */
 	bool keep_case; /* envvars_force_uppercase is false; not for mamba */
@@ -39,10 +40,6 @@ FORGE_MUST_CHECK int forge_conda_resolve(const char *name_or_path, char **ret_pr
 					 char **ret_root_prefix, struct forge_error *err);
 /* Whether a root prefix is mamba's own: it has no conda. */
 bool forge_conda_is_mamba(const char *root_prefix);
-/* What the configuration of conda says about names of variables; conda's default is false. */
-bool forge_conda_keeps_case(void);
-/* ... and about the prompt: env_prompt, or "" where changeps1 is false. NULL: out of memory. */
-char *forge_conda_prompt(void);
 /* Every environment that conda would list: "name" (or "" without one), "prefix" pairs. */
 FORGE_MUST_CHECK int forge_conda_discover(struct forge_strv *ret_pairs,
 					  struct forge_error *err);

@@ -41,11 +41,14 @@ static bool is_bin_of(const char *entry, size_t len, const char *prefix)
 
 	while (len > 1 && entry[len - 1] == '/')
 		len--;
-	return len == n + 4 && strncmp(entry, prefix, n) == 0 &&
+	return n && len == n + 4 && strncmp(entry, prefix, n) == 0 &&
 	       strncmp(entry + n, "/bin", 4) == 0;
 }
 
-/* Above level 0: the old one's place, the first time it is there; else in front. */
+/*
+ * Above level 0: the old one's place, the first time it is there; else in front. old is normalised as
+ * PATH is, "" when nobody knows what was active.
+ */
 static char *replace(const char *old, const char *new, const char *path)
 {
 	for (const char *p = path; *p;) {
@@ -56,6 +59,62 @@ static char *replace(const char *old, const char *new, const char *path)
 		p += len + (p[len] == ':');
 	}
 	return forge_asprintf("%s/bin:%s", new, path);
+}
+
+/* Python's normpath() of the entry of len bytes, to out, which has room for it. Its end. */
+static char *normalise_entry(const char *entry, size_t len, char *out)
+{
+	bool is_absolute = len > 0 && entry[0] == '/';
+	char *start = out;
+
+	if (is_absolute)
+		*out++ = '/';
+	/* Two slashes are not one, by POSIX; three are. */
+	if (is_absolute && len > 1 && entry[1] == '/' && !(len > 2 && entry[2] == '/'))
+		*out++ = '/';
+	char *root = out;
+	for (size_t at = 0, n; at < len; at += n + 1) {
+		const char *part = entry + at;
+		n = 0;
+		while (at + n < len && part[n] != '/')
+			n++;
+		if (n == 0 || (n == 1 && *part == '.'))
+			continue;
+		char *last = out;
+		while (last > root && last[-1] != '/')
+			last--;
+		bool is_up = n == 2 && strncmp(part, "..", 2) == 0;
+		bool last_is_up = out - last == 2 && strncmp(last, "..", 2) == 0;
+		if (is_up && out > root && !last_is_up) {
+			out = last > root ? last - 1 : root;
+		} else if (!is_up || !is_absolute) {
+			if (out > root)
+				*out++ = '/';
+			memmove(out, part, n);
+			out += n;
+		}
+	}
+	if (out == start)
+		*out++ = '.';
+	return out;
+}
+
+/* Every entry of PATH; one that is empty is the current directory. NULL: out of memory. */
+static char *normalise(const char *path)
+{
+	char *ret = malloc(2 * strlen(path) + 3), *out = ret;
+
+	for (const char *p = path; ret;) {
+		size_t len = strcspn(p, ":");
+		out = normalise_entry(p, len, out);
+		if (!p[len])
+			break;
+		*out++ = ':';
+		p += len + 1;
+	}
+	if (ret)
+		*out = '\0';
+	return ret;
 }
 
 /* Entries that are old's (NULL: none) go, and of equal neighbours all but one. */
@@ -191,15 +250,15 @@ static int add_scripts(const char *prefix, const char *real, const char *dir,
 /* ---- all of it ---- */
 
 /* "base" for the installation, the name in envs/, else the whole path. */
-static const char *default_env(const struct forge_conda_spec *spec)
+static const char *default_env(const struct forge_conda_spec *spec, const char *prefix)
 {
-	const char *name = strrchr(spec->prefix, '/');
+	const char *name = strrchr(prefix, '/');
 
-	if (spec->root_prefix && strcmp(spec->prefix, spec->root_prefix) == 0)
+	if (spec->root_prefix && strcmp(prefix, spec->root_prefix) == 0)
 		return "base";
-	if (name && name - spec->prefix >= 5 && strncmp(name - 5, "/envs", 5) == 0)
+	if (name && name - prefix >= 5 && strncmp(name - 5, "/envs", 5) == 0)
 		return name + 1;
-	return spec->prefix;
+	return prefix;
 }
 
 static int set_meta(const struct forge_conda_spec *spec, struct forge_strv *env)
@@ -227,63 +286,96 @@ struct level {
 	unsigned old;
 	char *old_prefix; /* "" at level 0 */
 	bool is_again;	  /* the same environment: its scripts only, no new level */
+	bool is_stacked;  /* the old one stays in PATH */
 };
 
-/*
- * As Python's format() would. Nothing is stacked here that conda would show, so {stacked_env} is the one
- * name; what conda does not know it refuses, and we leave as it is.
- */
-static char *fill_prompt(const struct forge_conda_spec *spec, const char *label)
-{
-	const char *slash = strrchr(spec->prefix, '/');
-	const struct {
-		const char *key, *value;
-	} known[] = {
-		{ "{default_env}", label },
-		{ "{stacked_env}", label },
-		{ "{prefix}", spec->prefix },
-		{ "{name}", slash ? slash + 1 : spec->prefix },
-		{ "{{", "{" },
-		{ "}}", "}" },
-	};
-	size_t size = 0;
-	char *text = NULL;
-	FILE *out = open_memstream(&text, &size);
+#define LEVELS_MAX 1000u /* what is shown of them */
 
-	for (const char *p = spec->prompt ? spec->prompt : ""; out && *p;) {
-		size_t i = 0;
-		while (i < FORGE_ARRAY_SIZE(known) &&
-		       strncmp(p, known[i].key, strlen(known[i].key)) != 0)
-			i++;
-		if (i < FORGE_ARRAY_SIZE(known)) {
-			fputs(known[i].value, out);
-			p += strlen(known[i].key);
-		} else {
-			fputc(*p++, out);
-		}
+/* The environment of a level above 0, by the caller's variables. */
+static const char *env_of_level(const struct forge_conda_spec *spec,
+				const struct level *l, unsigned i,
+				const struct forge_strv *env)
+{
+	char name[40];
+
+	(void)snprintf(name, sizeof(name), "CONDA_PREFIX_%u", i);
+	const char *prefix = i == l->old ? l->old_prefix : forge_strv_getenv(env, name);
+	return default_env(spec, prefix ? prefix : "");
+}
+
+static void pop(struct forge_strv *stack)
+{
+	if (stack->n > 0)
+		free(stack->v[--stack->n]);
+	if (stack->v)
+		stack->v[stack->n] = NULL;
+}
+
+/* Those of which the directories are in PATH, the last first. NULL: out of memory. */
+static char *stacked_env(const struct forge_conda_spec *spec, const struct level *l,
+			 const char *label, const struct forge_strv *env)
+{
+	forge_auto_strv struct forge_strv stack = { 0 };
+	unsigned top = l->old < LEVELS_MAX ? l->old : LEVELS_MAX;
+	char name[40], *text = NULL;
+	size_t size = 0;
+	int rc = 0;
+
+	for (unsigned i = 1; i <= top && rc == 0; i++) {
+		(void)snprintf(name, sizeof(name), "CONDA_STACKED_%u", i);
+		const char *is_stacked = forge_strv_getenv(env, name);
+		if (!is_stacked || !is_stacked[strspn(is_stacked, " \t\n")])
+			pop(&stack);
+		rc = forge_strv_add(&stack, env_of_level(spec, l, i, env));
 	}
+	if (!l->is_again && !l->is_stacked)
+		pop(&stack);
+	if (rc == 0 && !l->is_again)
+		rc = forge_strv_add(&stack, label);
+	FILE *out = rc == 0 ? open_memstream(&text, &size) : NULL;
+	for (size_t i = stack.n; out && i > 0; i--)
+		fprintf(out, "%s%s", stack.v[i - 1], i > 1 ? "," : "");
 	if (out && fclose(out) == 0)
 		return text;
 	free(text);
 	return NULL;
 }
 
+static char *make_prompt(const struct forge_conda_spec *spec, const struct level *l,
+			 const char *label, const struct forge_strv *env,
+			 struct forge_strv *warnings)
+{
+	const char *slash = strrchr(spec->prefix, '/');
+	forge_auto_free char *stacked = stacked_env(spec, l, label, env);
+	const struct forge_conda_names names = { .default_env = label,
+						 .stacked_env = stacked,
+						 .prefix = spec->prefix,
+						 .name = slash ? slash + 1
+							       : spec->prefix };
+
+	return stacked ? forge_conda_prompt(spec->prompt ? spec->prompt : "", &names,
+					    warnings)
+		       : NULL;
+}
+
 /* The same once more: only the level, the prompt and PATH are said again. */
-static int set_again(const struct forge_conda_spec *spec, struct forge_strv *env)
+static int set_again(const struct forge_conda_spec *spec, const struct level *l,
+		     struct forge_strv *env, struct forge_strv *warnings)
 {
 	const char *label = forge_strv_getenv(env, "CONDA_DEFAULT_ENV");
 	forge_auto_free char *prompt =
-		fill_prompt(spec, label ? label : default_env(spec));
+		make_prompt(spec, l, label ? label : default_env(spec, spec->prefix), env,
+			    warnings);
 
 	return prompt ? forge_strv_setenv(env, "CONDA_PROMPT_MODIFIER", prompt) : -ENOMEM;
 }
 
 static int set_levels(const struct forge_conda_spec *spec, const struct level *l,
-		      struct forge_strv *env)
+		      struct forge_strv *env, struct forge_strv *warnings)
 {
 	char number[16], name[40];
-	const char *label = default_env(spec);
-	forge_auto_free char *prompt = fill_prompt(spec, label);
+	const char *label = default_env(spec, spec->prefix);
+	forge_auto_free char *prompt = make_prompt(spec, l, label, env, warnings);
 
 	(void)snprintf(number, sizeof(number), "%u", l->old + 1);
 	int rc = prompt ? forge_strv_setenv(env, "CONDA_PREFIX", spec->prefix) : -ENOMEM;
@@ -297,7 +389,7 @@ static int set_levels(const struct forge_conda_spec *spec, const struct level *l
 		(void)snprintf(name, sizeof(name), "CONDA_PREFIX_%u", l->old);
 		rc = forge_strv_setenv(env, name, l->old_prefix);
 	}
-	if (rc == 0 && spec->stack && l->old > 0) {
+	if (rc == 0 && l->is_stacked && l->old > 0) {
 		(void)snprintf(name, sizeof(name), "CONDA_STACKED_%u", l->old + 1);
 		rc = forge_strv_setenv(env, name, "true");
 	}
@@ -309,16 +401,21 @@ static int set_path(const struct forge_conda_spec *spec, const struct level *l,
 {
 	const char *old = forge_strv_getenv(env, "PATH");
 	forge_auto_free char *path = NULL;
-	bool in_front = l->old == 0 || (spec->stack && !l->is_again);
+	bool in_front = l->old == 0 || (l->is_stacked && !l->is_again);
 
 	old = old ? old : "/usr/bin";
+	forge_auto_free char *normal = normalise(old);
+	forge_auto_free char *before = *l->old_prefix ? normalise(l->old_prefix)
+						      : strdup("");
+	if (!normal || !before)
+		return -ENOMEM;
 	if (spec->is_mamba)
 		path = mamba_path(spec, in_front ? NULL : l->old_prefix, old,
 				  l->old == 0);
 	else if (in_front)
-		path = prepend(spec, old, l->old == 0);
+		path = prepend(spec, normal, l->old == 0);
 	else
-		path = replace(l->old_prefix, spec->prefix, old);
+		path = replace(before, spec->prefix, normal);
 	return path ? forge_strv_setenv(env, "PATH", path) : -ENOMEM;
 }
 
@@ -332,7 +429,8 @@ static int set_all(const struct forge_conda_spec *spec, const struct level *l,
 	if (rc == 0)
 		rc = set_path(spec, l, env);
 	if (rc == 0)
-		rc = l->is_again ? set_again(spec, env) : set_levels(spec, l, env);
+		rc = l->is_again ? set_again(spec, l, env, warnings)
+				 : set_levels(spec, l, env, warnings);
 	if (rc == 0 && !l->is_again)
 		rc = export_vars(spec, vars, l->old, &before, env, warnings);
 	return rc < 0 ? rc : set_meta(spec, env);
@@ -354,11 +452,12 @@ int forge_conda_activate(const struct forge_conda_spec *spec, struct forge_strv 
 
 	if (rc == 0 && top >= 0)
 		rc = forge_conda_vars(top, spec->prefix, vars, warnings, err);
+	l.is_stacked = spec->stack || (l.old > 0 && l.old <= spec->auto_stack);
 	l.is_again = old_prefix && l.old > 0 && strcmp(old_prefix, spec->prefix) == 0;
 	if (rc == 0 && set_all(spec, &l, vars, env, warnings) < 0)
 		rc = forge_fail(err, ENOMEM, "out of memory");
 	json_decref(vars);
-	if (rc == 0 && l.old > 0 && (!spec->stack || l.is_again))
+	if (rc == 0 && l.old > 0 && (!l.is_stacked || l.is_again))
 		rc = add_scripts(l.old_prefix, l.old_prefix, "etc/conda/deactivate.d",
 				 true, scripts, err);
 	if (rc == 0)

@@ -21,5 +21,15 @@ FORGE_MUST_CHECK int forge_conda_list_files(int top, const char *dir, const char
 FORGE_MUST_CHECK int forge_conda_vars(int top, const char *prefix, json_t *into,
 				      struct forge_strv *warnings,
 				      struct forge_error *err);
+/* What a prompt can show of an environment. */
+struct forge_conda_names {
+	const char *default_env, *stacked_env, *prefix, *name;
+};
+/*
+ * format filled in as Python's str.format() does; what conda would refuse stays as it is, and is told.
+ * NULL: out of memory.
+ */
+char *forge_conda_prompt(const char *format, const struct forge_conda_names *names,
+			 struct forge_strv *warnings);
 /* Why no environment may set a variable of this name; NULL: it may. */
 const char *forge_conda_refuses(const char *name);
