@@ -7,9 +7,9 @@
 #include <string.h>
 #include <yaml.h>
 
-#define MAX_BYTES (1u << 20)
-#define MAX_DEPTH 16
-#define MAX_NODES 10000
+#define MAX_BYTES     (1u << 20)
+#define MAX_DEPTH     16
+#define MAX_NODES     10000
 #define MAX_NODES_ANY 100000
 #define MAX_ANCHORS   1000
 
@@ -200,8 +200,7 @@ static int note_anchor(struct builder *b, const yaml_char_t *name,
 	if (b->n_anchors == MAX_ANCHORS)
 		return FAIL_MARK(b, e->start_mark, err, "more than %d anchors",
 				 MAX_ANCHORS);
-	struct anchor *grown =
-		reallocarray(b->anchors, b->n_anchors + 1, sizeof(*grown));
+	struct anchor *grown = reallocarray(b->anchors, b->n_anchors + 1, sizeof(*grown));
 	if (!grown)
 		return out_of_memory(err);
 	b->anchors = grown;
@@ -309,17 +308,16 @@ static int on_open(struct builder *b, const yaml_event_t *e, enum forge_yaml_typ
 	if (rc < 0)
 		return rc;
 	b->stack[b->depth++] = (struct frame){ .node = node, .tail = &node->child };
-	return note_anchor(b,
-			   is_map ? e->data.mapping_start.anchor
-				  : e->data.sequence_start.anchor,
-			   node, e, err);
+	return note_anchor(
+		b, is_map ? e->data.mapping_start.anchor : e->data.sequence_start.anchor,
+		node, e, err);
 }
 
 static int on_document(struct builder *b, const yaml_event_t *e, struct forge_error *err)
 {
 	if (!b->takes_any && (e->data.document_start.version_directive ||
-	    e->data.document_start.tag_directives.start !=
-		    e->data.document_start.tag_directives.end))
+			      e->data.document_start.tag_directives.start !=
+				      e->data.document_start.tag_directives.end))
 		return FAIL_MARK(b, e->start_mark, err,
 				 "directives ('%%...') are not supported");
 	if (b->n_documents++ > 0)
@@ -377,8 +375,8 @@ static int build(struct builder *b, const char *text, size_t len, struct forge_e
 static int parse(const char *text, size_t len, const char *name, bool takes_any,
 		 struct forge_yaml **ret, struct forge_error *err)
 {
-	FORGE_CLEANUP(builder_done) struct builder b = { .name = name,
-							 .takes_any = takes_any };
+	FORGE_CLEANUP(builder_done)
+	struct builder b = { .name = name, .takes_any = takes_any };
 
 	if (len > MAX_BYTES)
 		return forge_fail(err, EFBIG, "%s: more than 1 MiB", name);

@@ -51,7 +51,8 @@ static int scripts_key(const struct forge_runtime *rt, const struct forge_strv *
 {
 	struct forge_sha256 h;
 	char digest[FORGE_DIGEST_MAX];
-	forge_auto_close int top = open(rt->real_prefix, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	forge_auto_close int top =
+		open(rt->real_prefix, O_PATH | O_DIRECTORY | O_CLOEXEC);
 
 	forge_sha256_init(&h);
 	add_text(&h, "activate-3");
@@ -201,9 +202,9 @@ static int take_changes(const struct forge_home *home, const json_t *record,
 	forge_auto_strv struct forge_strv after = { 0 };
 	forge_auto_free char *dump = malloc(DUMP_MAX);
 	json_t *changes = json_object();
-	ssize_t n = dump ? read_output(home, record, "outputs/environment", dump,
-				       DUMP_MAX)
-			 : -ENOMEM;
+	ssize_t n =
+		dump ? read_output(home, record, "outputs/environment", dump, DUMP_MAX)
+		     : -ENOMEM;
 	bool has_ended = strcmp(text_of(record, "status"), "succeeded") == 0;
 	int rc = !has_ended	     ? -ECHILD
 		 : n == 0	     ? -ENOENT
@@ -223,7 +224,8 @@ static int take_changes(const struct forge_home *home, const json_t *record,
 	bool is_ended = rc == -ECHILD || rc == -ENOENT;
 	const char *script = is_ended ? last_script(home, record, scripts) : NULL;
 	return forge_hint(err,
-			  forge_fail(err, ENOEXEC, "its activate.d scripts failed: %s%s%s",
+			  forge_fail(err, ENOEXEC,
+				     "its activate.d scripts failed: %s%s%s",
 				     script ? script : "", script ? ": " : "",
 				     rc == -ECHILD   ? text_of(record, "completion_notes")
 				     : rc == -ENOENT ? "it ended the shell"

@@ -191,6 +191,9 @@ int forge_spec_environment(struct forge_spec *s, const struct forge_config *cfg,
 		rc = set_threads(s);
 	if (rc < 0)
 		return forge_fail(err, ENOMEM, "out of memory");
+	if (s->has_runtime && s->runtime.decl->clamped &&
+	    forge_strv_add(&s->warnings, s->runtime.decl->clamped) < 0)
+		return forge_fail(err, ENOMEM, "out of memory");
 	if (s->has_runtime)
 		rc = forge_runtime_enter(cfg, home, store, &s->runtime, s->workdir,
 					 &s->env, &s->warnings, err);

@@ -162,10 +162,16 @@ static int claim(struct run *r, struct forge_error *err)
 /* A probe has nobody to tell: the run that it is for says the same. */
 static void tell_warnings(struct run *r)
 {
+	struct forge_error e = FORGE_ERROR_INIT;
+
+	if (r->req->is_probe) {
+		forge_record_event(&r->record, "runtime_probe", NULL);
+		return;
+	}
+	if (forge_spec_is_unused_active(&r->spec, r->req, &e))
+		forge_run_warn(r, &e);
 	forge_strv_foreach (text, &r->spec.warnings) {
-		struct forge_error e = FORGE_ERROR_INIT;
-		if (r->req->is_probe)
-			break;
+		e = FORGE_ERROR_INIT;
 		(void)forge_fail(&e, EINVAL, "runtime %s: %s", r->spec.runtime.decl->name,
 				 text);
 		forge_run_warn(r, &e);

@@ -72,7 +72,7 @@ static char *find_mamba_root(void)
 			      : "",
 		       data ? "" : "/.local/share");
 	return (data || home) && is_mamba_root(path) ? forge_path_absolute(NULL, path)
-							   : NULL;
+						     : NULL;
 }
 
 /* Where conda itself lives: what the caller's variables say, then where people put it. */
@@ -228,6 +228,26 @@ int forge_conda_resolve(const char *name, char **ret_prefix, char **ret_root_pre
 		"Give its path as prefix, or set CONDA_ENVS_DIRS");
 }
 
+/* The directory beside the declaration may be meant: a path has a slash. */
+static int hint_directory(const struct forge_runtime_decl *d, int rc,
+			  struct forge_error *err)
+{
+	const char *slash = d->file ? strrchr(d->file, '/') : NULL;
+	forge_auto_free char *beside =
+		forge_asprintf("%.*s%s", slash ? (int)(slash - d->file) + 1 : 0,
+			       slash ? d->file : "", d->prefix);
+	forge_auto_free char *here = forge_path_absolute(NULL, d->prefix);
+
+	if (rc != -ENOENT || strchr(d->prefix, '/'))
+		return rc;
+	if (beside && is_kind(beside, "", S_IFDIR))
+		return forge_hint(err, rc, "write ./%s for the directory here",
+				  d->prefix);
+	if (here && is_kind(here, "", S_IFDIR))
+		return forge_hint(err, rc, "write %s for the directory here", here);
+	return rc;
+}
+
 /* What was found, and where each really is: by another name it is the same. */
 struct finds {
 	struct forge_strv *pairs;
@@ -338,6 +358,8 @@ static int conda_open(struct forge_runtime *rt, struct forge_error *err)
 				  "it has no prefix (a path, or a name of conda's)");
 	forge_auto_free char *prefix = NULL;
 	int rc = forge_conda_resolve(rt->decl->prefix, &prefix, &rt->root_prefix, err);
+	if (rc < 0)
+		return hint_directory(rt->decl, rc, err);
 	if (rc == 0)
 		rc = forge_runtime_set_prefix(rt, prefix, err);
 	if (rc < 0)

@@ -17,7 +17,7 @@ struct forge_conda_spec {
 	const char *
 		prompt; /* CONDA_PROMPT_MODIFIER, NULL: empty; {default_env} and so on are filled in */
 	bool keep_case; /* envvars_force_uppercase is false; not for mamba */
-	bool is_mamba; /* mamba's rules: no CONDA_EXE etc., another PATH above level 0 */
+	bool is_mamba;	/* mamba's rules: no CONDA_EXE etc., another PATH above level 0 */
 };
 
 /*

@@ -363,9 +363,8 @@ static int set_again(const struct forge_conda_spec *spec, const struct level *l,
 		     struct forge_strv *env, struct forge_strv *warnings)
 {
 	const char *label = forge_strv_getenv(env, "CONDA_DEFAULT_ENV");
-	forge_auto_free char *prompt =
-		make_prompt(spec, l, label ? label : default_env(spec, spec->prefix), env,
-			    warnings);
+	forge_auto_free char *prompt = make_prompt(
+		spec, l, label ? label : default_env(spec, spec->prefix), env, warnings);
 
 	return prompt ? forge_strv_setenv(env, "CONDA_PROMPT_MODIFIER", prompt) : -ENOMEM;
 }
@@ -405,8 +404,8 @@ static int set_path(const struct forge_conda_spec *spec, const struct level *l,
 
 	old = old ? old : "/usr/bin";
 	forge_auto_free char *normal = normalise(old);
-	forge_auto_free char *before = *l->old_prefix ? normalise(l->old_prefix)
-						      : strdup("");
+	forge_auto_free char *before =
+		*l->old_prefix ? normalise(l->old_prefix) : strdup("");
 	if (!normal || !before)
 		return -ENOMEM;
 	if (spec->is_mamba)

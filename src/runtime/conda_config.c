@@ -124,12 +124,14 @@ static int add_condarcs(const char *dir, const char *below, struct forge_strv *r
 }
 
 /* $CONDARC: a directory of files, or one file, which has to be named as one. */
-static int add_named(const char *said, struct forge_strv *ret, struct forge_strv *warnings)
+static int add_named(const char *said, struct forge_strv *ret,
+		     struct forge_strv *warnings)
 {
 	if (!said || !*said)
 		return 0;
 	forge_auto_free char *expanded = forge_conda_expand(said);
-	forge_auto_free char *path = expanded ? forge_path_absolute(NULL, expanded) : NULL;
+	forge_auto_free char *path =
+		expanded ? forge_path_absolute(NULL, expanded) : NULL;
 	struct stat st;
 	if (!path)
 		return -ENOMEM;
@@ -138,7 +140,8 @@ static int add_named(const char *said, struct forge_strv *ret, struct forge_strv
 		return 0;
 	if (S_ISDIR(st.st_mode))
 		return add_condarc_d(path, ret);
-	if (is_yaml(name) || strcmp(name, ".condarc") == 0 || strcmp(name, "condarc") == 0)
+	if (is_yaml(name) || strcmp(name, ".condarc") == 0 ||
+	    strcmp(name, "condarc") == 0)
 		return forge_strv_add(ret, path);
 	forge_conda_warn(warnings,
 			 "CONDARC: conda reads %.200s only if it is called .condarc, "
@@ -269,9 +272,9 @@ enum flag { NO_FLAG, TOP, BOTTOM, FINAL };
 
 static enum flag flag_word(const char *comment, size_t len)
 {
-	static const char *const words[] = { [TOP] = "top",
-					     [BOTTOM] = "bottom",
-					     [FINAL] = "final" };
+	static const char *const words[] = {
+		[TOP] = "top", [BOTTOM] = "bottom", [FINAL] = "final"
+	};
 
 	while (len > 0 && isspace((unsigned char)comment[len - 1]))
 		len--;
@@ -403,8 +406,9 @@ static int find_truth(const struct sources *s, const char *key, const char *vari
 	int is_true = rc == 0 && v.text ? truth(v.text) : *ret;
 
 	if (is_true < 0)
-		forge_conda_warn(warnings, "%.200s: %s: '%.40s' is neither true nor false",
-				 v.where, key, v.text);
+		forge_conda_warn(warnings,
+				 "%.200s: %s: '%.40s' is neither true nor false", v.where,
+				 key, v.text);
 	else
 		*ret = is_true;
 	free(v.text);
@@ -422,7 +426,8 @@ static int find_level(const struct sources *s, unsigned *ret, struct forge_strv 
 		if (end == text || *end)
 			n = truth(text);
 		if (n < 0)
-			forge_conda_warn(warnings, "%.200s: auto_stack: '%.40s' is no level",
+			forge_conda_warn(warnings,
+					 "%.200s: auto_stack: '%.40s' is no level",
 					 v.where, text);
 		*ret = n > 0 && n < 1000 ? (unsigned)n : n > 0 ? 1000 : 0;
 	}
@@ -475,10 +480,11 @@ static int add_source_lines(const struct source *s, struct lines *l,
 	int rc = 0;
 
 	if (key && other)
-		forge_conda_warn(warnings,
-				 "%.200s has envs_dirs and envs_path, which are the same; "
-				 "envs_path is left out",
-				 s->path);
+		forge_conda_warn(
+			warnings,
+			"%.200s has envs_dirs and envs_path, which are the same; "
+			"envs_path is left out",
+			s->path);
 	key = key ? key : other;
 	if (!key || (key->type == FORGE_YAML_SCALAR && !*key->scalar))
 		return 0;

@@ -59,9 +59,10 @@ static void print_letter(FILE *out, const char *p, size_t len, char quote, bool 
 	else if (!is_ascii || code < 0x80)
 		(void)fwrite(p, 1, len, out);
 	else
-		fprintf(out, code < 0x100     ? "\\x%02lx"
-			     : code < 0x10000 ? "\\u%04lx"
-					      : "\\U%08lx",
+		fprintf(out,
+			code < 0x100	 ? "\\x%02lx"
+			: code < 0x10000 ? "\\u%04lx"
+					 : "\\U%08lx",
 			code);
 }
 
@@ -175,9 +176,8 @@ static bool print_field(FILE *out, const char *field, const struct forge_conda_n
 	}
 	if (!value || (*spec && *spec != ':') || !read_layout(spec + (*spec == ':'), &l))
 		return false;
-	forge_auto_free char *text = conversion == 's'
-					     ? strdup(value)
-					     : quoted(value, conversion == 'a');
+	forge_auto_free char *text =
+		conversion == 's' ? strdup(value) : quoted(value, conversion == 'a');
 	if (text)
 		print_laid_out(out, &l, text);
 	return text;
@@ -210,7 +210,8 @@ char *forge_conda_prompt(const char *format, const struct forge_conda_names *nam
 		fputc(*p++, out);
 	}
 	if (is_odd)
-		forge_conda_warn(warnings, "env_prompt: '%.80s' is not understood", format);
+		forge_conda_warn(warnings, "env_prompt: '%.80s' is not understood",
+				 format);
 	if (out && fclose(out) == 0)
 		return text;
 	free(text);

@@ -13,8 +13,8 @@
 #include "runtime/pyjson.h"
 
 /* Conda has no limit; this is more than any environment can be given by execve. */
-#define JSON_MAX  (64u << 20)
-#define FILES_MAX 1000 /* of one directory of scripts or variables */
+#define JSON_MAX   (64u << 20)
+#define FILES_MAX  1000 /* of one directory of scripts or variables */
 #define NAME_SHOWN 80
 
 void forge_conda_warn(struct forge_strv *warnings, const char *fmt, ...)
@@ -84,9 +84,9 @@ static int load_json(int top, const char *prefix, const char *path, json_t **ret
 		return 0;
 	if (rc == 0)
 		json_decref(*ret);
-	return rc == -ENOMEM ? forge_fail(err, ENOMEM, "out of memory")
-			     : forge_fail(err, EINVAL, "%s/%s is no JSON object", prefix,
-					  path);
+	return rc == -ENOMEM
+		       ? forge_fail(err, ENOMEM, "out of memory")
+		       : forge_fail(err, EINVAL, "%s/%s is no JSON object", prefix, path);
 }
 
 const char *forge_conda_refuses(const char *name)
@@ -138,9 +138,8 @@ static int take_vars(json_t *into, json_t *from, const char *where,
 
 	if (from && !json_is_object(from))
 		forge_conda_warn(warnings, "%s: env_vars is no map, and left out", where);
-	json_object_foreach(from, name, value)
-		if (rc == 0)
-			rc = take_var(into, name + 1, value, where, warnings);
+	json_object_foreach(from, name, value) if (rc == 0) rc =
+		take_var(into, name + 1, value, where, warnings);
 	return rc;
 }
 

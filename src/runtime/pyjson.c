@@ -156,9 +156,9 @@ int forge_pyjson_str(const json_t *value, char **ret)
 	if (json_is_array(value) || json_is_object(value) ||
 	    (text && strlen(text) != json_string_length(value)))
 		return -EINVAL;
-	*ret = !text	       ? strdup(json_is_true(value)    ? "True"
-					: json_is_false(value) ? "False"
-							       : "")
+	*ret = !text	      ? strdup(json_is_true(value)    ? "True"
+				       : json_is_false(value) ? "False"
+							      : "")
 	       : *text == 'n' ? number_text(text + 1)
 			      : strdup(text + 1);
 	return *ret ? 0 : -ENOMEM;

@@ -50,10 +50,12 @@ void forge_packages_done(struct forge_packages *p);
 struct forge_runtime {
 	const struct forge_runtime_kind *kind;
 	const struct forge_runtime_decl
-		*decl;	   /* borrowed; discovered ones have one too */
-	char *prefix;	   /* absolute, by the name it was reached by; NULL: the kind has none */
+		*decl; /* borrowed; discovered ones have one too */
+	char *prefix; /* absolute, by the name it was reached by; NULL: the kind has none */
 	char *real_prefix; /* canonical; what is read is read here */
 	char *root_prefix; /* conda: of the installation, NULL unknown */
+	struct forge_runtime_decl
+		*own_decl; /* decl of a directory that was named; else NULL */
 };
 
 /*
@@ -89,6 +91,7 @@ extern const struct forge_runtime_kind forge_kind_conda, forge_kind_venv,
 struct forge_catalog {
 	struct forge_runtime_decl *discovered; /* owned */
 	size_t n_discovered;
+	struct forge_config *shipped;		  /* owned: those that come with forge */
 	const struct forge_runtime_decl **sorted; /* all of them, by name */
 	size_t n_sorted;
 	const struct forge_config *cfg; /* has the declared ones */
@@ -102,11 +105,19 @@ void forge_catalog_close(struct forge_catalog *c);
 void forge_catalog_each(const struct forge_catalog *c,
 			void (*visit)(const struct forge_runtime_decl *decl, void *arg),
 			void *arg);
-/* Opens a runtime by name. Unknown: -ENOENT with the near misses. Broken: what is wrong. */
+/*
+ * Opens a runtime by name, or a directory by its path: a conda environment, a venv, or any tree with
+ * bin/. Unknown: -ENOENT with the near misses. -ENOPKG: the host lacks what it consists of. Others: what
+ * is wrong.
+ */
 FORGE_MUST_CHECK int forge_runtime_open(const struct forge_catalog *c, const char *name,
 					struct forge_runtime *ret,
 					struct forge_error *err);
 void forge_runtime_close(struct forge_runtime *rt);
+/* Whether a word is the path of a directory and no name: it has a '/', or begins with '.' or '~'. */
+bool forge_runtime_is_path(const char *word);
+/* What opens it again: its name, or the path that was named. */
+const char *forge_runtime_word(const struct forge_runtime *rt);
 /* For kinds: sets both prefixes. path is absolute, or below the current directory. */
 FORGE_MUST_CHECK int forge_runtime_set_prefix(struct forge_runtime *rt, const char *path,
 					      struct forge_error *err);

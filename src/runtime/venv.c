@@ -144,7 +144,7 @@ static int venv_view(const struct forge_runtime *rt, struct forge_strv *read_onl
 
 static int venv_activate(const struct forge_runtime *rt, struct forge_strv *env,
 			 struct forge_strv *scripts, struct forge_strv *warnings,
-			   struct forge_error *err)
+			 struct forge_error *err)
 {
 	(void)warnings;
 	(void)scripts;

@@ -25,7 +25,7 @@ as_if_older() {
     run "$FORGE" runtime history e
     echo "$output"
     [ "${#lines[@]}" -eq 4 ]
-    [[ "${lines[0]}" == sha256:*"1 run" ]]
+    [[ "${lines[0]}" == sha256:*"0 runs" ]] # a probe is none
     [[ "${lines[1]}" == *"broken: command tool: not in PATH" ]]
     [[ "${lines[3]}" == *healthy ]]
     "$FORGE" runtime history e --json | jq -se '.[1].checks[0].versions.tool == "tool 1.0"

@@ -40,6 +40,7 @@ static int enter(void **state)
 	(void)alarm(60);
 	(void)snprintf(top, sizeof(top), "/tmp/test-runtime-XXXXXX");
 	return mkdtemp(top) && setenv("HOME", below("user"), 1) == 0 &&
+	       setenv("FORGE_DATADIR", below("none"), 1) == 0 &&
 			       setenv("FORGE_HOME", below("home"), 1) == 0
 		       ? 0
 		       : -1;
@@ -761,11 +762,13 @@ static void declared_ones_hide_those_found(void **state)
 	}
 	put("user/.conda/envs/x/conda-meta/history", "");
 	put("user/.conda/envs/not an id/conda-meta/history", "");
+	put("user/.conda/envs/moves\033[2J/conda-meta/history", "");
+	put("user/.conda/envs/\xff\xfe/conda-meta/history", "");
 	put("t/bin/tool", "");
 	opened("kind: prefix, prefix: t", &rt);
 	assert_string_equal(rt.decl->kind, "prefix");
 	forge_catalog_each(&catalog, count, &last);
-	assert_int_equal(catalog.n_sorted, 301);
+	assert_int_equal(catalog.n_sorted, 302);
 	assert_string_equal(last, "x");
 	forge_runtime_close(&rt);
 }
