@@ -161,6 +161,7 @@ listed() { "$FORGE" runtime list --json | jq -r ".[] | select(.name == \"$1\") |
     forge_run -r "./tree of tools" -- tool
     [ "$(cat "$out")" = "tool 1.0" ]
     [ "$(field .runtime.kind)" = prefix ]
+    # shellcheck disable=SC2088 # for forge to expand
     HOME=$T forge_run -r '~/venv' -- python -c 'import sys; print(sys.prefix)'
     [ "$(cat "$out")" = "$T/venv" ]
     mv venv .venv
