@@ -247,6 +247,20 @@ static void on_wait(void *arg, const struct forge_error *warning)
 	forge_print_warning(warning);
 }
 
+/* What of an activation a run would warn of; nothing is run for it. */
+static void print_warnings(const struct forge_runtime *rt)
+{
+	forge_auto_strv struct forge_strv env = { 0 }, scripts = { 0 }, warnings = { 0 };
+
+	if (forge_runtime_activate(rt, &env, &scripts, &warnings, NULL) < 0)
+		return; /* the probe has said so */
+	forge_strv_foreach (text, &warnings) {
+		struct forge_error e = FORGE_ERROR_INIT;
+		(void)forge_fail(&e, EINVAL, "runtime %s: %s", rt->decl->name, text);
+		forge_print_warning(&e);
+	}
+}
+
 /* 0: healthy (and as locked), 1: not. */
 static int check_one(struct place *p, const char *name, struct forge_error *err)
 {
@@ -272,6 +286,8 @@ static int check_one(struct place *p, const char *name, struct forge_error *err)
 			putchar('\n');
 		}
 	}
+	if (rc == 0)
+		print_warnings(&rt);
 	int status = state.health != FORGE_HEALTHY;
 	if (rc == 0 && lock_path) {
 		rc = print_drift(&rt, err);

@@ -124,7 +124,9 @@ static int add_usual_dirs(const char *root, struct forge_strv *ret)
 	forge_auto_free char *mamba = find_mamba_root();
 	forge_auto_free char *shared = root ? forge_asprintf("%s/envs", root) : NULL;
 	forge_auto_free char *own = home ? forge_asprintf("%s/.conda/envs", home) : NULL;
-	bool root_first = root && access(root, W_OK) == 0;
+	forge_auto_free char *history =
+		root ? forge_asprintf("%s/conda-meta/history", root) : NULL;
+	bool root_first = history && access(history, W_OK) == 0;
 	const char *first = root_first ? shared : own,
 		   *second = root_first ? own : shared;
 	int rc = first ? add_dir(ret, first) : 0;
@@ -137,10 +139,11 @@ static int add_usual_dirs(const char *root, struct forge_strv *ret)
 	return envs ? add_dir(ret, envs) : -ENOMEM;
 }
 
-static int envs_dirs(const char *root, struct forge_strv *ret)
+static int envs_dirs(const char *root, struct forge_strv *ret,
+		     struct forge_strv *warnings)
 {
 	forge_auto_conda_config struct forge_conda_config config = { .env_prompt = NULL };
-	int rc = forge_conda_config_read(root, &config, NULL);
+	int rc = forge_conda_config_read(root, &config, warnings);
 
 	if (rc == 0)
 		rc = forge_strv_copy(ret, &config.envs_dirs);
@@ -215,7 +218,8 @@ int forge_conda_resolve(const char *name, char **ret_prefix, char **ret_root_pre
 	forge_auto_free char *root = find_root();
 	if (root && (strcmp(name, "base") == 0 || strcmp(name, "root") == 0))
 		return found(root, ret_prefix, ret_root_prefix, err);
-	if (envs_dirs(root, &dirs) < 0)
+	forge_auto_strv struct forge_strv warnings = { 0 };
+	if (envs_dirs(root, &dirs, &warnings) < 0)
 		return forge_fail(err, ENOMEM, "out of memory");
 	forge_strv_foreach (dir, &dirs) {
 		/* The first directory counts, whatever it is: so does conda. */
@@ -223,9 +227,12 @@ int forge_conda_resolve(const char *name, char **ret_prefix, char **ret_root_pre
 		if (path && is_kind(path, "", S_IFDIR))
 			return found(path, ret_prefix, ret_root_prefix, err);
 	}
+	/* Where conda's configuration was not understood, that may be why. */
 	return forge_hint(
 		err, forge_fail(err, ENOENT, "there is no conda environment '%s'", name),
-		"Give its path as prefix, or set CONDA_ENVS_DIRS");
+		"%s",
+		warnings.n ? warnings.v[0]
+			   : "Give its path as prefix, or set CONDA_ENVS_DIRS");
 }
 
 /* The directory beside the declaration may be meant: a path has a slash. */
@@ -336,7 +343,7 @@ int forge_conda_discover(struct forge_strv *ret, struct forge_error *err)
 	int rc = root && is_environment(root) ? add_pair(&f, "base", root) : 0;
 
 	if (rc == 0)
-		rc = envs_dirs(root, &dirs);
+		rc = envs_dirs(root, &dirs, NULL);
 	forge_strv_foreach (dir, &dirs)
 		if (rc == 0)
 			rc = add_children(&f, dir);

@@ -212,7 +212,10 @@ static int export_var(const struct forge_conda_spec *spec, const char *name,
 	return rc < 0 ? rc : set_var(spec, key, value ? value : "", env, warnings);
 }
 
-/* before: the environment that conda was started with; what it sets itself is not kept aside. */
+/*
+ * before: the environment that conda was started with; what it sets itself is not kept aside. Those that
+ * are null are emptied before any is set.
+ */
 static int export_vars(const struct forge_conda_spec *spec, json_t *vars, unsigned level,
 		       const struct forge_strv *before, struct forge_strv *env,
 		       struct forge_strv *warnings)
@@ -221,12 +224,15 @@ static int export_vars(const struct forge_conda_spec *spec, json_t *vars, unsign
 	json_t *value;
 	int rc = 0;
 
-	json_object_foreach(vars, name, value)
-	{
-		const char *text = json_string_value(value); /* NULL: null */
-		if (rc == 0 && (!text || strcmp(text, "***unset***") != 0))
-			rc = export_var(spec, name, text, level, before, env, warnings);
-	}
+	for (int sets = 0; sets < 2; sets++)
+		json_object_foreach(vars, name, value)
+		{
+			const char *text = json_string_value(value); /* NULL: null */
+			if (rc == 0 && !!text == sets &&
+			    (!text || strcmp(text, "***unset***") != 0))
+				rc = export_var(spec, name, text, level, before, env,
+						warnings);
+		}
 	return rc;
 }
 

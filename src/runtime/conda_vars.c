@@ -100,10 +100,23 @@ const char *forge_conda_refuses(const char *name)
 		       : NULL;
 }
 
+/* conda gives these to itself by the same names, and ends with an error where an environment does too. */
+static bool is_condas(const char *name)
+{
+	static const char *const own[] = { "CONDA_PREFIX", "CONDA_SHLVL",
+					   "CONDA_DEFAULT_ENV", "CONDA_PROMPT_MODIFIER" };
+
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(own); i++)
+		if (strcmp(name, own[i]) == 0)
+			return true;
+	return false;
+}
+
 static int take_var(json_t *into, const char *name, const json_t *value,
 		    const char *where, struct forge_strv *warnings)
 {
-	const char *why = forge_conda_refuses(name);
+	const char *why =
+		is_condas(name) ? "conda sets it itself" : forge_conda_refuses(name);
 	forge_auto_free char *text = NULL;
 
 	if (why) {

@@ -25,6 +25,8 @@ state() { printf '{"version": 1, "env_vars": %s}' "$1" >"$env_dir/conda-meta/sta
     grep -q "warning: .*'LIST' is left out" "$err"
     grep -q "warning: .*'FORGE_X' is left out" "$err"
     [ "$(grep -c runtime_warning "$(field .logs.events)")" -eq 3 ]
+    run "$FORGE" runtime check e
+    [[ "$output" == *"warning: runtime e: "*"'LIST' is left out"* ]]
     # Once each, and not of the probe.
     [ "$(grep -c "'PATH' is left out" "$err")" -eq 1 ]
 }

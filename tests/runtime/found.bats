@@ -191,6 +191,20 @@ listed() { "$FORGE" runtime list --json | jq -r ".[] | select(.name == \"$1\") |
     [ "$(cat "$out")" = "$T/project/venv" ]
 }
 
+@test "a path of the configuration is below its directory, one of submit below ours" {
+    mkdir -p conf elsewhere
+    python3 -m venv --without-pip conf/venv
+    chmod -R go+rX .
+    printf 'version: 1\nruntime: ./venv\nhost: {budget: {cpus: 64, memory: 64G}}\n' >conf/forge.yaml
+    chmod go-w conf conf/forge.yaml
+    cd elsewhere
+    FORGE_CONFIG=$T/conf/forge.yaml forge_run -- python -c 'import sys; print(sys.prefix)'
+    [ "$(cat "$out")" = "$T/conf/venv" ]
+    submit -r ../conf/venv -- python -c 'import sys; print(sys.prefix)'
+    finished "$id"
+    [ "$("$FORGE" logs "$id")" = "$T/conf/venv" ]
+}
+
 @test "an environment that is active and not used is told, with the way to use it" {
     python3 -m venv --without-pip venv
     light_env e
