@@ -64,10 +64,13 @@ struct forge_runtime_decl {
 	char *description; /* NULL: none */
 	char *smoke;	   /* a line for sh, NULL: none */
 	struct forge_strv commands, python, r, libraries;
+	struct forge_strv needs;    /* Debian packages, for who has to install it */
 	struct forge_strv env;	    /* "K=V" */
 	struct forge_limits limits; /* 0 where not given */
-	char *file;		    /* where it was declared, or how it was found */
-	unsigned line;		    /* 0: discovered */
+	char *clamped;	 /* what of the limits gave way to host.max, NULL: nothing */
+	char *file;	 /* where it was declared, or how it was found */
+	unsigned line;	 /* 0: discovered */
+	bool is_shipped; /* it came with forge; nobody asked for it */
 };
 void forge_runtime_decl_done(struct forge_runtime_decl *d);
 
@@ -129,6 +132,13 @@ FORGE_MUST_CHECK int forge_config_parse(const char *text, size_t len, const char
 /* One file, read as a configuration: 1 and *ret, or 0 when it is not there. */
 FORGE_MUST_CHECK int forge_config_read(const char *path, struct forge_config **ret,
 				       struct forge_error *err);
+/*
+ * A configuration of the runtimes alone that come with forge, below the caps of c. Of those that cannot
+ * be read there are none: nobody asked for them. -ENOMEM only.
+ */
+FORGE_MUST_CHECK int forge_config_shipped(const struct forge_config *c,
+					  struct forge_config **ret,
+					  struct forge_error *err);
 void forge_config_free(struct forge_config *c);
 FORGE_DEFINE_AUTO(config, struct forge_config *, forge_config_free)
 #define forge_auto_config FORGE_CLEANUP(forge_auto_config_)

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "config-build.h"
 #include "config/schema.h"
 
 #define MAX_BYTES (1u << 20)
@@ -336,6 +337,50 @@ static int read_all_runtimes(struct forge_config *c, struct forge_error *err)
 		if (dirs[i])
 			rc = read_runtimes_d(c, dirs[i], err);
 	return rc;
+}
+
+/* Where those are that came with forge: installed, or in the tree that we were built in. */
+static char *find_shipped(void)
+{
+	static const char *const places[] = { "../share/forge/runtimes.d",
+					      "../../../examples/runtimes" };
+	const char *said = getenv("FORGE_DATADIR");
+	char self[PATH_MAX];
+	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+	if (said)
+		return forge_asprintf("%s/runtimes.d", said);
+	self[n > 0 ? n : 0] = '\0';
+	char *slash = strrchr(self, '/');
+	for (size_t i = 0; slash && i < FORGE_ARRAY_SIZE(places); i++) {
+		char *dir =
+			forge_asprintf("%.*s/%s", (int)(slash - self), self, places[i]);
+		if (!dir || access(dir, F_OK) == 0)
+			return dir;
+		free(dir);
+	}
+	return strdup(FORGE_DATADIR "/runtimes.d");
+}
+
+int forge_config_shipped(const struct forge_config *c, struct forge_config **ret,
+			 struct forge_error *err)
+{
+	struct forge_error why = FORGE_ERROR_INIT;
+	forge_auto_free char *dir = find_shipped();
+	forge_auto_config struct forge_config *shipped = NULL;
+	int rc = dir ? forge_config_parse("", 0, "shipped", NULL, &shipped, err)
+		     : forge_loader_oom(err);
+
+	if (rc < 0)
+		return rc;
+	shipped->caps = c->caps;
+	shipped->allow_unlimited = c->allow_unlimited;
+	if (read_runtimes_d(shipped, dir, &why) == -ENOMEM)
+		return forge_loader_oom(err);
+	for (size_t i = 0; i < shipped->n_runtimes; i++)
+		shipped->runtimes[i].is_shipped = true;
+	*ret = forge_take_ptr(shipped);
+	return 0;
 }
 
 static int load(const char *explicit_path, struct forge_config **ret,

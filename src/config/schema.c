@@ -33,7 +33,7 @@ static const struct forge_schema_row rows[] = {
 		  "below "
 		  "this file's" },
 	{ .path = "runtime",
-	  .type = "name of a runtime",
+	  .type = "name of a runtime, or path",
 	  .builtin = "none",
 	  .set = forge_set_text,
 	  .offset = FIELD(runtime),

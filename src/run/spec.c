@@ -28,6 +28,7 @@ void forge_spec_done(struct forge_spec *s)
 	forge_strv_done(&s->read_only);
 	forge_strv_done(&s->view);
 	forge_strv_done(&s->tools);
+	forge_strv_done(&s->warnings);
 	free(s->root);
 	free(s->header_runtime);
 	free(s->header_profile);

@@ -47,10 +47,11 @@ struct forge_spec {
 	struct forge_runtime runtime;
 	bool has_runtime;
 	const char *runtime_why;
-	struct forge_strv view;	 /* trees that the runtime needs */
-	struct forge_strv tools; /* pairs: link inside, its text */
-	char *root;		 /* another system's trees, NULL: the host's */
-	json_t *runtime_json;	 /* for the record, NULL: none */
+	struct forge_strv view;	    /* trees that the runtime needs */
+	struct forge_strv tools;    /* pairs: link inside, its text */
+	char *root;		    /* another system's trees, NULL: the host's */
+	json_t *runtime_json;	    /* for the record, NULL: none */
+	struct forge_strv warnings; /* what the user should know about the environment */
 	const char *limit_from[FORGE_LIMIT_COUNT_ROWS]; /* where each limit came from */
 };
 
@@ -83,6 +84,14 @@ FORGE_MUST_CHECK int forge_spec_runtime(struct forge_spec *s,
 					const struct forge_config *cfg,
 					const struct forge_run_request *req,
 					struct forge_error *err);
+
+/*
+ * Whether the caller has an environment active that the run does not use, since no runtime was chosen;
+ * *ret says which, and how to use it.
+ */
+bool forge_spec_is_unused_active(const struct forge_spec *s,
+				 const struct forge_run_request *req,
+				 struct forge_error *ret);
 
 /* ---- after the state directory is open: these may run something ---- */
 

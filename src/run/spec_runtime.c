@@ -137,14 +137,97 @@ static int add_tools(struct forge_spec *s)
 	return rc;
 }
 
+/* A prefix that was reached through a link is there by both names. */
+static int add_name(struct forge_spec *s)
+{
+	const struct forge_runtime *rt = &s->runtime;
+
+	if (!rt->prefix || rt->kind == &forge_kind_rootfs ||
+	    strcmp(rt->prefix, rt->real_prefix) == 0)
+		return 0;
+	int rc = forge_strv_add(&s->aliases, rt->prefix);
+	return rc < 0 ? rc : forge_strv_add(&s->aliases, rt->real_prefix);
+}
+
+/*
+ * A path in a file is below the file's directory; one of the command line below the current one, as it
+ * is. NULL: out of memory.
+ */
+static char *from_file(const char *word, const char *file)
+{
+	const char *slash = file ? strrchr(file, '/') : NULL;
+	bool is_relative = forge_runtime_is_path(word) && !strchr("/~", *word);
+
+	return is_relative && slash
+		       ? forge_asprintf("%.*s/%s", (int)(slash - file), file, word)
+		       : strdup(word);
+}
+
+/* What was chosen, by whomever; *ret is NULL where nobody chose. */
+static int choose(struct forge_spec *s, const struct forge_config *cfg,
+		  const struct forge_run_request *req, char **ret)
+{
+	const char *script = req->argv ? req->argv[0] : NULL;
+	bool is_configured = !req->parent_run && cfg->runtime;
+
+	*ret = req->runtime	   ? strdup(req->runtime)
+	       : s->header_runtime ? from_file(s->header_runtime, script)
+	       : is_configured	   ? from_file(cfg->runtime, cfg->path)
+				   : NULL;
+	return *ret || !(req->runtime || s->header_runtime || is_configured) ? 0
+									     : -ENOMEM;
+}
+
+/* pyenv's programs are scripts that look for the one that is meant; there is no prefix in a variable. */
+static bool is_pyenv_first(char *buf, size_t size)
+{
+	const char *path = getenv("PATH");
+
+	for (const char *p = path; p && *p;) {
+		size_t len = strcspn(p, ":");
+		(void)snprintf(buf, size, "%.*s/python3", (int)len, p);
+		if (access(buf, X_OK) == 0)
+			return len >= 6 && strncmp(p + len - 6, "/shims", 6) == 0;
+		p += len + (p[len] == ':');
+	}
+	return false;
+}
+
+bool forge_spec_is_unused_active(const struct forge_spec *s,
+				 const struct forge_run_request *req,
+				 struct forge_error *ret)
+{
+	static const char *const variables[] = { "VIRTUAL_ENV", "CONDA_PREFIX" };
+	char path[PATH_MAX];
+
+	if (s->has_runtime || req->is_probe || req->parent_run)
+		return false;
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(variables); i++) {
+		const char *prefix = getenv(variables[i]);
+		if (!prefix || *prefix != '/' || access(prefix, F_OK) < 0)
+			continue;
+		(void)forge_fail(ret, ENOEXEC,
+				 "the active environment %.150s is not used; to run in "
+				 "it: -r %.150s",
+				 prefix, prefix);
+		return true;
+	}
+	if (!is_pyenv_first(path, sizeof(path)))
+		return false;
+	(void)forge_fail(ret, ENOEXEC,
+			 "pyenv's Python %.200s is not used; to run in it: "
+			 "-r \"$(pyenv prefix)\"",
+			 path);
+	return true;
+}
+
 int forge_spec_runtime(struct forge_spec *s, const struct forge_config *cfg,
 		       const struct forge_run_request *req, struct forge_error *err)
 {
-	const char *name = req->runtime	       ? req->runtime
-			   : s->header_runtime ? s->header_runtime
-			   : !req->parent_run  ? cfg->runtime
-					       : NULL;
+	forge_auto_free char *name = NULL;
 
+	if (choose(s, cfg, req, &name) < 0)
+		return forge_fail(err, ENOMEM, "out of memory");
 	if (!name)
 		return 0;
 	s->runtime_why = req->runtime	     ? "asked for"
@@ -157,7 +240,7 @@ int forge_spec_runtime(struct forge_spec *s, const struct forge_config *cfg,
 		return rc;
 	s->has_runtime = true;
 	rc = forge_runtime_view(&s->runtime, &s->view, &s->root, err);
-	if (rc == 0 && add_tools(s) < 0)
+	if (rc == 0 && (add_tools(s) < 0 || add_name(s) < 0))
 		rc = forge_fail(err, ENOMEM, "out of memory");
 	return rc;
 }
@@ -188,7 +271,7 @@ static int check_program(const struct forge_spec *s, struct forge_error *err)
 	if (strchr(program, '/') || !forge_runtime_must_own(&s->runtime, program))
 		return 0;
 	forge_auto_free char *path =
-		forge_asprintf("%s/bin/%s", s->runtime.prefix, program);
+		forge_asprintf("%s/bin/%s", s->runtime.real_prefix, program);
 	if (path && access(path, X_OK) == 0)
 		return 0;
 	return forge_hint(err,
@@ -209,8 +292,8 @@ int forge_spec_check_runtime(struct forge_spec *s, const struct forge_config *cf
 	if (!s->has_runtime)
 		return 0;
 	int rc = req->is_probe ? forge_runtime_state(home, &s->runtime, &state, err)
-			       : forge_runtime_ensure(cfg, home, store, &s->runtime,
-						      &who, &state, err);
+			       : forge_runtime_ensure(cfg, home, store, &s->runtime, &who,
+						      &state, err);
 	if (rc == 0 && !req->is_probe && state.health != FORGE_HEALTHY)
 		rc = forge_hint(err,
 				forge_fail(err, ENOEXEC, "runtime %s is broken: %s",
