@@ -199,6 +199,8 @@ int forge_spec_environment(struct forge_spec *s, const struct forge_config *cfg,
 					 &s->env, &s->warnings, err);
 	for (size_t i = 0; i < cfg->env_set.n && rc == 0; i++)
 		rc = set_one(s, cfg->env_set.v[i], "env.set", err);
+	for (size_t i = 0; i < s->wishes.env.n && rc == 0; i++)
+		rc = set_one(s, s->wishes.env.v[i], "the script", err);
 	if (rc == 0 && req->env_file)
 		rc = read_env_file(s, req->env_file, err);
 	for (size_t i = 0; i < req->env.n && rc == 0; i++)

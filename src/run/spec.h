@@ -42,7 +42,10 @@ struct forge_spec {
 	/* the runtime, and what the script says about itself */
 	char *header_runtime, *header_profile;
 	const char *header_why; /* who of the two said header_runtime */
-	struct forge_limits header_limits;
+	struct forge_limits header_limits,
+		beside_limits; /* of the script, of the forge.yaml beside it */
+	struct forge_analysis
+		wishes; /* of both: inputs, outputs, network and variables */
 	struct forge_catalog catalog;
 	struct forge_runtime runtime;
 	bool has_runtime;
@@ -75,9 +78,15 @@ FORGE_MUST_CHECK int forge_spec_add_input(struct forge_spec *s, const char *type
 FORGE_MUST_CHECK int forge_spec_command(struct forge_spec *s, char *const *argv,
 					const struct forge_strv *parameters,
 					struct forge_error *err);
+/* One that a script named: it is found under that name, from the workdir. */
+FORGE_MUST_CHECK int forge_spec_add_wish(struct forge_spec *s, const char *script,
+					 const char *path, struct forge_error *err);
+/* A path that a script names is meant from where the script is. NULL: out of memory. */
+char *forge_spec_beside(const char *script, const char *path);
 /* Whether this word of a command line is a notebook to be executed. */
 bool forge_spec_is_notebook(const char *word);
 FORGE_MUST_CHECK int forge_spec_header(struct forge_spec *s,
+				       const struct forge_config *cfg,
 				       const struct forge_run_request *req,
 				       struct forge_error *err);
 FORGE_MUST_CHECK int forge_spec_runtime(struct forge_spec *s,

@@ -412,7 +412,7 @@ static void every_key_is_listed_once(void **state)
 
 	(void)state;
 	forge_config_each_key(see_key, &seen);
-	assert_int_equal(seen.n, 6 + 11 + 2 * FORGE_LIMIT_COUNT_ROWS + 4 + 1 + 3 + 1 + 4 + 6 + 2);
+	assert_int_equal(seen.n, 6 + 11 + 2 * FORGE_LIMIT_COUNT_ROWS + 5 + 1 + 3 + 1 + 4 + 6 + 2);
 	/* Callers may keep the paths. */
 	assert_string_equal(seen.paths[0], "version");
 	assert_string_equal(seen.paths[17], "profiles.NAME.memory");
