@@ -174,7 +174,7 @@ static void unknown_keys_name_the_known(void **state)
 		"sandbox: unknown key 'cgruop' (have: allow_missing, cgroup, tmp_size, "
 		"shm_size, uid_base, uid_count); did you mean 'cgroup'?");
 	refused("host: {maximum: {}}\n", 1, 8,
-		"host: unknown key 'maximum' (have: max, allow_unlimited, budget)");
+		"host: unknown key 'maximum' (have: max, allow_unlimited, scripts_network, budget)");
 	refused("profiles:\n  default:\n    memroy: 2G\n", 3, 5,
 		"profiles.default: unknown key 'memroy' (have: memory, cpus,");
 	refused("host: {max: {cpu-time: 1h}}\n", 1, 14, "did you mean 'cpu_time'?");
