@@ -96,7 +96,7 @@ static json_t *describe(struct place *p, const struct forge_runtime_decl *d,
 	struct forge_error err = FORGE_ERROR_INIT;
 	struct forge_runtime rt = { .kind = NULL };
 	struct forge_runtime_state state = { .health = FORGE_UNCHECKED };
-	char has[512] = "";
+	char has[4096] = "";
 
 	int rc = forge_runtime_open(&p->catalog, word, &rt, &err);
 	if (rc == 0)
@@ -140,6 +140,8 @@ static void add_one(const struct forge_runtime_decl *d, void *arg)
 	json_array_append_new(l->all, describe(l->place, d, d->name));
 }
 
+#define HAS_SHOWN 72 /* bytes of a row; --json and show have all of it */
+
 enum { NAME, KIND, HEALTH, SINCE, DIGEST, HAS, COLUMNS };
 
 static void print_list(const json_t *all)
@@ -148,7 +150,7 @@ static void print_list(const json_t *all)
 						      "SINCE", "DIGEST", "HAS" };
 	size_t n = json_array_size(all), i;
 	struct forge_cell *cells = calloc((n + 1) * COLUMNS, sizeof(*cells));
-	char(*text)[2][512] = calloc(n + 1, sizeof(*text));
+	char(*text)[3][512] = calloc(n + 1, sizeof(*text));
 	const json_t *r;
 
 	for (size_t c = 0; cells && text && c < COLUMNS; c++)
@@ -175,7 +177,10 @@ static void print_list(const json_t *all)
 		};
 		row[SINCE].text = forge_record_text(r, "checked_at");
 		row[DIGEST].text = text[i][1];
-		row[HAS].text = forge_record_text(r, "has");
+		const char *has = forge_record_text(r, "has");
+		(void)snprintf(text[i][2], sizeof(text[i][2]), "%.*s%s", HAS_SHOWN, has,
+			       strlen(has) > HAS_SHOWN ? "..." : "");
+		row[HAS].text = text[i][2];
 	}
 	if (cells && text)
 		forge_table_print(stdout, cells, COLUMNS, n + 1);

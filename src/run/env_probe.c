@@ -177,7 +177,7 @@ static int tool_commands(const struct forge_runtime *rt, struct forge_strv *ret)
 	}
 	if (rc < 0 || ret->n > 0)
 		return rc;
-	(void)forge_entries_take(&programs, dup(bin));
+	(void)forge_entries_take(&programs, fcntl(bin, F_DUPFD_CLOEXEC, 3));
 	for (const char *file; (file = forge_entries_next(&programs));)
 		if (is_program(bin, file) && (!*first || strcmp(file, first) < 0))
 			(void)snprintf(first, sizeof(first), "%s", file);

@@ -29,17 +29,21 @@ listed() { "$FORGE" runtime list --json | jq -r ".[] | select(.name == \"$1\") |
     [ "$(listed other description)" = own ]
 }
 
-@test "the examples are those that come with forge, also of a build tree" {
+@test "the examples are those that come with forge, installed and in a build tree" {
     # A build tree is three directories above its program.
-    mkdir -p tree/build/src/cli tree/examples
+    mkdir -p tree/build/src/cli tree/examples tree/bin tree/share/forge
     cp "$FORGE" tree/build/src/cli/forge
+    cp "$FORGE" tree/bin/forge
     cp -r "$examples" tree/examples/runtimes
+    cp -r "$examples" tree/share/forge/runtimes.d
     chmod -R go+rX,go-w tree
     unset FORGE_DATADIR
-    run tree/build/src/cli/forge runtime list --json
-    [ "$status" -eq 0 ]
-    for name in data-ml genomics notebook python3 r-base single-cell; do
-        [ "$(jq -r ".[] | select(.name == \"$name\") | .name" <<<"$output")" = "$name" ]
+    for program in tree/build/src/cli/forge tree/bin/forge; do
+        run "$program" runtime list --json
+        [ "$status" -eq 0 ]
+        for name in data-ml genomics notebook python3 r-base single-cell; do
+            [ "$(jq -r ".[] | select(.name == \"$name\") | .name" <<<"$output")" = "$name" ]
+        done
     done
 }
 
