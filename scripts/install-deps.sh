@@ -14,7 +14,7 @@ packages() {
     test) packages demo
         packages runtimes
         echo bats btrfs-progs busybox-static clang conmon crun e2fsprogs iproute2 jq mmdebstrap podman postgresql procps \
-            python3 shellcheck snakemake strace user-mode-linux util-linux xfsprogs zsh ;;
+            python3 shellcheck snakemake strace tmux user-mode-linux util-linux xfsprogs zsh ;;
     demo) packages build
         echo bowtie2-examples jq python3 ;;
     bench) packages build

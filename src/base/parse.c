@@ -228,7 +228,10 @@ static bool take_part(const char **at, bool is_first, uint64_t *ret)
 	return is_first || v < 60;
 }
 
-/* "1:30:00", "90:00" (minutes and seconds) and "2-12:00:00", as Slurm writes them. */
+/*
+ * "1:30:00" and "2-12:00:00", as Slurm writes them. Not "1:30": that is minutes to some and hours to
+ * others.
+ */
 static bool parse_clock(const char *s, uint64_t *ret_usec)
 {
 	uint64_t part[3] = { 0 }, days = 0;
@@ -244,11 +247,10 @@ static bool parse_clock(const char *s, uint64_t *ret_usec)
 			return false;
 		n++;
 	} while (*s == ':' && s++);
-	if (*s || n < 2 || (dash && n != 3))
+	if (*s || n != 3)
 		return false;
-	uint64_t sec =
-		n == 3 ? part[0] * 3600 + part[1] * 60 + part[2] : part[0] * 60 + part[1];
-	*ret_usec = days * DAY_USEC + sec * SEC_USEC;
+	*ret_usec = days * DAY_USEC + part[0] * HOUR_USEC + part[1] * MIN_USEC +
+		    part[2] * SEC_USEC;
 	return *ret_usec > 0;
 }
 

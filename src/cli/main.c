@@ -20,6 +20,7 @@ const struct forge_cmd *const forge_cmds[] = {
 	&forge_cmd_show,
 	&forge_cmd_logs,
 	&forge_cmd_wait,
+	&forge_cmd_top,
 	&forge_cmd_kill,
 	&forge_cmd_rm,
 	&forge_cmd_rerun,

@@ -225,6 +225,14 @@ static int parse_long(struct parser *p, const char *arg, const char *next,
 	return set_or_take(p, o, eq ? eq + 1 : NULL, next, err);
 }
 
+/* "-memory", "-mem": a long name, ours or another program's, with one dash. */
+static bool is_long_name(const struct forge_opt *opts, const char *name)
+{
+	size_t len = strcspn(name, "=");
+
+	return find_name(opts, name, len) || find_foreign(opts, name, len);
+}
+
 /* "-qk" is -q -k; "-iPATH" is -i PATH. */
 static int parse_cluster(struct parser *p, const char *arg, const char *next,
 			 struct forge_error *err)
@@ -233,7 +241,7 @@ static int parse_cluster(struct parser *p, const char *arg, const char *next,
 		const struct forge_opt *o = find_letter(p->opts, *c);
 
 		const struct forge_opt *known = o ? NULL : find_foreign(p->opts, c, 1);
-		if (known)
+		if (known && (c != arg + 1 || !c[1] || !is_long_name(p->opts, c)))
 			return fail_foreign(known, arg, (int)(c + 1 - arg), err);
 		if (!o && c == arg + 1 && c[1]) /* maybe a long name with one dash */
 			return fail_unknown(p->opts, arg, (int)strlen(arg), c,

@@ -35,8 +35,8 @@ complete_words() {
 }
 
 @test "bash offers the commands" {
-    [ "$(complete_words forge d)" = doctor ]
-    [[ "$(complete_words forge '')" == *"config diff doctor gc help kill logs outputs post-process ps rerun rm run runtime setup show submit wait"* ]]
+    [ "$(complete_words forge do)" = doctor ]
+    [[ "$(complete_words forge '')" == *"config diff doctor gc help kill logs outputs post-process ps rerun rm run runtime setup show submit top wait"* ]]
 }
 
 @test "bash offers the options of the command at hand" {

@@ -79,9 +79,9 @@ options() {
 }
 
 @test "help of an unknown command exits 2" {
-    run "$FORGE" help nope
+    run "$FORGE" help frobnicate
     [ "$status" -eq 2 ]
-    [ "${lines[0]}" = "forge: unknown command 'nope'" ]
+    [ "${lines[0]}" = "forge: unknown command 'frobnicate'" ]
 }
 
 @test "an unknown option names the nearest" {

@@ -118,11 +118,11 @@ except OSError:
         [ "$(forge run --memory $memory --json -- true | jq .limits.memory_bytes)" -eq 536870912 ]
     done
     [ "$(forge run --memory 2gb --json -- true | jq .limits.memory_bytes)" -eq 2147483648 ]
-    for time in 1:30:00 90min 90:00 1.5h 5400; do
+    for time in 1:30:00 90min 1.5h 5400; do
         [ "$(forge run --timeout $time --json -- true | jq .limits.wall_seconds)" -eq 5400 ]
     done
     [ "$(forge run --timeout 1-00:00:00 --json -- true | jq .limits.wall_seconds)" -eq 86400 ]
-    for time in 1:60 1:2:3:4 1: :30 1:5 x; do
+    for time in 1:30 1:2:3:4 1: :30 x; do
         run forge run --timeout "$time" -- true
         [ "$status" -eq 125 ]
         says "is not a duration"

@@ -9,6 +9,9 @@ teardown() {
     teardown_forge
 }
 
+# plain TEXT: without colours and carriage returns.
+plain() { printf '%s\n' "$1" | sed 's/\x1b\[[0-9;]*m//g' | tr -d '\r'; }
+
 @test "the same --id twice, also at the same time: the newest is meant" {
     a=$(forge submit --id fit -- sleep 300)
     b=$(forge submit --id fit -- sleep 300)
@@ -84,13 +87,12 @@ teardown() {
     run script -qec 'stty cols 100; forge ps' /dev/null
     [ "${#lines[@]}" -eq 3 ]
     for line in "${lines[@]}"; do
-        line=$(sed 's/\x1b\[[0-9;]*m//g' <<<"$line" | tr -d '\r')
+        line=$(plain "$line")
         [ "${#line}" -le 100 ]
     done
     says "sleep 300"
     # Elapsed and memory of what runs; a clock, no date, for today.
-    plain=$(sed 's/\x1b\[[0-9;]*m//g' <<<"$output")
-    grep -Eq "going .*(preparing|running).* s .*[KM]iB .*[0-9]{2}:[0-9]{2}:[0-9]{2}" <<<"$plain"
+    plain "$output" | grep -Eq "going .*(preparing|running).* s .*[KM]iB .*[0-9]{2}:[0-9]{2}:[0-9]{2}"
     # What is shown of an id is enough to name the run.
     short=$(grep going <<<"$output" | cut -d' ' -f1)
     [ "${#short}" -lt 26 ]

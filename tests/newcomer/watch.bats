@@ -5,6 +5,8 @@
 load ../lib/newcomer.bash
 setup() { setup_newcomer; }
 teardown() {
+    # Its server would keep bats waiting.
+    [ -z "${TMUX_TMPDIR:-}" ] || tmux kill-server 2>/dev/null || true
     forge kill -f --now '*' >/dev/null 2>&1 || true
     teardown_forge
 }
@@ -29,7 +31,7 @@ teardown() {
     echo 'host: {budget: {cpus: 1, memory: 4G}}' >forge.yaml
     mkdir gate
     forge submit -i gate -- sh -c 'until [ -e gate/open ]; do sleep 0.02; done' >/dev/null
-    forge run echo done >said 2>&1 &
+    forge run echo "done" >said 2>&1 &
     runner=$!
     started+=("$runner")
     patiently grep -q "queued: waits for 1 CPU: 1 of 1 in use" said
@@ -84,4 +86,40 @@ stubborn() {
     says /tmp/scidex-analysis-
     run env -i "$FORGE" run -- true
     says_not "(null)"
+}
+
+@test "forge top prints what runs, with its memory, and why the rest waits" {
+    echo 'host: {budget: {cpus: 1, memory: 4G}}' >forge.yaml
+    forge submit --id going -- sleep 300 >/dev/null
+    forge submit --id waiting -- sleep 301 >/dev/null
+    patiently sh -c 'forge ps -q --status queued | grep -q .'
+    run forge top --once
+    [ "$status" -eq 0 ]
+    says "1 running, 1 queued"
+    grep -Eq "going .*iB +2.00 GiB +sleep 300" <<<"$output"
+    says "waits for 1 CPU: 1 of 1 in use"
+}
+
+@test "forge top is a page in tmux: it changes, sorts, and gives the terminal back" {
+    skip_unless "tmux is not installed" command -v tmux
+    forge submit --cpus 0.1 --memory 64M --id small -- sleep 300 >/dev/null
+    forge submit --cpus 0.5 --memory 64M --id busy -- sh -c 'while :; do :; done' >/dev/null
+    export TMUX_TMPDIR=$T
+    page() { tmux capture-pane -p -t top; }
+    shows() { page | grep -q "$1"; }
+    tmux -f /dev/null new-session -d -s top -x 100 -y 20 "echo before; forge top -d 200ms; echo after; sleep 300" 3>&-
+    patiently shows "2 running, 0 queued"
+    # A second look has CPU times.
+    patiently sh -c 'tmux capture-pane -p -t top | grep -Eq "busy .* 0\.[0-9]+|busy .* 1\.[0-9]+"'
+    tmux send-keys -t top c
+    patiently shows "by cpu"
+    patiently sh -c 'tmux capture-pane -p -t top | grep -A1 "^RUN" | grep -q busy'
+    forge submit --cpus 0.1 --memory 64M --id third -- sleep 300 >/dev/null
+    patiently shows "3 running"
+    [ "$(page | awk '{ if (length($0) > most) most = length($0) } END { print most }')" -le 100 ]
+    tmux send-keys -t top q
+    patiently shows after
+    shows before
+    run ! shows "running"
+    tmux kill-session -t top
 }

@@ -73,10 +73,12 @@ nothing_left() {
         [ "$(field .status)" = failed ]
         [ "$(field .reason)" = missing_output ]
         [[ "$(field .completion_notes)" == *"could not be looked at: Input/output error"* ]]
-        # Who knows what is in it: it is kept.
-        [ "$(field .workdir_kept)" = true ]
-        [ -e "$(field .workdir)/outputs/a" ]
-        rm -r "$(field .workdir)"
+        # Who knows what is in it: it is kept, by the next command, which has a disk that works.
+        "$FORGE" gc
+        id=$(field .run_id)
+        [ "$(of "$id" .workdir_kept)" = true ]
+        [ -e "$(of "$id" .workdir)/outputs/a" ]
+        rm -r "$(of "$id" .workdir)"
     done
 }
 

@@ -58,7 +58,7 @@ order() {
     pid=$!
     started+=("$pid")
     patiently waits 1
-    grep -q 'queued: waits for' said
+    grep -q 'queued: waits: 1 of 1 runs at once' said
     open_gate
     wait "$pid"
     [ "$(cat out)" = hello ]

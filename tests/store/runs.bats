@@ -118,9 +118,9 @@ five() {
     [ "$(ps_ids -r)" = "$id" ]
     run "$FORGE" ps
     [ "$status" -eq 0 ]
-    [[ "${lines[0]}" == RUN*ANALYSIS*STATUS*REASON* ]]
+    [[ "${lines[0]}" == RUN*NAME*STATUS*TIME*MEMORY*CREATED*COMMAND* ]]
     [[ "${lines[1]}" == "$id"*running* ]]
-    [[ "${lines[2]}" == "${ids[5]}"*a1*succeeded*exit* ]]
+    [[ "${lines[2]}" == "${ids[5]}"*a1*succeeded* ]]
     [ "${#lines[@]}" -eq 7 ]
 }
 
@@ -285,12 +285,13 @@ five() {
     first=$id
     submit -- echo hello
     is_in "$id" queued
-    "$FORGE" logs -f "$id" >followed 2>&1 3>&- &
+    "$FORGE" logs -f "$id" >followed 2>said 3>&- &
     pid=$!
     started+=("$pid")
     open_gate
     wait "$pid"
     [ "$(cat followed)" = hello ]
+    grep -q "run $id is queued" said
     finished "$first"
 }
 
