@@ -35,7 +35,7 @@ complete_words() {
 }
 
 @test "bash offers the commands" {
-    [ "$(complete_words forge do)" = doctor ]
+    [ "$(complete_words forge doc)" = doctor ]
     [[ "$(complete_words forge '')" == *"config diff doctor gc help kill logs outputs post-process ps rerun rm run runtime setup show submit top wait"* ]]
 }
 
