@@ -34,6 +34,8 @@ struct forge_cmd {
 	 */
 	const char *first;
 	bool stops;    /* options end at the first word */
+	/* ... unless it is such a word, which takes no options of its own; NULL: none is */
+	bool (*goes_on)(const char *word);
 	int bad_value; /* exit status for a value that an option does not take */
 	/* argv has the words that are left after the options. Returns the exit status. */
 	int (*run)(int argc, char **argv);

@@ -94,6 +94,11 @@ static int dispatch(const struct forge_cmd *cmd, int argc, char **argv)
 
 	if (cmd->stops) {
 		first = words = forge_opt_parse(opts, argc, argv, &err);
+		if (first > 0 && first < argc && cmd->goes_on &&
+		    strcmp(argv[first - 1], "--") != 0 && cmd->goes_on(argv[first])) {
+			words = forge_opt_permute(opts, argc - first, argv + first, &err);
+			argc = first + words;
+		}
 	} else {
 		words = forge_opt_permute(opts, argc, argv, &err);
 		first = 1;

@@ -35,6 +35,7 @@ void forge_spec_done(struct forge_spec *s)
 	forge_runtime_close(&s->runtime);
 	forge_catalog_close(&s->catalog);
 	forge_strv_done(&s->outputs);
+	free(s->notebook);
 	free(s->copy_to);
 	free(s->not_given);
 	forge_strv_done(&s->input_names);
@@ -196,7 +197,7 @@ static int resolve_outputs(struct forge_spec *s, const struct forge_config *cfg,
 	int rc = 0;
 
 	s->collects = req->is_probe || req->parent_run ? FORGE_OUTPUTS_DECLARED
-							: cfg->outputs_default;
+						       : cfg->outputs_default;
 	forge_strv_foreach (pattern, &req->outputs) {
 		if (strcmp(pattern, "none") == 0 && req->outputs.n > 1)
 			return forge_hint(
