@@ -13,6 +13,7 @@
 #include "cli/cli.h"
 #include "config-build.h"
 
+/* clang-format off: one a line */
 const struct forge_cmd *const forge_cmds[] = {
 	&forge_cmd_run,
 	&forge_cmd_submit,
@@ -33,11 +34,13 @@ const struct forge_cmd *const forge_cmds[] = {
 	&forge_cmd_config,
 	&forge_cmd_completion,
 	&forge_cmd_help,
+	&forge_cmd_names,
 	&forge_cmd_man_options,
 	&forge_cmd_man_commands,
 	&forge_cmd_man_config,
 	NULL,
 };
+/* clang-format on */
 
 const char *forge_store_wanted;
 bool forge_help_wanted;

@@ -233,7 +233,8 @@ static int parse_cluster(struct parser *p, const char *arg, const char *next,
 		const struct forge_opt *o = find_letter(p->opts, *c);
 
 		const struct forge_opt *known = o ? NULL : find_foreign(p->opts, c, 1);
-		if (known)
+		bool is_long = c == arg + 1 && find_name(p->opts, c, strcspn(c, "="));
+		if (known && !is_long)
 			return fail_foreign(known, arg, (int)(c + 1 - arg), err);
 		if (!o && c == arg + 1 && c[1]) /* maybe a long name with one dash */
 			return fail_unknown(p->opts, arg, (int)strlen(arg), c,

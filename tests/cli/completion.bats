@@ -35,7 +35,7 @@ complete_words() {
 }
 
 @test "bash offers the commands" {
-    [ "$(complete_words forge d)" = doctor ]
+    [ "$(complete_words forge d)" = "diff doctor" ]
     [[ "$(complete_words forge '')" == *"config diff doctor gc help kill logs outputs post-process ps rerun rm run runtime setup show submit wait"* ]]
 }
 

@@ -39,7 +39,9 @@ analysis() {
 @test "rerun: inputs and variables are added, patterns replaced" {
     echo 2 >other
     forge run -q --env A=1 --env B=1 -o x -- sh -c 'echo "$A $B" >x; echo y >y'
-    mkdir elsewhere && cd elsewhere && echo 3 >mine
+    mkdir elsewhere
+    cd elsewhere
+    echo 3 >mine
     forge rerun -q --env B=2 -o y -i mine last
     [ "$(forge show --json last | jq -r '.asked.env | sort | join(" ")')" = "A=1 B=2" ]
     [ "$(forge outputs --json last | jq -r '.[].path')" = y ]
@@ -63,9 +65,11 @@ analysis() {
 @test "rerun of what is not there, or whose directory is gone" {
     run forge rerun nothing
     [ "$status" -eq 125 ]
-    mkdir gone && cd gone
+    mkdir gone
+    cd gone
     forge run -q -- true
-    cd .. && rmdir gone
+    cd ..
+    rmdir gone
     run forge rerun last
     [ "$status" -eq 125 ]
     says "was asked for in $PWD/gone"
