@@ -30,10 +30,12 @@ static double measure(int (*what)(const struct forge_config *cfg, const struct f
 static int enter(const struct forge_config *cfg, const struct forge_home *home,
 		 const struct forge_runtime *rt, struct forge_error *err)
 {
-	forge_auto_strv struct forge_strv env = { 0 };
+	forge_auto_strv struct forge_strv env = { 0 }, warnings = { 0 };
 	int rc = forge_strv_setenv(&env, "PATH", "/usr/local/bin:/usr/bin:/bin");
 
-	return rc < 0 ? rc : forge_runtime_enter(cfg, home, NULL, rt, "/work", &env, err);
+	return rc < 0 ? rc
+		      : forge_runtime_enter(cfg, home, NULL, rt, "/work", &env, &warnings,
+					    err);
 }
 
 static int digest(const struct forge_config *cfg, const struct forge_home *home,

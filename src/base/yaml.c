@@ -7,17 +7,27 @@
 #include <string.h>
 #include <yaml.h>
 
-#define MAX_BYTES (1u << 20)
-#define MAX_DEPTH 16
-#define MAX_NODES 10000
+#define MAX_BYTES     (1u << 20)
+#define MAX_DEPTH     16
+#define MAX_NODES     10000
+#define MAX_NODES_ANY 100000
+#define MAX_ANCHORS   1000
 
 struct frame {
 	struct forge_yaml *node;
 	struct forge_yaml **tail; /* where the next child goes */
 };
 
+struct anchor {
+	char *name;
+	const struct forge_yaml *node; /* borrowed from the tree */
+};
+
 struct builder {
 	yaml_parser_t parser;
+	bool takes_any; /* anchors, aliases, tags, directives */
+	struct anchor *anchors;
+	size_t n_anchors;
 	const char *name;
 	struct forge_yaml *root;
 	struct frame stack[MAX_DEPTH];
@@ -31,6 +41,9 @@ static void builder_done(struct builder *b)
 	yaml_parser_delete(&b->parser);
 	forge_yaml_free(b->root);
 	free(b->key);
+	for (size_t i = 0; i < b->n_anchors; i++)
+		free(b->anchors[i].name);
+	free(b->anchors);
 }
 
 static void event_done(yaml_event_t *event)
@@ -104,6 +117,8 @@ static int refuse_extras(const struct builder *b, const yaml_event_t *e,
 			 const yaml_char_t *anchor, const yaml_char_t *tag,
 			 struct forge_error *err)
 {
+	if (b->takes_any)
+		return 0;
 	if (anchor)
 		return FAIL_MARK(
 			b, e->start_mark, err,
@@ -131,8 +146,9 @@ static int add_node(struct builder *b, enum forge_yaml_type type, yaml_mark_t ma
 {
 	struct frame *parent = top(b);
 
-	if (++b->n_nodes > MAX_NODES)
-		return FAIL_MARK(b, mark, err, "more than %d values", MAX_NODES);
+	size_t most = b->takes_any ? MAX_NODES_ANY : MAX_NODES;
+	if (++b->n_nodes > most)
+		return FAIL_MARK(b, mark, err, "more than %zu values", most);
 	struct forge_yaml *node = calloc(1, sizeof(*node));
 	if (!node)
 		return out_of_memory(err);
@@ -154,20 +170,42 @@ static int add_node(struct builder *b, enum forge_yaml_type type, yaml_mark_t ma
 	return 0;
 }
 
-static int on_key(struct builder *b, const yaml_event_t *e, struct forge_error *err)
+static int on_key(struct builder *b, const char *key, const yaml_event_t *e,
+		  struct forge_error *err)
 {
-	const char *key = (const char *)e->data.scalar.value;
+	size_t n_keys = 0;
 
 	if (*key == '\0')
 		return FAIL_MARK(b, e->start_mark, err, "a key must not be empty");
-	for (const struct forge_yaml *n = top(b)->node->child; n; n = n->next)
+	for (const struct forge_yaml *n = top(b)->node->child; n; n = n->next, n_keys++)
 		if (strcmp(n->key, key) == 0)
 			return FAIL_MARK(b, e->start_mark, err,
 					 "duplicate key '%.80s' (first on line %u)", key,
 					 n->key_line);
+	/* Each is compared with all before it. */
+	if (n_keys >= MAX_NODES)
+		return FAIL_MARK(b, e->start_mark, err, "more than %d keys", MAX_NODES);
 	b->key = strdup(key);
 	b->key_mark = e->start_mark;
 	return b->key ? 0 : out_of_memory(err);
+}
+
+/* The last of a name counts, from there on. */
+static int note_anchor(struct builder *b, const yaml_char_t *name,
+		       const struct forge_yaml *node, const yaml_event_t *e,
+		       struct forge_error *err)
+{
+	if (!name)
+		return 0;
+	if (b->n_anchors == MAX_ANCHORS)
+		return FAIL_MARK(b, e->start_mark, err, "more than %d anchors",
+				 MAX_ANCHORS);
+	struct anchor *grown = reallocarray(b->anchors, b->n_anchors + 1, sizeof(*grown));
+	if (!grown)
+		return out_of_memory(err);
+	b->anchors = grown;
+	grown[b->n_anchors] = (struct anchor){ strdup((const char *)name), node };
+	return grown[b->n_anchors++].name ? 0 : out_of_memory(err);
 }
 
 static int on_scalar(struct builder *b, const yaml_event_t *e, struct forge_error *err)
@@ -183,14 +221,69 @@ static int on_scalar(struct builder *b, const yaml_event_t *e, struct forge_erro
 		return FAIL_MARK(b, e->start_mark, err,
 				 "a value must not contain a NUL byte");
 	if (expects_key(b))
-		return on_key(b, e, err);
+		return on_key(b, value, e, err);
 	bool is_empty_document = b->depth == 0 && is_null(e);
 	rc = add_node(b, is_empty_document ? FORGE_YAML_MAP : FORGE_YAML_SCALAR,
 		      e->start_mark, &node, err);
 	if (rc < 0 || is_empty_document)
 		return rc;
 	node->scalar = strdup(is_null(e) ? "" : value);
-	return node->scalar ? 0 : out_of_memory(err);
+	return node->scalar ? note_anchor(b, e->data.scalar.anchor, node, e, err)
+			    : out_of_memory(err);
+}
+
+/* A copy of node, and of all in it, as the next child; depth is what is left. */
+static int copy_node(struct builder *b, const struct forge_yaml *from,
+		     const yaml_event_t *e, struct forge_error *err)
+{
+	struct forge_yaml *node;
+	int rc = add_node(b, from->type, e->start_mark, &node, err);
+
+	if (rc < 0)
+		return rc;
+	if (from->type == FORGE_YAML_SCALAR) {
+		node->scalar = strdup(from->scalar);
+		return node->scalar ? 0 : out_of_memory(err);
+	}
+	if (b->depth == MAX_DEPTH)
+		return FAIL_MARK(b, e->start_mark, err, "nested more than %d levels deep",
+				 MAX_DEPTH);
+	b->stack[b->depth++] = (struct frame){ .node = node, .tail = &node->child };
+	for (const struct forge_yaml *n = from->child; n && rc == 0; n = n->next) {
+		b->key = n->key ? strdup(n->key) : NULL;
+		b->key_mark = e->start_mark;
+		rc = n->key && !b->key ? out_of_memory(err) : copy_node(b, n, e, err);
+	}
+	b->depth--;
+	return rc;
+}
+
+static int on_alias(struct builder *b, const yaml_event_t *e, struct forge_error *err)
+{
+	const char *name = (const char *)e->data.alias.anchor;
+	const struct forge_yaml *node = NULL;
+
+	if (!b->takes_any)
+		return FAIL_MARK(
+			b, e->start_mark, err,
+			"aliases are not supported ('*%.40s'): write the value out",
+			name);
+	for (size_t i = 0; i < b->n_anchors; i++)
+		if (strcmp(b->anchors[i].name, name) == 0)
+			node = b->anchors[i].node;
+	if (!node)
+		return FAIL_MARK(b, e->start_mark, err, "there is no anchor '&%.40s'",
+				 name);
+	/* It would have no end. */
+	for (size_t i = 0; i < b->depth; i++)
+		if (b->stack[i].node == node)
+			return FAIL_MARK(b, e->start_mark, err,
+					 "'*%.40s' is inside what it names", name);
+	if (!expects_key(b))
+		return copy_node(b, node, e, err);
+	if (node->type != FORGE_YAML_SCALAR)
+		return FAIL_MARK(b, e->start_mark, err, "a key must be a word");
+	return on_key(b, node->scalar, e, err);
 }
 
 static int on_open(struct builder *b, const yaml_event_t *e, enum forge_yaml_type type,
@@ -215,14 +308,16 @@ static int on_open(struct builder *b, const yaml_event_t *e, enum forge_yaml_typ
 	if (rc < 0)
 		return rc;
 	b->stack[b->depth++] = (struct frame){ .node = node, .tail = &node->child };
-	return 0;
+	return note_anchor(
+		b, is_map ? e->data.mapping_start.anchor : e->data.sequence_start.anchor,
+		node, e, err);
 }
 
 static int on_document(struct builder *b, const yaml_event_t *e, struct forge_error *err)
 {
-	if (e->data.document_start.version_directive ||
-	    e->data.document_start.tag_directives.start !=
-		    e->data.document_start.tag_directives.end)
+	if (!b->takes_any && (e->data.document_start.version_directive ||
+			      e->data.document_start.tag_directives.start !=
+				      e->data.document_start.tag_directives.end))
 		return FAIL_MARK(b, e->start_mark, err,
 				 "directives ('%%...') are not supported");
 	if (b->n_documents++ > 0)
@@ -237,10 +332,7 @@ static int on_event(struct builder *b, const yaml_event_t *e, struct forge_error
 	case YAML_DOCUMENT_START_EVENT:
 		return on_document(b, e, err);
 	case YAML_ALIAS_EVENT:
-		return FAIL_MARK(
-			b, e->start_mark, err,
-			"aliases are not supported ('*%.40s'): write the value out",
-			(const char *)e->data.alias.anchor);
+		return on_alias(b, e, err);
 	case YAML_SCALAR_EVENT:
 		return on_scalar(b, e, err);
 	case YAML_SEQUENCE_START_EVENT:
@@ -280,10 +372,11 @@ static int build(struct builder *b, const char *text, size_t len, struct forge_e
 	return add_node(b, FORGE_YAML_MAP, (yaml_mark_t){ 0 }, &node, err);
 }
 
-int forge_yaml_parse(const char *text, size_t len, const char *name,
-		     struct forge_yaml **ret, struct forge_error *err)
+static int parse(const char *text, size_t len, const char *name, bool takes_any,
+		 struct forge_yaml **ret, struct forge_error *err)
 {
-	FORGE_CLEANUP(builder_done) struct builder b = { .name = name };
+	FORGE_CLEANUP(builder_done)
+	struct builder b = { .name = name, .takes_any = takes_any };
 
 	if (len > MAX_BYTES)
 		return forge_fail(err, EFBIG, "%s: more than 1 MiB", name);
@@ -302,6 +395,18 @@ int forge_yaml_parse(const char *text, size_t len, const char *name,
 		return rc;
 	*ret = forge_take_ptr(b.root);
 	return 0;
+}
+
+int forge_yaml_parse(const char *text, size_t len, const char *name,
+		     struct forge_yaml **ret, struct forge_error *err)
+{
+	return parse(text, len, name, false, ret, err);
+}
+
+int forge_yaml_parse_any(const char *text, size_t len, const char *name,
+			 struct forge_yaml **ret, struct forge_error *err)
+{
+	return parse(text, len, name, true, ret, err);
 }
 
 void forge_yaml_free(struct forge_yaml *node)

@@ -2,7 +2,8 @@
 /*
  * A YAML file as a small tree whose nodes know their line and column. Deliberately less
  * than YAML: no anchors, aliases, tags or second documents, duplicate keys are errors, and
- * size, depth and node count are capped, so no file can make us work hard.
+ * size, depth and node count are capped, so no file can make us work hard. Files of other
+ * programs may have all of these; forge_yaml_parse_any() reads them, within the same bounds.
  */
 #pragma once
 
@@ -26,6 +27,13 @@ struct forge_yaml {
 /* name is what errors call the input. An empty document gives an empty map. */
 FORGE_MUST_CHECK int forge_yaml_parse(const char *text, size_t len, const char *name,
 				      struct forge_yaml **ret, struct forge_error *err);
+/*
+ * The same for files that are not forge's own: an alias is a copy of what it names, tags and directives
+ * are passed over. "<<" is a key like others.
+ */
+FORGE_MUST_CHECK int forge_yaml_parse_any(const char *text, size_t len, const char *name,
+					  struct forge_yaml **ret,
+					  struct forge_error *err);
 void forge_yaml_free(struct forge_yaml *node);
 FORGE_DEFINE_AUTO(yaml, struct forge_yaml *, forge_yaml_free)
 #define forge_auto_yaml FORGE_CLEANUP(forge_auto_yaml_)

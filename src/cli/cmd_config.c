@@ -10,13 +10,15 @@
 #include "config/config.h"
 
 static const char *config_path;
-static bool is_json;
+static bool is_json, wants_origin;
 
 static const struct forge_opt *config_opts(void)
 {
 	static const struct forge_opt opts[] = {
 		FORGE_STRING(0, "config", "FILE", &config_path,
 			     "Read this configuration"),
+		FORGE_FLAG(0, "origin", &wants_origin,
+			   "show: every key with where its value is from"),
 		FORGE_FLAG(0, "json", &is_json, "Print JSON"),
 		FORGE_HELP_ROW,
 		FORGE_OPTS_END,
@@ -64,8 +66,9 @@ static int config_show(void)
 	int rc = forge_config_load(config_path, &cfg, &err);
 
 	if (rc >= 0)
-		rc = is_json ? forge_config_show_json(cfg, &err)
-			     : forge_config_show(cfg, &err);
+		rc = wants_origin ? forge_config_show_origin(cfg, is_json, &err)
+		     : is_json	  ? forge_config_show_json(cfg, &err)
+				  : forge_config_show(cfg, &err);
 	if (rc < 0)
 		forge_print_error(&err);
 	return rc < 0 ? FORGE_EXIT_FAILED : FORGE_EXIT_OK;

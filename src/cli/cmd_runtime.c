@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/near.h"
 #include "cli/session.h"
 #include "cli/table.h"
 #include "run/deliver.h"
@@ -85,33 +86,41 @@ static void list_words(const struct forge_strv *list, char *buf, size_t size)
 						len ? " " : "", s);
 }
 
+/* The host lacks what it consists of: nothing is wrong with the runtime. */
+#define NOT_INSTALLED "not installed"
+
 /* A runtime as it is now; what is wrong with one that cannot even be opened is its state too. */
-static json_t *describe(struct place *p, const struct forge_runtime_decl *d)
+static json_t *describe(struct place *p, const struct forge_runtime_decl *d,
+			const char *word)
 {
 	struct forge_error err = FORGE_ERROR_INIT;
 	struct forge_runtime rt = { .kind = NULL };
 	struct forge_runtime_state state = { .health = FORGE_UNCHECKED };
 	char has[512] = "";
 
-	int rc = forge_runtime_open(&p->catalog, d->name, &rt, &err);
+	int rc = forge_runtime_open(&p->catalog, word, &rt, &err);
 	if (rc == 0)
 		rc = forge_runtime_state(&p->home, &rt, &state, &err);
+	bool is_missing = rc == -ENOPKG;
 	if (rc < 0) {
+		const char *why = is_missing ? strstr(err.msg, NOT_INSTALLED ": ") : NULL;
 		state.health = FORGE_BROKEN;
-		(void)snprintf(state.problem, sizeof(state.problem), "%.300s", err.msg);
+		(void)snprintf(state.problem, sizeof(state.problem), "%.300s",
+			       why ? why + strlen(NOT_INSTALLED ": ") : err.msg);
 	}
 	list_words(&d->commands, has, sizeof(has));
 	list_words(&d->python, has, sizeof(has));
 	list_words(&d->r, has, sizeof(has));
 	const char *prefix = rt.prefix ? rt.prefix : d->prefix;
 	json_t *j = json_pack(
-		"{s:s, s:s, s:s?, s:o?, s:o, s:s, s:o, s:s, s:s, s:o, s:i, s:O?}", "name",
-		d->name, "kind", d->kind, "description", d->description, "prefix",
+		"{s:s, s:s, s:s?, s:o?, s:o, s:s, s:o, s:s?, s:s, s:s, s:o, s:i, s:O?}",
+		"name", d->name, "kind", d->kind, "description", d->description, "prefix",
 		prefix ? forge_json_name(prefix) : NULL, "has", forge_json_text(has),
-		"health", health_word(state.health), "problem",
-		forge_json_text(state.problem), "checked_at", state.checked_at, "digest",
-		state.digest, "declared_in", forge_json_name(d->file), "line",
-		(int)d->line, "versions", state.versions);
+		"health", is_missing ? NOT_INSTALLED : health_word(state.health),
+		"problem", forge_json_text(state.problem), "clamped", d->clamped,
+		"checked_at", state.checked_at, "digest", state.digest, "declared_in",
+		forge_json_name(d->file), "line", (int)d->line, "versions",
+		state.versions);
 	forge_runtime_state_done(&state);
 	forge_runtime_close(&rt);
 	return j;
@@ -128,7 +137,7 @@ static void add_one(const struct forge_runtime_decl *d, void *arg)
 {
 	struct listing *l = arg;
 
-	json_array_append_new(l->all, describe(l->place, d));
+	json_array_append_new(l->all, describe(l->place, d, d->name));
 }
 
 enum { NAME, KIND, HEALTH, SINCE, DIGEST, HAS, COLUMNS };
@@ -150,9 +159,11 @@ static void print_list(const json_t *all)
 		struct forge_cell *row = &cells[(i + 1) * COLUMNS];
 		const char *health = forge_record_text(r, "health"),
 			   *problem = forge_record_text(r, "problem"),
+			   *clamped = json_string_value(json_object_get(r, "clamped")),
 			   *digest = forge_record_text(r, "digest");
-		(void)snprintf(text[i][0], sizeof(text[i][0]), "%s%s%s", health,
-			       *problem ? ": " : "", problem);
+		(void)snprintf(text[i][0], sizeof(text[i][0]), "%s%s%s%s%s", health,
+			       *problem ? ": " : "", problem, clamped ? "; " : "",
+			       clamped ? clamped : "");
 		(void)snprintf(text[i][1], sizeof(text[i][1]), "%.12s",
 			       *digest ? digest + strlen("sha256:") : "");
 		row[NAME].text = forge_record_text(r, "name");
@@ -179,6 +190,11 @@ static int list(struct place *p)
 	forge_catalog_each(&p->catalog, add_one, &l);
 	if (is_json)
 		forge_print_json(l.all);
+	else if (json_array_size(l.all) == 0)
+		fputs("forge: no runtimes are declared, installed or found\n"
+		      "  hint: declare one in ~/.config/forge/runtimes.d/NAME.yaml (see "
+		      "forge.yaml(5)), or name a directory: forge run -r PATH\n",
+		      stderr);
 	else
 		print_list(l.all);
 	json_decref(l.all);
@@ -231,6 +247,20 @@ static void on_wait(void *arg, const struct forge_error *warning)
 	forge_print_warning(warning);
 }
 
+/* What of an activation a run would warn of; nothing is run for it. */
+static void print_warnings(const struct forge_runtime *rt)
+{
+	forge_auto_strv struct forge_strv env = { 0 }, scripts = { 0 }, warnings = { 0 };
+
+	if (forge_runtime_activate(rt, &env, &scripts, &warnings, NULL) < 0)
+		return; /* the probe has said so */
+	forge_strv_foreach (text, &warnings) {
+		struct forge_error e = FORGE_ERROR_INIT;
+		(void)forge_fail(&e, EINVAL, "runtime %s: %s", rt->decl->name, text);
+		forge_print_warning(&e);
+	}
+}
+
 /* 0: healthy (and as locked), 1: not. */
 static int check_one(struct place *p, const char *name, struct forge_error *err)
 {
@@ -243,12 +273,12 @@ static int check_one(struct place *p, const char *name, struct forge_error *err)
 			p->cfg, &p->home, p->store, &rt,
 			&(struct forge_probe_listener){ .call = on_wait }, &state, err);
 	if (rc == 0 && is_json) {
-		forge_auto_json json_t *j = describe(p, rt.decl);
+		forge_auto_json json_t *j = describe(p, rt.decl, forge_runtime_word(&rt));
 		forge_print_json(j);
 	} else if (rc == 0) {
 		const char *what;
 		json_t *version;
-		print_health(name, health_word(state.health), state.problem);
+		print_health(rt.decl->name, health_word(state.health), state.problem);
 		json_object_foreach(state.versions, what, version)
 		{
 			printf("  %s: ", what);
@@ -256,6 +286,8 @@ static int check_one(struct place *p, const char *name, struct forge_error *err)
 			putchar('\n');
 		}
 	}
+	if (rc == 0)
+		print_warnings(&rt);
 	int status = state.health != FORGE_HEALTHY;
 	if (rc == 0 && lock_path) {
 		rc = print_drift(&rt, err);
@@ -276,10 +308,15 @@ static void check_each(const struct forge_runtime_decl *d, void *arg)
 	struct checking *c = arg;
 	struct forge_error err = FORGE_ERROR_INIT;
 	int rc = check_one(c->place, d->name, &err);
+	const char *why = rc == -ENOPKG ? strstr(err.msg, NOT_INSTALLED ": ") : NULL;
 
-	if (rc < 0)
+	if (why)
+		print_health(d->name, NOT_INSTALLED, why + strlen(NOT_INSTALLED ": "));
+	else if (rc < 0)
 		print_health(d->name, "broken", err.msg);
-	c->status = rc != 0 ? FORGE_EXIT_FAILED : c->status;
+	/* Nobody asked for what came with forge. */
+	if (rc != 0 && !(why && d->is_shipped))
+		c->status = FORGE_EXIT_FAILED;
 }
 
 static int check(struct place *p, const char *name, struct forge_error *err)
@@ -315,7 +352,7 @@ static int show(struct place *p, const char *name, struct forge_error *err)
 	if (rc == 0)
 		rc = forge_runtime_identify(&rt, &packages, err);
 	if (rc == 0) {
-		forge_auto_json json_t *j = describe(p, rt.decl);
+		forge_auto_json json_t *j = describe(p, rt.decl, forge_runtime_word(&rt));
 		forge_packages_sort(&packages);
 		json_t *list_of = json_array();
 		for (size_t i = 0; i < packages.n; i++)
@@ -407,8 +444,22 @@ static void tell_late(struct place *p, const char *name, struct forge_store *st)
 	forge_runtime_close(&rt);
 }
 
-static int history(struct place *p, const char *name, struct forge_error *err)
+/* The name that records have: of a directory its path. What is gone may still be asked for. */
+static const char *recorded_name(struct place *p, const char *word, char **ret)
 {
+	struct forge_runtime rt = { .kind = NULL };
+
+	if (forge_runtime_is_path(word) &&
+	    forge_runtime_open(&p->catalog, word, &rt, NULL) == 0)
+		*ret = strdup(rt.decl->name);
+	forge_runtime_close(&rt);
+	return *ret ? *ret : word;
+}
+
+static int history(struct place *p, const char *word, struct forge_error *err)
+{
+	forge_auto_free char *path = NULL;
+	const char *name = recorded_name(p, word, &path);
 	forge_auto_store struct forge_store *st = NULL;
 	forge_auto_json json_t *all = json_array();
 	json_t *use;
@@ -416,7 +467,7 @@ static int history(struct place *p, const char *name, struct forge_error *err)
 	int rc = forge_store_open(p->store, &st, err);
 
 	if (rc == 0) {
-		tell_late(p, name, st);
+		tell_late(p, word, st);
 		rc = forge_store_runtime_history(st, name, add_use, all, err);
 	}
 	json_array_foreach (all, i, use)
@@ -446,6 +497,18 @@ static int run(struct place *p, int argc, char **argv, struct forge_error *err)
 	return history(p, name, err);
 }
 
+static int unknown_verb(const char *word, struct forge_error *err)
+{
+	static const char *const verbs[] = { "list", "show", "check", "lock", "history" };
+	const char *near = forge_near_miss(word, verbs, FORGE_ARRAY_SIZE(verbs));
+
+	(void)forge_fail(
+		err, EINVAL,
+		"runtime: '%.64s' is not list, show, check, lock or history%s%s%s", word,
+		near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+	return forge_print_usage(&forge_cmd_runtime, err);
+}
+
 static int cmd_runtime(int argc, char **argv)
 {
 	struct forge_error err = FORGE_ERROR_INIT;
@@ -455,6 +518,8 @@ static int cmd_runtime(int argc, char **argv)
 	bool needs_name =
 		is_known && strcmp(argv[0], "list") != 0 && strcmp(argv[0], "check") != 0;
 
+	if (argc > 0 && !is_known)
+		return unknown_verb(argv[0], &err);
 	if (!is_known || (needs_name && argc < 2)) {
 		(void)forge_fail(
 			&err, EINVAL,

@@ -311,3 +311,75 @@ int forge_config_show_json(const struct forge_config *cfg, struct forge_error *e
 	json_decref(json);
 	return 0;
 }
+
+struct origins {
+	const struct forge_config *cfg;
+	json_t *list;
+};
+
+static void add_origin(struct origins *o, const char *key, const char *value,
+		       const char *from)
+{
+	/* A password may stand in the URL of a store. */
+	forge_auto_free char *shown =
+		strcmp(key, "store") == 0 ? forge_store_display(value) : NULL;
+
+	json_array_append_new(o->list, json_pack("{s:s, s:s?, s:s}", "key", key, "value",
+						 shown ? shown : value, "from", from));
+}
+
+static void visit_key(const struct forge_config_key *key, void *arg)
+{
+	struct origins *o = arg;
+	const struct forge_origin *written = forge_config_origin(o->cfg, key->path);
+
+	/* Of names that people choose only those that they wrote. */
+	if (strstr(key->path, ".NAME."))
+		return;
+	if (written)
+		add_origin(o, key->path, written->value, written->from);
+	else
+		add_origin(o, key->path, key->builtin, "built-in");
+}
+
+int forge_config_show_origin(const struct forge_config *cfg, bool is_json,
+			     struct forge_error *err)
+{
+	struct origins o = { cfg, json_array() };
+	size_t i;
+	json_t *row;
+
+	if (!o.list)
+		return forge_fail(err, ENOMEM, "out of memory");
+	forge_config_each_key(visit_key, &o);
+	for (i = 0; i < cfg->n_origins; i++)
+		if (strncmp(cfg->origins[i].key, "profiles.", 9) == 0)
+			add_origin(&o, cfg->origins[i].key, cfg->origins[i].value,
+				   cfg->origins[i].from);
+	if (is_json) {
+		forge_print_json(o.list);
+	} else {
+		size_t n = json_array_size(o.list);
+		struct forge_cell *cells = calloc((n + 1) * 3, sizeof(*cells));
+		if (cells) {
+			cells[0] = (struct forge_cell){ "KEY", FORGE_BOLD };
+			cells[1] = (struct forge_cell){ "VALUE", FORGE_BOLD };
+			cells[2] = (struct forge_cell){ "FROM", FORGE_BOLD };
+			json_array_foreach (o.list, i, row) {
+				struct forge_cell *c = &cells[(i + 1) * 3];
+				c[0].text =
+					json_string_value(json_object_get(row, "key"));
+				c[1].text =
+					json_string_value(json_object_get(row, "value"));
+				c[2].text =
+					json_string_value(json_object_get(row, "from"));
+			}
+			forge_table_print(stdout, cells, 3, n + 1);
+		}
+		free(cells);
+		forge_strv_foreach (text, &cfg->held_back)
+			printf("held back: %s\n", text);
+	}
+	json_decref(o.list);
+	return 0;
+}

@@ -2,6 +2,8 @@
 /* `forge config show`: the configuration in force, for people and as JSON, on stdout. */
 #pragma once
 
+#include <stdbool.h>
+
 #include "base/error.h"
 #include "config/config.h"
 
@@ -9,3 +11,6 @@ FORGE_MUST_CHECK int forge_config_show(const struct forge_config *cfg,
 				       struct forge_error *err);
 FORGE_MUST_CHECK int forge_config_show_json(const struct forge_config *cfg,
 					    struct forge_error *err);
+/* Every key, its value as it was written, and where. */
+FORGE_MUST_CHECK int forge_config_show_origin(const struct forge_config *cfg,
+					      bool is_json, struct forge_error *err);

@@ -21,8 +21,8 @@ static const char *priority;
 /* What people need first. */
 static const struct forge_opt first_rows[] = {
 	FORGE_GROUP("Options"),
-	FORGE_STRING('r', "runtime", "NAME", &forge_request.runtime,
-		     "Run it in this runtime"),
+	FORGE_STRING('r', "runtime", "NAME|PATH", &forge_request.runtime,
+		     "Run it in this runtime, or in the environment in this directory"),
 	FORGE_STRV('i', "input", "PATH", &forge_request.inputs,
 		   "Let the command read this file or directory"),
 	FORGE_STRV('o', "output", "GLOB", &forge_request.outputs,

@@ -30,33 +30,56 @@ static int set_builtin(struct forge_config *c, struct forge_error *err)
 	return 0;
 }
 
+/* Each by the schema, the outermost first; what needs all caps comes after all of them. */
+static int apply_layers(const struct forge_config_layer *layers, size_t n,
+			struct forge_loader *loaders, struct forge_yaml **roots,
+			struct forge_config *c, struct forge_error *err)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < n && rc == 0; i++) {
+		loaders[i] = (struct forge_loader){ .config = c,
+						    .name = layers[i].name,
+						    .base_dir = layers[i].base_dir };
+		rc = forge_yaml_parse(layers[i].text, layers[i].len, layers[i].name,
+				      &roots[i], err);
+		if (rc == 0)
+			rc = forge_schema_apply(&loaders[i], roots[i], err);
+	}
+	if (rc == 0)
+		rc = forge_profiles_apply(c, loaders, n, err);
+	/* The first that has a name has it. */
+	for (size_t i = n; i-- > 0 && rc == 0;)
+		rc = forge_runtimes_apply(&loaders[i], err);
+	return rc;
+}
+
+int forge_config_parse_layers(const struct forge_config_layer *layers, size_t n,
+			      struct forge_config **ret, struct forge_error *err)
+{
+	forge_auto_config struct forge_config *c = calloc(1, sizeof(*c));
+	struct forge_loader *loaders = calloc(n + 1, sizeof(*loaders));
+	struct forge_yaml **roots = calloc(n + 1, sizeof(struct forge_yaml *));
+	int rc = c && loaders && roots ? set_builtin(c, err) : forge_loader_oom(err);
+
+	if (rc == 0)
+		rc = apply_layers(layers, n, loaders, roots, c, err);
+	for (size_t i = 0; roots && i < n; i++)
+		forge_yaml_free(roots[i]);
+	free(roots);
+	free(loaders);
+	if (rc == 0)
+		*ret = forge_take_ptr(c);
+	return rc;
+}
+
 int forge_config_parse(const char *text, size_t len, const char *name,
 		       const char *base_dir, struct forge_config **ret,
 		       struct forge_error *err)
 {
-	forge_auto_yaml struct forge_yaml *root = NULL;
-	forge_auto_config struct forge_config *c = NULL;
+	const struct forge_config_layer layer = { text, len, name, base_dir };
 
-	int rc = forge_yaml_parse(text, len, name, &root, err);
-	if (rc < 0)
-		return rc;
-	c = calloc(1, sizeof(*c));
-	if (!c)
-		return forge_loader_oom(err);
-	rc = set_builtin(c, err);
-	if (rc < 0)
-		return rc;
-	struct forge_loader ld = { .config = c, .name = name, .base_dir = base_dir };
-	rc = forge_schema_apply(&ld, root, err);
-	if (rc < 0)
-		return rc;
-	rc = forge_profiles_apply(&ld, err);
-	if (rc == 0)
-		rc = forge_runtimes_apply(&ld, err);
-	if (rc < 0)
-		return rc;
-	*ret = forge_take_ptr(c);
-	return 0;
+	return forge_config_parse_layers(&layer, 1, ret, err);
 }
 
 void forge_config_free(struct forge_config *c)
@@ -67,6 +90,14 @@ void forge_config_free(struct forge_config *c)
 		free(c->profiles[i].name);
 	free(c->profiles);
 	free(c->path);
+	forge_strv_done(&c->files);
+	forge_strv_done(&c->held_back);
+	for (size_t i = 0; i < c->n_origins; i++) {
+		free(c->origins[i].key);
+		free(c->origins[i].value);
+		free(c->origins[i].from);
+	}
+	free(c->origins);
 	free(c->workdir);
 	free(c->store);
 	forge_analysis_done(&c->analysis);

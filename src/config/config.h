@@ -64,10 +64,13 @@ struct forge_runtime_decl {
 	char *description; /* NULL: none */
 	char *smoke;	   /* a line for sh, NULL: none */
 	struct forge_strv commands, python, r, libraries;
+	struct forge_strv needs;    /* Debian packages, for who has to install it */
 	struct forge_strv env;	    /* "K=V" */
 	struct forge_limits limits; /* 0 where not given */
-	char *file;		    /* where it was declared, or how it was found */
-	unsigned line;		    /* 0: discovered */
+	char *clamped;	 /* what of the limits gave way to host.max, NULL: nothing */
+	char *file;	 /* where it was declared, or how it was found */
+	unsigned line;	 /* 0: discovered */
+	bool is_shipped; /* it came with forge; nobody asked for it */
 };
 void forge_runtime_decl_done(struct forge_runtime_decl *d);
 
@@ -75,18 +78,33 @@ void forge_runtime_decl_done(struct forge_runtime_decl *d);
 struct forge_analysis {
 	char *runtime, *profile;    /* NULL: nothing */
 	struct forge_limits limits; /* 0 where not given */
+	struct forge_strv inputs;   /* paths as written: from the script's directory */
+	struct forge_strv outputs;  /* patterns */
+	struct forge_strv env;	    /* "K=V" */
+	char *network;		    /* "none" or "host", NULL: nothing */
 };
 void forge_analysis_done(struct forge_analysis *a);
 
+/* Where a value was written. */
+struct forge_origin {
+	char *key, *value, *from; /* "host.max.memory", "2G", "/etc/forge/forge.yaml:3" */
+};
+
 struct forge_config {
-	char *path;    /* the file it came from, NULL: built-in defaults only */
-	char *workdir; /* template; {id} and {run_id} are replaced */
+	char *path; /* the innermost file it came from, NULL: built-in defaults only */
+	struct forge_strv files;      /* all of them, the outermost first */
+	struct forge_origin *origins; /* of what is in force and no built-in value */
+	size_t n_origins;
+	struct forge_strv
+		held_back; /* sentences: what an outer file's cap did not allow */
+	char *workdir;	   /* template; {id} and {run_id} are replaced */
 	struct forge_strv read_only; /* absolute paths of read-only roots */
 	struct forge_profile
 		*profiles; /* always has default, notebook, tool, post_process */
 	size_t n_profiles;
 	struct forge_limits caps; /* host.max: 0 means no cap */
 	bool allow_unlimited;	  /* host.allow_unlimited */
+	bool scripts_network; /* host.scripts_network: scripts may ask for the host's */
 	unsigned
 		allow_missing; /* sandbox.allow_missing: bits 1u << enum forge_mechanism */
 	enum forge_cgroup_choice cgroup; /* sandbox.cgroup */
@@ -115,20 +133,41 @@ struct forge_config {
 };
 
 /*
- * Finds and reads the configuration: explicit (may be NULL), $FORGE_CONFIG, ./forge.yaml,
- * ~/.config/forge/forge.yaml, /etc/forge/forge.yaml, else the built-in defaults. As root,
- * a file that somebody else owns or that group or others can write is refused.
+ * Finds and reads the configuration. Files are layers: /etc/forge/forge.yaml, then the user's
+ * ~/.config/forge/forge.yaml, then ./forge.yaml, then explicit (may be NULL; else $FORGE_CONFIG). Each
+ * goes before the ones outside of it, key by key, but caps (host.max, host.budget, host.allow_unlimited,
+ * sandbox.allow_missing) can only be lowered. A file that somebody else owns, or that others could have
+ * written, is refused.
  */
 FORGE_MUST_CHECK int forge_config_load(const char *explicit_path,
 				       struct forge_config **ret,
 				       struct forge_error *err);
-/* The same from memory; relative paths are taken below base_dir. */
+/* One file of it; relative paths in it are taken below base_dir. */
+struct forge_config_layer {
+	const char *text;
+	size_t len;
+	const char *name, *base_dir;
+};
+/* The same from memory, the outermost first. */
+FORGE_MUST_CHECK int forge_config_parse_layers(const struct forge_config_layer *layers,
+					       size_t n, struct forge_config **ret,
+					       struct forge_error *err);
 FORGE_MUST_CHECK int forge_config_parse(const char *text, size_t len, const char *name,
 					const char *base_dir, struct forge_config **ret,
 					struct forge_error *err);
 /* One file, read as a configuration: 1 and *ret, or 0 when it is not there. */
 FORGE_MUST_CHECK int forge_config_read(const char *path, struct forge_config **ret,
 				       struct forge_error *err);
+/*
+ * A configuration of the runtimes alone that come with forge, below the caps of c. Of those that cannot
+ * be read there are none: nobody asked for them. -ENOMEM only.
+ */
+FORGE_MUST_CHECK int forge_config_shipped(const struct forge_config *c,
+					  struct forge_config **ret,
+					  struct forge_error *err);
+/* Where the value of a key was written; NULL: it is a built-in one. */
+const struct forge_origin *forge_config_origin(const struct forge_config *c,
+					       const char *key);
 void forge_config_free(struct forge_config *c);
 FORGE_DEFINE_AUTO(config, struct forge_config *, forge_config_free)
 #define forge_auto_config FORGE_CLEANUP(forge_auto_config_)

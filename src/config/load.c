@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "config-build.h"
 #include "config/schema.h"
 
 #define MAX_BYTES (1u << 20)
@@ -103,32 +104,22 @@ static int read_all(int fd, const char *path, char *buf, size_t size, size_t *re
 	return 0;
 }
 
-/* What to do with a file's text: make a configuration of it, or add to one. */
-typedef int parser(const char *text, size_t len, const char *name, const char *base_dir,
-		   struct forge_config **c, struct forge_error *err);
+/* A file that was read, and where it really is: that directory is the base of relative paths in it. */
+struct source {
+	char *text;
+	size_t len;
+	char *shown, *path, *dir;
+	dev_t dev;
+	ino_t ino;
+};
 
-static int add_runtimes(const char *text, size_t len, const char *name,
-			const char *base_dir, struct forge_config **c,
-			struct forge_error *err)
+static void source_done(struct source *s)
 {
-	return forge_config_add_runtimes(*c, text, len, name, base_dir, err);
-}
-
-/* path is where it really is; that directory is the base of relative paths in the file. */
-static int parse_file(int fd, const char *shown, const char *path, size_t size,
-		      parser *parse, struct forge_config **ret, struct forge_error *err)
-{
-	forge_auto_free char *text = malloc(size + 1);
-	forge_auto_free char *dir = strdup(path);
-	size_t len = 0;
-
-	if (!text || !dir)
-		return forge_loader_oom(err);
-	dir[strrchr(dir, '/') - dir + 1] = '\0';
-	int rc = read_all(fd, shown, text, size + 1, &len, err);
-	if (rc < 0)
-		return rc;
-	return parse(text, len, shown, dir, ret, err);
+	free(s->text);
+	free(s->shown);
+	free(s->path);
+	free(s->dir);
+	*s = (struct source){ .text = NULL };
 }
 
 /* The text of the link that name is, or NULL and errno; EPERM: it is somebody else's. */
@@ -210,15 +201,14 @@ static char *real_path(int fd)
 	return strdup(path);
 }
 
-/* Returns 1 and what parse made, or 0 when there is no such file. */
-static int try_file(const char *shown, parser *parse, struct forge_config **ret,
-		    struct forge_error *err)
+/* Returns 1 and the file in *ret, or 0 when there is no such file. */
+static int read_source(const char *shown, struct source *ret, struct forge_error *err)
 {
 	struct forge_error why = FORGE_ERROR_INIT;
 	forge_auto_close int fd = open_config(shown, &why);
-	forge_auto_free char *path = NULL;
 	struct stat st;
 
+	*ret = (struct source){ .text = NULL };
 	if (fd == -ENOENT && !why.code)
 		return 0;
 	if (fd < 0) {
@@ -231,42 +221,91 @@ static int try_file(const char *shown, parser *parse, struct forge_config **ret,
 	int rc = check_file(shown, &st, err);
 	if (rc < 0)
 		return rc;
-	path = real_path(fd);
-	if (!path)
+	struct source s = { .path = real_path(fd), .dev = st.st_dev, .ino = st.st_ino };
+	if (!s.path)
 		return forge_fail_errno(err, errno, "find the directory of config %s",
 					shown);
-	rc = check_place(path, &st, err);
-	if (rc < 0)
+	rc = check_place(s.path, &st, err);
+	size_t size = (size_t)st.st_size + 1;
+	s.text = malloc(size);
+	s.shown = strdup(shown);
+	s.dir = strdup(s.path);
+	if (rc == 0 && (!s.text || !s.shown || !s.dir))
+		rc = forge_loader_oom(err);
+	if (rc == 0) {
+		s.dir[strrchr(s.dir, '/') - s.dir + 1] = '\0';
+		rc = read_all(fd, shown, s.text, size, &s.len, err);
+	}
+	if (rc < 0) {
+		source_done(&s);
 		return rc;
-	rc = parse_file(fd, shown, path, (size_t)st.st_size, parse, ret, err);
-	if (rc < 0)
-		return rc;
-	if (parse != add_runtimes)
-		(*ret)->path = forge_take_ptr(path);
+	}
+	*ret = s;
 	return 1;
 }
 
 int forge_config_read(const char *path, struct forge_config **ret,
 		      struct forge_error *err)
 {
-	return try_file(path, forge_config_parse, ret, err);
-}
+	struct source s;
+	int rc = read_source(path, &s, err);
 
-/* A file that somebody named must be there. */
-static int load_named(const char *path, const char *by, struct forge_config **ret,
-		      struct forge_error *err)
-{
-	int rc = try_file(path, forge_config_parse, ret, err);
-
+	if (rc <= 0)
+		return rc;
+	rc = forge_config_parse(s.text, s.len, s.shown, s.dir, ret, err);
 	if (rc == 0)
-		return forge_fail(err, ENOENT, "config %s (named by %s) does not exist",
-				  path, by);
-	return rc < 0 ? rc : 0;
+		(*ret)->path = forge_take_ptr(s.path);
+	source_done(&s);
+	return rc < 0 ? rc : 1;
 }
 
-static int search(struct forge_config **ret, struct forge_error *err)
+static int add_runtimes(struct forge_config *c, const char *path, struct forge_error *err)
 {
-	const char *home = getenv("HOME");
+	struct source s;
+	int rc = read_source(path, &s, err);
+
+	if (rc == 1)
+		rc = forge_config_add_runtimes(c, s.text, s.len, s.shown, s.dir, err);
+	source_done(&s);
+	return rc;
+}
+
+#define LAYERS_MAX 4
+
+struct layers {
+	struct source at[LAYERS_MAX];
+	size_t n;
+};
+
+/* One that is there already (./forge.yaml, named by --config too) counts where it is innermost. */
+static int add_layer(struct layers *l, const char *shown, const char *named_by,
+		     struct forge_error *err)
+{
+	struct source s;
+	int rc = shown ? read_source(shown, &s, err) : 0;
+
+	if (rc == 0 && named_by)
+		return forge_fail(err, ENOENT, "config %s (named by %s) does not exist",
+				  shown, named_by);
+	if (rc <= 0)
+		return rc;
+	for (size_t i = 0; i < l->n; i++)
+		if (l->at[i].dev == s.dev && l->at[i].ino == s.ino) {
+			source_done(&l->at[i]);
+			memmove(&l->at[i], &l->at[i + 1],
+				(l->n - i - 1) * sizeof(l->at[0]));
+			l->n--;
+			break;
+		}
+	l->at[l->n++] = s;
+	return 0;
+}
+
+/* The host's, the user's, the project's, and the one that was named. */
+static int read_layers(const char *explicit_path, struct layers *l,
+		       struct forge_error *err)
+{
+	const char *home = getenv("HOME"), *env = getenv("FORGE_CONFIG");
 	forge_auto_free char *user = NULL;
 
 	if (home && *home == '/') {
@@ -274,14 +313,16 @@ static int search(struct forge_config **ret, struct forge_error *err)
 		if (!user)
 			return forge_loader_oom(err);
 	}
-	const char *const places[] = { "./forge.yaml", user, "/etc/forge/forge.yaml" };
-	for (size_t i = 0; i < FORGE_ARRAY_SIZE(places); i++) {
-		int rc =
-			places[i] ? try_file(places[i], forge_config_parse, ret, err) : 0;
-		if (rc != 0)
-			return rc;
-	}
-	return 0;
+	int rc = add_layer(l, "/etc/forge/forge.yaml", NULL, err);
+	if (rc == 0)
+		rc = add_layer(l, user, NULL, err);
+	if (rc == 0)
+		rc = add_layer(l, "./forge.yaml", NULL, err);
+	if (rc == 0 && explicit_path)
+		rc = add_layer(l, explicit_path, "--config", err);
+	else if (rc == 0 && env && *env)
+		rc = add_layer(l, env, "$FORGE_CONFIG", err);
+	return rc;
 }
 
 static int is_yaml(const struct dirent *e)
@@ -305,52 +346,100 @@ static int read_runtimes_d(struct forge_config *c, const char *dir,
 		forge_auto_free char *path =
 			forge_asprintf("%s/%s", dir, list[i]->d_name);
 		if (rc >= 0)
-			rc = path ? try_file(path, add_runtimes, &c, err)
-				  : forge_loader_oom(err);
+			rc = path ? add_runtimes(c, path, err) : forge_loader_oom(err);
 		free(list[i]);
 	}
 	free(list);
 	return rc < 0 ? rc : 0;
 }
 
-/* Beside the configuration, the user's, the host's: the first that has a name has it. */
+/* Beside each file from the innermost on, the user's, the host's: the first that has a name has it. */
 static int read_all_runtimes(struct forge_config *c, struct forge_error *err)
 {
 	const char *home = getenv("HOME");
-	forge_auto_free char *own = c->path ? strdup(c->path) : NULL;
-	forge_auto_free char *beside = NULL, *user = NULL;
-
-	if (c->path && !own)
-		return forge_loader_oom(err);
-	if (own) {
-		*strrchr(own, '/') = '\0';
-		beside = forge_asprintf("%s/runtimes.d", own);
-	}
-	if (home && *home == '/')
-		user = forge_asprintf("%s/.config/forge/runtimes.d", home);
-	if ((own && !beside) || (home && *home == '/' && !user))
-		return forge_loader_oom(err);
-	const char *const dirs[] = { beside, user, "/etc/forge/runtimes.d" };
+	forge_auto_strv struct forge_strv dirs = { 0 };
 	int rc = 0;
-	for (size_t i = 0; i < FORGE_ARRAY_SIZE(dirs) && rc == 0; i++)
-		if (dirs[i])
-			rc = read_runtimes_d(c, dirs[i], err);
+
+	for (size_t i = c->files.n; i-- > 0 && rc == 0;)
+		rc = forge_strv_addf(&dirs, "%.*s/runtimes.d",
+				     (int)(strrchr(c->files.v[i], '/') - c->files.v[i]),
+				     c->files.v[i]);
+	if (rc == 0 && home && *home == '/')
+		rc = forge_strv_addf(&dirs, "%s/.config/forge/runtimes.d", home);
+	if (rc == 0)
+		rc = forge_strv_add(&dirs, "/etc/forge/runtimes.d");
+	if (rc < 0)
+		return forge_loader_oom(err);
+	forge_strv_foreach (dir, &dirs)
+		if (rc == 0)
+			rc = read_runtimes_d(c, dir, err);
 	return rc;
+}
+
+/* Where those are that came with forge: installed, or in the tree that we were built in. */
+static char *find_shipped(void)
+{
+	static const char *const places[] = { "../share/forge/runtimes.d",
+					      "../../../examples/runtimes" };
+	const char *said = getenv("FORGE_DATADIR");
+	char self[PATH_MAX];
+	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+	if (said)
+		return forge_asprintf("%s/runtimes.d", said);
+	self[n > 0 ? n : 0] = '\0';
+	char *slash = strrchr(self, '/');
+	for (size_t i = 0; slash && i < FORGE_ARRAY_SIZE(places); i++) {
+		char *dir =
+			forge_asprintf("%.*s/%s", (int)(slash - self), self, places[i]);
+		if (!dir || access(dir, F_OK) == 0)
+			return dir;
+		free(dir);
+	}
+	return strdup(FORGE_DATADIR "/runtimes.d");
+}
+
+int forge_config_shipped(const struct forge_config *c, struct forge_config **ret,
+			 struct forge_error *err)
+{
+	struct forge_error why = FORGE_ERROR_INIT;
+	forge_auto_free char *dir = find_shipped();
+	forge_auto_config struct forge_config *shipped = NULL;
+	int rc = dir ? forge_config_parse("", 0, "shipped", NULL, &shipped, err)
+		     : forge_loader_oom(err);
+
+	if (rc < 0)
+		return rc;
+	shipped->caps = c->caps;
+	shipped->allow_unlimited = c->allow_unlimited;
+	if (read_runtimes_d(shipped, dir, &why) == -ENOMEM)
+		return forge_loader_oom(err);
+	for (size_t i = 0; i < shipped->n_runtimes; i++)
+		shipped->runtimes[i].is_shipped = true;
+	*ret = forge_take_ptr(shipped);
+	return 0;
 }
 
 static int load(const char *explicit_path, struct forge_config **ret,
 		struct forge_error *err)
 {
-	const char *env = getenv("FORGE_CONFIG");
+	struct forge_config_layer texts[LAYERS_MAX];
+	struct layers l = { .n = 0 };
+	int rc = read_layers(explicit_path, &l, err);
 
-	if (explicit_path)
-		return load_named(explicit_path, "--config", ret, err);
-	if (env && *env)
-		return load_named(env, "$FORGE_CONFIG", ret, err);
-	int rc = search(ret, err);
-	if (rc != 0)
-		return rc < 0 ? rc : 0;
-	return forge_config_parse("", 0, "built-in", NULL, ret, err);
+	for (size_t i = 0; i < l.n; i++)
+		texts[i] = (struct forge_config_layer){ l.at[i].text, l.at[i].len,
+							l.at[i].shown, l.at[i].dir };
+	if (rc == 0)
+		rc = forge_config_parse_layers(texts, l.n, ret, err);
+	for (size_t i = 0; i < l.n; i++) {
+		if (rc == 0 && forge_strv_add(&(*ret)->files, l.at[i].path) < 0)
+			rc = forge_loader_oom(err);
+		if (rc == 0 && i + 1 == l.n)
+			(*ret)->path = forge_take_ptr(l.at[i].path);
+		source_done(&l.at[i]);
+	}
+	return rc;
 }
 
 int forge_config_load(const char *explicit_path, struct forge_config **ret,

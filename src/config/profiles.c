@@ -79,34 +79,6 @@ static int check_written(const struct forge_loader *ld, const struct forge_yaml 
 	return 0;
 }
 
-/* map may be NULL: the file does not mention the profile. */
-static int add_profile(struct forge_loader *ld, const char *name,
-		       const struct forge_yaml *map, struct forge_error *err)
-{
-	struct forge_config *c = ld->config;
-	struct forge_limits limits = builtin_limits(c, name);
-
-	if (map) {
-		struct forge_limits written = { 0 };
-		char path[96];
-
-		(void)snprintf(path, sizeof(path), "profiles.%s", name);
-		int rc = forge_schema_limits(ld, path, map, &written, err);
-		if (rc < 0)
-			return rc;
-		rc = check_written(ld, map, path, &written, err);
-		if (rc < 0)
-			return rc;
-		forge_limits_overlay(&limits, &written);
-	}
-	char *copy = strdup(name);
-	if (!copy)
-		return forge_loader_oom(err);
-	c->profiles[c->n_profiles++] =
-		(struct forge_profile){ .name = copy, .limits = limits };
-	return 0;
-}
-
 static const struct forge_yaml *written_profile(const struct forge_loader *ld,
 						const char *name)
 {
@@ -117,43 +89,106 @@ static const struct forge_yaml *written_profile(const struct forge_loader *ld,
 	return n;
 }
 
-static bool is_builtin(const char *name)
+/* An inner file's lower cap is no mistake of an outer one's profile. */
+static void clamp(struct forge_limits *l, const struct forge_limits *caps)
 {
-	for (size_t i = 0; i < FORGE_ARRAY_SIZE(builtin_profiles); i++)
-		if (strcmp(builtin_profiles[i], name) == 0)
+	for (size_t i = 0; i < FORGE_LIMIT_COUNT_ROWS; i++) {
+		uint64_t cap = forge_limit_value(caps, &forge_limit_rows[i]);
+		uint64_t *value = forge_limit_slot(l, &forge_limit_rows[i]);
+		if (cap != 0 && *value > cap)
+			*value = cap;
+	}
+}
+
+static int overlay_layer(const struct forge_loader *ld, const char *name,
+			 struct forge_limits *limits, struct forge_error *err)
+{
+	const struct forge_yaml *map = written_profile(ld, name);
+	struct forge_limits written = { 0 };
+	char path[96], key[160];
+
+	if (!map)
+		return 0;
+	(void)snprintf(path, sizeof(path), "profiles.%s", name);
+	int rc = forge_schema_limits(ld, path, map, &written, err);
+	for (const struct forge_yaml *n = map->child; n && rc == 0; n = n->next) {
+		(void)snprintf(key, sizeof(key), "%s.%s", path, n->key);
+		rc = forge_loader_note(ld, key, n, err);
+	}
+	forge_limits_overlay(limits, &written);
+	return rc;
+}
+
+static int add_profile(struct forge_config *c, const struct forge_loader *loaders,
+		       size_t n, const char *name, struct forge_error *err)
+{
+	struct forge_limits limits = builtin_limits(c, name);
+	int rc = 0;
+
+	for (size_t i = 0; i < n && rc == 0; i++)
+		rc = overlay_layer(&loaders[i], name, &limits, err);
+	if (rc < 0)
+		return rc;
+	clamp(&limits, &c->caps);
+	char *copy = strdup(name);
+	if (!copy)
+		return forge_loader_oom(err);
+	c->profiles[c->n_profiles++] =
+		(struct forge_profile){ .name = copy, .limits = limits };
+	return 0;
+}
+
+static bool is_there(const struct forge_config *c, const char *name)
+{
+	for (size_t i = 0; i < c->n_profiles; i++)
+		if (strcmp(c->profiles[i].name, name) == 0)
 			return true;
 	return false;
 }
 
-static int add_written_profile(struct forge_loader *ld, const struct forge_yaml *node,
-			       struct forge_error *err)
+int forge_profiles_check(struct forge_loader *ld, struct forge_error *err)
 {
-	struct forge_error why = FORGE_ERROR_INIT;
-
-	if (forge_parse_id(node->key, &why) < 0)
-		return forge_fail_at(err, ld->name, node->key_line, node->key_column,
-				     "profiles: %s", why.msg);
-	return is_builtin(node->key) ? 0 : add_profile(ld, node->key, node, err);
-}
-
-int forge_profiles_apply(struct forge_loader *ld, struct forge_error *err)
-{
-	size_t n = FORGE_ARRAY_SIZE(builtin_profiles);
 	int rc = 0;
 
-	for (const struct forge_yaml *p = ld->profiles ? ld->profiles->child : NULL; p;
-	     p = p->next)
-		n++;
-	ld->config->profiles = calloc(n, sizeof(*ld->config->profiles));
-	if (!ld->config->profiles)
+	for (const struct forge_yaml *p = ld->profiles ? ld->profiles->child : NULL;
+	     p && rc == 0; p = p->next) {
+		struct forge_error why = FORGE_ERROR_INIT;
+		struct forge_limits written = { 0 };
+		char path[96];
+
+		if (forge_parse_id(p->key, &why) < 0)
+			return forge_fail_at(err, ld->name, p->key_line, p->key_column,
+					     "profiles: %s", why.msg);
+		(void)snprintf(path, sizeof(path), "profiles.%s", p->key);
+		rc = forge_schema_limits(ld, path, p, &written, err);
+		if (rc == 0)
+			rc = check_written(ld, p, path, &written, err);
+	}
+	return rc;
+}
+
+int forge_profiles_apply(struct forge_config *c, struct forge_loader *loaders, size_t n,
+			 struct forge_error *err)
+{
+	size_t most = FORGE_ARRAY_SIZE(builtin_profiles);
+	int rc = 0;
+
+	for (size_t i = 0; i < n; i++)
+		for (const struct forge_yaml *p =
+			     loaders[i].profiles ? loaders[i].profiles->child : NULL;
+		     p; p = p->next)
+			most++;
+	c->profiles = calloc(most, sizeof(*c->profiles));
+	if (!c->profiles)
 		return forge_loader_oom(err);
-	for (size_t i = 0; rc >= 0 && i < FORGE_ARRAY_SIZE(builtin_profiles); i++)
-		rc = add_profile(ld, builtin_profiles[i],
-				 written_profile(ld, builtin_profiles[i]), err);
-	if (!ld->profiles)
-		return rc;
-	for (const struct forge_yaml *p = ld->profiles->child; rc >= 0 && p; p = p->next)
-		rc = add_written_profile(ld, p, err);
+	for (size_t i = 0; rc == 0 && i < FORGE_ARRAY_SIZE(builtin_profiles); i++)
+		rc = add_profile(c, loaders, n, builtin_profiles[i], err);
+	for (size_t i = 0; i < n; i++)
+		for (const struct forge_yaml *p =
+			     loaders[i].profiles ? loaders[i].profiles->child : NULL;
+		     p && rc == 0; p = p->next)
+			if (!is_there(c, p->key))
+				rc = add_profile(c, loaders, n, p->key, err);
 	return rc;
 }
 

@@ -28,12 +28,14 @@ static const struct {
 	{ "R", LIST, FIELD(r), "list of packages", "R packages that the probe loads" },
 	{ "smoke", TEXT, FIELD(smoke), "a line for sh",
 	  "A test of its own that the probe runs; it must exit 0" },
+	{ "needs", LIST, FIELD(needs), "list of Debian packages",
+	  "What has to be installed for it; told where the host lacks it" },
 	{ "libraries", LIST, FIELD(libraries), "list of paths",
 	  "Kind r: directories of R packages, the first first" },
 	{ "env", PAIRS, FIELD(env), "map of names to values",
 	  "Variables that runs in it get" },
-	{ "limits", LIMITS, FIELD(limits), "map of limits",
-	  "Limits in place of the profile's" },
+	{ "limits", LIMITS, 0, "map of limits",
+	  "Limits in place of the profile's; those above host.max are clamped to it" },
 };
 
 void forge_runtime_decl_done(struct forge_runtime_decl *d)
@@ -44,6 +46,8 @@ void forge_runtime_decl_done(struct forge_runtime_decl *d)
 	free(d->description);
 	free(d->smoke);
 	free(d->file);
+	free(d->clamped);
+	forge_strv_done(&d->needs);
 	forge_strv_done(&d->commands);
 	forge_strv_done(&d->python);
 	forge_strv_done(&d->r);
@@ -106,18 +110,52 @@ static int set_text(const struct forge_loader *ld, const struct forge_yaml *node
 	return *ret ? 0 : forge_loader_oom(err);
 }
 
-static int set_limits(const struct forge_loader *ld, const struct forge_yaml *node,
-		      const char *path, struct forge_limits *ret, struct forge_error *err)
+/* Clamps one limit; 1: it was, and note says so. */
+static int clamp(const struct forge_config *c, const struct forge_limit_row *row,
+		 struct forge_limits *limits, char *note, size_t size)
 {
-	struct forge_error why = FORGE_ERROR_INIT;
-	int rc = forge_schema_limits(ld, path, node, ret, err);
+	char text[FORGE_FORMAT_MAX];
+	struct forge_limits one = { 0 };
+	uint64_t cap = forge_limit_value(&c->caps, row),
+		 *slot = forge_limit_slot(limits, row);
 
-	if (rc < 0)
+	if (cap != 0 && *slot > cap) {
+		*slot = cap;
+		(void)snprintf(note, size, "%s clamped to %s (host.max)", row->name,
+			       forge_limit_format(text, row, cap));
+		return 1;
+	}
+	*forge_limit_slot(&one, row) = *slot;
+	if (forge_limits_check(&one, &c->caps, c->allow_unlimited, NULL) == 0)
+		return 0;
+	*slot = 0;
+	(void)snprintf(note, size, "%s is the profile's (host.allow_unlimited is false)",
+		       row->name);
+	return 1;
+}
+
+/*
+ * What exceeds the host's caps gives way and says so: a runtime that nobody uses must not stop every
+ * command.
+ */
+static int set_limits(const struct forge_loader *ld, const struct forge_yaml *node,
+		      const char *path, struct forge_runtime_decl *d,
+		      struct forge_error *err)
+{
+	char note[160], all[1024] = "";
+	size_t len = 0;
+	int rc = forge_schema_limits(ld, path, node, &d->limits, err);
+
+	for (size_t i = 0; i < FORGE_LIMIT_COUNT_ROWS && rc == 0; i++)
+		if (clamp(ld->config, &forge_limit_rows[i], &d->limits, note,
+			  sizeof(note)) &&
+		    len < sizeof(all))
+			len += (size_t)snprintf(all + len, sizeof(all) - len, "%s%s",
+						len ? ", " : "", note);
+	if (rc < 0 || !len)
 		return rc;
-	if (forge_limits_check(ret, &ld->config->caps, ld->config->allow_unlimited,
-			       &why) < 0)
-		return forge_loader_fail(ld, node, path, err, "%s", why.msg);
-	return 0;
+	d->clamped = strdup(all);
+	return d->clamped ? 0 : forge_loader_oom(err);
 }
 
 static int set_key(const struct forge_loader *ld, const struct forge_yaml *node,
@@ -141,7 +179,7 @@ static int set_key(const struct forge_loader *ld, const struct forge_yaml *node,
 		case PAIRS:
 			return set_pairs(ld, node, path, slot, err);
 		case LIMITS:
-			return set_limits(ld, node, path, slot, err);
+			return set_limits(ld, node, path, d, err);
 		}
 	}
 	return forge_fail_at(err, ld->name, node->key_line, node->key_column, "%s: %s",
@@ -150,11 +188,15 @@ static int set_key(const struct forge_loader *ld, const struct forge_yaml *node,
 						    FORGE_ARRAY_SIZE(rows)));
 }
 
-/* Paths in a file are below its directory; a word without a slash may be conda's name. */
+/*
+ * Paths in a file are below its directory; a word without a slash may be conda's name. "~" and "$NAME"
+ * at the beginning are left to who opens it.
+ */
 static int absolute(const struct forge_loader *ld, char **path, bool may_be_name,
 		    struct forge_error *err)
 {
-	if (!*path || (may_be_name && !strchr(*path, '/')))
+	if (!*path || (may_be_name && !strchr(*path, '/')) ||
+	    strncmp(*path, "~/", 2) == 0 || **path == '$')
 		return 0;
 	char *full = forge_path_absolute(ld->base_dir, *path);
 	if (!full)

@@ -4,9 +4,11 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/near.h"
+#include "base/strv.h"
 #include "config/setters.h"
 
 #define FIELD(f)   offsetof(struct forge_config, f)
@@ -33,14 +35,14 @@ static const struct forge_schema_row rows[] = {
 		  "below "
 		  "this file's" },
 	{ .path = "runtime",
-	  .type = "name of a runtime",
+	  .type = "name of a runtime, or path",
 	  .builtin = "none",
 	  .set = forge_set_text,
 	  .offset = FIELD(runtime),
 	  .help = "What analyses run in that name no runtime" },
 	{ .path = "runtimes", .set = forge_set_runtimes },
 	{ .path = "analysis",
-	  .type = "map with runtime, profile, limits",
+	  .type = "map with runtime, profile, limits, inputs, outputs, network, env",
 	  .builtin = "nothing is said",
 	  .set = forge_set_analysis,
 	  .help = "How the scripts in this file's directory are run" },
@@ -60,24 +62,36 @@ static const struct forge_schema_row rows[] = {
 	  .builtin = "false",
 	  .set = forge_set_bool,
 	  .offset = FIELD(allow_unlimited),
+	  .cap = FORGE_CAP_FLAG,
 	  .help = "Whether a run may ask for unlimited" },
+	{ .path = "host.scripts_network",
+	  .type = "true or false",
+	  .builtin = "false",
+	  .set = forge_set_scripts_network,
+	  .offset = FIELD(scripts_network),
+	  .cap = FORGE_CAP_FLAG,
+	  .help = "Whether a script, or the forge.yaml beside it, may ask for the host's "
+		  "network" },
 	{ .path = "host.budget.memory",
 	  .type = "size",
 	  .builtin = "80 % of the host's",
 	  .set = forge_set_size,
 	  .offset = FIELD(budget_bytes),
+	  .cap = FORGE_CAP_NUMBER,
 	  .help = "Memory that all running analyses may have together" },
 	{ .path = "host.budget.cpus",
 	  .type = "number of CPUs",
 	  .builtin = "80 % of the host's, rounded up",
 	  .set = forge_set_cpus,
 	  .offset = FIELD(budget_milli),
+	  .cap = FORGE_CAP_NUMBER,
 	  .help = "CPUs that all running analyses may have together" },
 	{ .path = "host.budget.runs",
 	  .type = "whole number",
 	  .builtin = "as many as fit",
 	  .set = forge_set_count,
 	  .offset = FIELD(budget_runs),
+	  .cap = FORGE_CAP_NUMBER,
 	  .help = "How many analyses may run at once" },
 	{ .path = "queue.max_wait",
 	  .type = "duration",
@@ -138,6 +152,8 @@ static const struct forge_schema_row rows[] = {
 	  .type = "list of mechanisms",
 	  .builtin = "[]",
 	  .set = forge_set_allow_missing,
+	  .offset = FIELD(allow_missing),
+	  .cap = FORGE_CAP_BITS,
 	  .help = "What this host may lack without runs being refused" },
 	{ .path = "sandbox.cgroup",
 	  .type = "auto, v2, systemd, v1 or none",
@@ -281,6 +297,110 @@ static int unknown_schema_key(const struct forge_loader *ld,
 	return unknown_key(ld, node, prefix, list, n, err);
 }
 
+const struct forge_origin *forge_config_origin(const struct forge_config *c,
+					       const char *key)
+{
+	for (size_t i = 0; i < c->n_origins; i++)
+		if (strcmp(c->origins[i].key, key) == 0)
+			return &c->origins[i];
+	return NULL;
+}
+
+static struct forge_origin *origin_slot(struct forge_config *c, const char *key)
+{
+	for (size_t i = 0; i < c->n_origins; i++)
+		if (strcmp(c->origins[i].key, key) == 0)
+			return &c->origins[i];
+	struct forge_origin *grown =
+		reallocarray(c->origins, c->n_origins + 1, sizeof(*grown));
+	if (!grown)
+		return NULL;
+	c->origins = grown;
+	grown[c->n_origins] = (struct forge_origin){ .key = strdup(key) };
+	return grown[c->n_origins].key ? &grown[c->n_origins++] : NULL;
+}
+
+/* As it was written, if that is one word; of maps and lists it says only that. */
+static char *written(const struct forge_yaml *node)
+{
+	return strdup(node->type == FORGE_YAML_SCALAR ? node->scalar
+		      : node->type == FORGE_YAML_LIST ? "(a list)"
+						      : "(a map)");
+}
+
+int forge_loader_note(const struct forge_loader *ld, const char *key,
+		      const struct forge_yaml *node, struct forge_error *err)
+{
+	struct forge_origin *o = origin_slot(ld->config, key);
+
+	if (!o)
+		return forge_loader_oom(err);
+	free(o->value);
+	free(o->from);
+	o->value = written(node);
+	o->from = forge_asprintf("%s:%u", ld->name, (unsigned)node->line);
+	return o->value && o->from ? 0 : forge_loader_oom(err);
+}
+
+int forge_loader_hold_back(const struct forge_loader *ld, const char *key,
+			   const struct forge_yaml *node, struct forge_error *err)
+{
+	const struct forge_origin *o = forge_config_origin(ld->config, key);
+	forge_auto_free char *wish = written(node);
+
+	if (!wish ||
+	    forge_strv_addf(&ld->config->held_back, "%s:%u: %s: %s is above %s of %s",
+			    ld->name, (unsigned)node->line, key, wish,
+			    o ? o->value : "the cap", o ? o->from : "an outer file") < 0)
+		return forge_loader_oom(err);
+	return 0;
+}
+
+/* What an outer file has written stays, where the inner one would raise it. */
+static int set_cap(struct forge_loader *ld, const struct forge_schema_row *row,
+		   const struct forge_yaml *node, struct forge_error *err)
+{
+	char *field = (char *)ld->config + row->offset;
+	bool was_set = forge_config_origin(ld->config, row->path), is_raised = false;
+	uint64_t number = 0;
+	unsigned bits = 0;
+	bool flag = false;
+
+	if (row->cap == FORGE_CAP_NUMBER)
+		memcpy(&number, field, sizeof(number));
+	else if (row->cap == FORGE_CAP_FLAG)
+		memcpy(&flag, field, sizeof(flag));
+	else
+		memcpy(&bits, field, sizeof(bits));
+	if (row->cap == FORGE_CAP_BITS)
+		memset(field, 0, sizeof(bits));
+	int rc = row->set(ld, row, node, err);
+	if (rc < 0)
+		return rc;
+	if (was_set && row->cap == FORGE_CAP_NUMBER && *(uint64_t *)field > number) {
+		*(uint64_t *)field = number;
+		is_raised = true;
+	} else if (was_set && row->cap == FORGE_CAP_FLAG && *(bool *)field && !flag) {
+		*(bool *)field = false;
+		is_raised = true;
+	} else if (was_set && row->cap == FORGE_CAP_BITS && *(unsigned *)field & ~bits) {
+		*(unsigned *)field &= bits;
+		is_raised = true;
+	}
+	return is_raised ? forge_loader_hold_back(ld, row->path, node, err)
+			 : forge_loader_note(ld, row->path, node, err);
+}
+
+static int set_value(struct forge_loader *ld, const struct forge_schema_row *row,
+		     const struct forge_yaml *node, struct forge_error *err)
+{
+	if (row->cap != FORGE_NO_CAP)
+		return set_cap(ld, row, node, err);
+	int rc = row->set(ld, row, node, err);
+	return rc < 0 || row->limits_below ? rc
+					   : forge_loader_note(ld, row->path, node, err);
+}
+
 static int apply_section(struct forge_loader *ld, const struct forge_yaml *map,
 			 const char *prefix, struct forge_error *err);
 
@@ -295,7 +415,7 @@ static int apply_key(struct forge_loader *ld, const struct forge_yaml *node,
 		       node->key);
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(rows) && !strchr(node->key, '.'); i++) {
 		if (strcmp(rows[i].path, path) == 0)
-			return rows[i].set(ld, &rows[i], node, err);
+			return set_value(ld, &rows[i], node, err);
 		if (component_below(rows[i].path, path, &len))
 			return apply_section(ld, node, path, err);
 	}
@@ -322,7 +442,9 @@ int forge_schema_apply(struct forge_loader *ld, const struct forge_yaml *root,
 {
 	int rc = apply_section(ld, root, "", err);
 
-	return rc < 0 ? rc : forge_check_uids(ld, err);
+	if (rc == 0)
+		rc = forge_check_uids(ld, err);
+	return rc < 0 ? rc : forge_profiles_check(ld, err);
 }
 
 static const struct forge_limit_row *limit_by_key(const char *key)

@@ -48,9 +48,22 @@ FORGE_MUST_CHECK int forge_schema_limits(const struct forge_loader *ld, const ch
 					 const struct forge_yaml *map,
 					 struct forge_limits *ret,
 					 struct forge_error *err);
-/* The built-in profiles, then what the file says about them and about new ones. */
-FORGE_MUST_CHECK int forge_profiles_apply(struct forge_loader *ld,
+/* The built-in profiles, then what each file says about them and about new ones. */
+FORGE_MUST_CHECK int forge_profiles_apply(struct forge_config *c,
+					  struct forge_loader *loaders, size_t n,
 					  struct forge_error *err);
+/* What this file writes about profiles is within the caps so far. */
+FORGE_MUST_CHECK int forge_profiles_check(struct forge_loader *ld,
+					  struct forge_error *err);
+/* Notes where a value that is in force was written. */
+FORGE_MUST_CHECK int forge_loader_note(const struct forge_loader *ld, const char *key,
+				       const struct forge_yaml *node,
+				       struct forge_error *err);
+/* Notes that a value is above the cap of an outer file, which stays. */
+FORGE_MUST_CHECK int forge_loader_hold_back(const struct forge_loader *ld,
+					    const char *key,
+					    const struct forge_yaml *node,
+					    struct forge_error *err);
 
 /* The runtimes that were set aside. */
 FORGE_MUST_CHECK int forge_runtimes_apply(struct forge_loader *ld,

@@ -108,6 +108,16 @@ FORGE_SETTER(forge_set_bool)
 	return 0;
 }
 
+/* A project is where scripts come from: it does not say what they may. */
+FORGE_SETTER(forge_set_scripts_network)
+{
+	if (strcmp(ld->name, "./forge.yaml") == 0)
+		return forge_loader_fail(ld, node, row->path, err,
+					 "is for /etc/forge/forge.yaml, "
+					 "~/.config/forge/forge.yaml or --config");
+	return forge_set_bool(ld, row, node, err);
+}
+
 FORGE_SETTER(forge_set_size)
 {
 	struct forge_error why = FORGE_ERROR_INIT;
@@ -389,18 +399,39 @@ FORGE_SETTER(forge_set_profiles)
 	return 0;
 }
 
+static const struct forge_yaml *child_of(const struct forge_yaml *map, const char *key)
+{
+	const struct forge_yaml *n = map->child;
+
+	while (n && strcmp(n->key, key) != 0)
+		n = n->next;
+	return n;
+}
+
 FORGE_SETTER(forge_set_caps)
 {
-	struct forge_limits *caps = &ld->config->caps;
-	int rc = forge_schema_limits(ld, row->path, node, caps, err);
+	struct forge_limits *caps = &ld->config->caps, given = { 0 };
+	int rc = forge_schema_limits(ld, row->path, node, &given, err);
 
-	if (rc < 0)
-		return rc;
-	/* "max: unlimited" says in words that there is no cap. */
-	for (size_t i = 0; i < FORGE_LIMIT_COUNT_ROWS; i++)
-		if (forge_limit_value(caps, &forge_limit_rows[i]) == FORGE_UNLIMITED)
-			*forge_limit_slot(caps, &forge_limit_rows[i]) = 0;
-	return 0;
+	for (size_t i = 0; i < FORGE_LIMIT_COUNT_ROWS && rc == 0; i++) {
+		const struct forge_limit_row *limit = &forge_limit_rows[i];
+		const struct forge_yaml *written = child_of(node, limit->key);
+		uint64_t value = forge_limit_value(&given, limit);
+		uint64_t *cap = forge_limit_slot(caps, limit);
+		char key[64];
+
+		if (!written)
+			continue;
+		(void)snprintf(key, sizeof(key), "host.max.%s", limit->key);
+		/* "max: unlimited" says in words that there is no cap. */
+		if (*cap != 0 && value > *cap) {
+			rc = forge_loader_hold_back(ld, key, written, err);
+			continue;
+		}
+		*cap = value == FORGE_UNLIMITED ? 0 : value;
+		rc = forge_loader_note(ld, key, written, err);
+	}
+	return rc;
 }
 
 /* Names that begin with FORGE_ are ours to set, inside a run. */

@@ -15,6 +15,8 @@ struct forge_schema_row {
 		   const struct forge_yaml *node, struct forge_error *err);
 	size_t offset; /* of the value in struct forge_config, where set needs it */
 	uint64_t min;  /* where set needs it */
+	/* A cap: what an outer file says cannot be raised from an inner one. */
+	enum { FORGE_NO_CAP, FORGE_CAP_NUMBER, FORGE_CAP_FLAG, FORGE_CAP_BITS } cap;
 };
 
 /* Declares and defines them: all are of the type of forge_schema_row.set. */
@@ -40,6 +42,7 @@ FORGE_SETTER(forge_set_duration);
 FORGE_SETTER(forge_set_command);
 FORGE_SETTER(forge_set_runtimes);
 FORGE_SETTER(forge_set_analysis);
+FORGE_SETTER(forge_set_scripts_network);
 /* The next two also take "unlimited". */
 FORGE_SETTER(forge_set_age);
 FORGE_SETTER(forge_set_bytes);

@@ -2,6 +2,7 @@
 /* Identity and health, both with a memory. */
 #include "run/env.h"
 
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -196,9 +197,10 @@ static void add_rootfs(struct print *p, int top)
 static void add_places(struct print *p, const struct forge_runtime *rt)
 {
 	add_host(p, rt->decl);
-	if (!rt->prefix)
+	if (!rt->real_prefix)
 		return;
-	forge_auto_close int top = open(rt->prefix, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	forge_auto_close int top =
+		open(rt->real_prefix, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (top < 0)
 		return;
 	/* No package manager vouches for these: every file is looked at. */
@@ -225,7 +227,7 @@ static void fingerprint(const struct forge_runtime *rt, char ret[FORGE_DIGEST_MA
 	forge_sha256_init(&p.h);
 	add_text(&p.h, IDENTITY_VERSION);
 	add_declaration(&p.h, rt->decl);
-	add_text(&p.h, rt->prefix);
+	add_text(&p.h, rt->real_prefix);
 	add_places(&p, rt);
 	forge_sha256_done(&p.h, ret);
 	clock_gettime(CLOCK_REALTIME, &now);
@@ -304,12 +306,37 @@ static void declaration_digest(const struct forge_runtime *rt, char ret[FORGE_DI
 	forge_sha256_done(&h, ret);
 }
 
-static json_t *load_state(const struct forge_home *home, const char *name)
+/* An id is its own name. What else is in it is "%2F"; what is too long then is its hash. */
+const char *forge_runtime_file(const struct forge_runtime *rt, const char *ending,
+			       char buf[FORGE_RUNTIME_FILE_MAX])
 {
-	char file[96], text[65536];
+	const char *name = rt->decl->name;
+	struct forge_sha256 h;
+	char digest[FORGE_DIGEST_MAX];
+	size_t len = 0;
+
+	for (const char *p = name; *p && len < 200; p++) {
+		bool is_plain = isalnum((unsigned char)*p) || strchr("._-", *p);
+		len += (size_t)snprintf(buf + len, FORGE_RUNTIME_FILE_MAX - len,
+					is_plain ? "%c" : "%%%02X", (unsigned char)*p);
+	}
+	if (len >= 200) {
+		forge_sha256_init(&h);
+		add_text(&h, name);
+		forge_sha256_done(&h, digest);
+		len = (size_t)snprintf(buf, FORGE_RUNTIME_FILE_MAX, "%%%s",
+				       strchr(digest, ':') + 1);
+	}
+	(void)snprintf(buf + len, FORGE_RUNTIME_FILE_MAX - len, "%s", ending);
+	return buf;
+}
+
+static json_t *load_state(const struct forge_home *home, const struct forge_runtime *rt)
+{
+	char file[FORGE_RUNTIME_FILE_MAX], text[65536];
 	forge_auto_close int dir = forge_home_subdir(home, "runtimes", NULL);
 
-	(void)snprintf(file, sizeof(file), "%s.json", name);
+	(void)forge_runtime_file(rt, ".json", file);
 	ssize_t n = dir < 0 ? -1 : forge_read_at(dir, file, text, sizeof(text));
 	return n > 0 ? json_loadb(text, (size_t)n, 0, NULL) : NULL;
 }
@@ -331,7 +358,7 @@ int forge_runtime_state(const struct forge_home *home, const struct forge_runtim
 	if (rc < 0)
 		return rc;
 	declaration_digest(rt, declared);
-	json_t *j = load_state(home, rt->decl->name);
+	json_t *j = load_state(home, rt);
 	if (j && strcmp(text_of(j, "digest"), s.digest) == 0 &&
 	    strcmp(text_of(j, "declaration"), declared) == 0) {
 		s.health = strcmp(text_of(j, "status"), "healthy") == 0 ? FORGE_HEALTHY
@@ -362,7 +389,7 @@ bool forge_runtime_is_known_broken(const struct forge_runtime_state *s)
 int forge_runtime_save(const struct forge_home *home, const struct forge_runtime *rt,
 		       const struct forge_runtime_state *s, struct forge_error *err)
 {
-	char declared[FORGE_DIGEST_MAX], file[96];
+	char declared[FORGE_DIGEST_MAX], file[FORGE_RUNTIME_FILE_MAX];
 
 	declaration_digest(rt, declared);
 	json_t *j = json_pack(
@@ -379,7 +406,7 @@ int forge_runtime_save(const struct forge_home *home, const struct forge_runtime
 	forge_auto_close int dir = forge_home_subdir(home, "runtimes", err);
 	if (dir < 0)
 		return dir;
-	(void)snprintf(file, sizeof(file), "%s.json", rt->decl->name);
+	(void)forge_runtime_file(rt, ".json", file);
 	int rc = forge_replace_file(dir, file, text, strlen(text), true);
 	return rc < 0 ? forge_fail_errno(err, -rc, "keep the state of runtime %s",
 					 rt->decl->name)

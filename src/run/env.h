@@ -47,6 +47,10 @@ FORGE_MUST_CHECK int forge_runtime_state(const struct forge_home *home,
 #define FORGE_BROKEN_SECONDS 60
 /* Whether it failed just now, so that trying again would tell nothing new. */
 bool forge_runtime_is_known_broken(const struct forge_runtime_state *s);
+/* The name of a file about a runtime, in "runtimes" of the state directory. Returns buf. */
+#define FORGE_RUNTIME_FILE_MAX 224
+const char *forge_runtime_file(const struct forge_runtime *rt, const char *ending,
+			       char buf[FORGE_RUNTIME_FILE_MAX]);
 /* Keeps what a probe found. */
 FORGE_MUST_CHECK int forge_runtime_save(const struct forge_home *home,
 					const struct forge_runtime *rt,
@@ -88,10 +92,12 @@ FORGE_MUST_CHECK int forge_runtime_ensure(
 	struct forge_runtime_state *ret, struct forge_error *err);
 /*
  * The activated environment: env is changed. Scripts of the environment are sourced once, in a
- * sandbox; what they change is remembered by their content. workdir: of the run to come.
+ * sandbox; what they change is remembered by their content. workdir: of the run to come. Lines for the
+ * user are added to warnings.
  */
 FORGE_MUST_CHECK int forge_runtime_enter(const struct forge_config *cfg,
 					 const struct forge_home *home, const char *store,
 					 const struct forge_runtime *rt,
 					 const char *workdir, struct forge_strv *env,
+					 struct forge_strv *warnings,
 					 struct forge_error *err);

@@ -9,8 +9,10 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
+#include "base/entries.h"
 #include "base/fd.h"
 #include "base/json.h"
 #include "run/env.h"
@@ -123,22 +125,86 @@ static int add_commands(const struct forge_runtime *rt, struct forge_strv *argv)
 	return rc;
 }
 
-/* What is asked of a runtime that says nothing about itself: its interpreters must run. */
+/* Is there a program of that name in bin/? By the file alone: it is run in the sandbox. */
+static bool is_program(int bin, const char *name)
+{
+	struct stat st;
+
+	return fstatat(bin, name, &st, 0) == 0 && S_ISREG(st.st_mode) &&
+	       (st.st_mode & 0111);
+}
+
+/* "name-1.0-0.json" is about the package "name". */
+static void package_name(const char *file, char *buf, size_t size)
+{
+	(void)snprintf(buf, size, "%s", file);
+	for (int i = 0; i < 2; i++) {
+		char *dash = strrchr(buf, '-');
+		if (dash && dash != buf)
+			*dash = '\0';
+	}
+	size_t n = strlen(buf);
+	if (n > 5 && strcmp(buf + n - 5, ".json") == 0)
+		buf[n - 5] = '\0';
+}
+
+#define TOOLS_MAX 3 /* that are tried of an environment without interpreters */
+
+/* Programs that are called as a package is; else the first there is. */
+static int tool_commands(const struct forge_runtime *rt, struct forge_strv *ret)
+{
+	char name[NAME_MAX + 1], first[NAME_MAX + 1] = "";
+	forge_auto_close int top =
+		open(rt->real_prefix, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	forge_auto_close int bin =
+		top < 0 ? -1 : forge_open_beneath(top, "bin", O_RDONLY | O_DIRECTORY);
+	forge_auto_entries struct forge_entries packages = FORGE_ENTRIES_INIT,
+						programs = FORGE_ENTRIES_INIT;
+	int meta =
+		bin < 0 ? -1
+			: forge_open_beneath(top, "conda-meta", O_RDONLY | O_DIRECTORY);
+	int rc = 0;
+
+	if (bin < 0)
+		return 0;
+	if (meta >= 0)
+		(void)forge_entries_take(&packages, meta);
+	for (const char *file; meta >= 0 && rc == 0 && ret->n < TOOLS_MAX &&
+			       (file = forge_entries_next(&packages));) {
+		package_name(file, name, sizeof(name));
+		if (*name && is_program(bin, name))
+			rc = forge_strv_add(ret, name);
+	}
+	if (rc < 0 || ret->n > 0)
+		return rc;
+	(void)forge_entries_take(&programs, dup(bin));
+	for (const char *file; (file = forge_entries_next(&programs));)
+		if (is_program(bin, file) && (!*first || strcmp(file, first) < 0))
+			(void)snprintf(first, sizeof(first), "%s", file);
+	return *first ? forge_strv_add(ret, first) : 0;
+}
+
+/*
+ * What is asked of a runtime that says nothing about itself: its interpreters must run, or else some
+ * program of its own.
+ */
 static int default_commands(const struct forge_runtime *rt, struct forge_strv *ret)
 {
 	char path[PATH_MAX];
 	int rc = 0;
 
-	for (size_t i = 0; rt->prefix && i < FORGE_ARRAY_SIZE(interpreters) && rc == 0;
-	     i++) {
-		(void)snprintf(path, sizeof(path), "%s/%sbin/%s", rt->prefix,
+	for (size_t i = 0;
+	     rt->real_prefix && i < FORGE_ARRAY_SIZE(interpreters) && rc == 0; i++) {
+		(void)snprintf(path, sizeof(path), "%s/%sbin/%s", rt->real_prefix,
 			       rt->kind == &forge_kind_rootfs ? "usr/" : "",
 			       interpreters[i]);
 		struct stat st;
 		if (lstat(path, &st) == 0)
 			rc = forge_strv_add(ret, interpreters[i]);
 	}
-	return rc;
+	return rc == 0 && ret->n == 0 && rt->real_prefix && rt->kind != &forge_kind_rootfs
+		       ? tool_commands(rt, ret)
+		       : rc;
 }
 
 static int add_own(const struct forge_runtime *rt, struct forge_strv *argv)
@@ -351,7 +417,7 @@ struct forge_run_request forge_probe_request(const struct forge_runtime *rt,
 		.stdout_fd = -1,
 		.stderr_fd = -1,
 		.argv = argv,
-		.runtime = rt->decl->name,
+		.runtime = forge_runtime_word(rt),
 		.is_probe = true,
 	};
 }
@@ -511,13 +577,13 @@ int forge_runtime_probe(const struct forge_config *cfg, const struct forge_home 
 static int lock_probe(const struct forge_home *home, const struct forge_runtime *rt,
 		      struct forge_error *err)
 {
-	char name[96];
+	char name[FORGE_RUNTIME_FILE_MAX];
 	forge_auto_close int dir = forge_home_subdir(home, "runtimes", err);
 	forge_auto_close int signals = forge_signals_fd();
 
 	if (dir < 0)
 		return dir;
-	(void)snprintf(name, sizeof(name), "%s.lock", rt->decl->name);
+	(void)forge_runtime_file(rt, ".lock", name);
 	forge_auto_close int fd = openat(dir, name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return forge_fail_errno(err, errno, "lock runtime %s", rt->decl->name);

@@ -51,10 +51,11 @@ static int scripts_key(const struct forge_runtime *rt, const struct forge_strv *
 {
 	struct forge_sha256 h;
 	char digest[FORGE_DIGEST_MAX];
-	forge_auto_close int top = open(rt->prefix, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	forge_auto_close int top =
+		open(rt->real_prefix, O_PATH | O_DIRECTORY | O_CLOEXEC);
 
 	forge_sha256_init(&h);
-	add_text(&h, "activate-2");
+	add_text(&h, "activate-3");
 	forge_strv_foreach (path, scripts) {
 		int rc = hash_script(top, rt->prefix, path, digest, err);
 		if (rc < 0)
@@ -120,7 +121,7 @@ static bool is_noise(const char *name)
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(noise); i++)
 		if (strcmp(name, noise[i]) == 0)
 			return true;
-	return strncmp(name, "FORGE_", 6) == 0;
+	return strncmp(name, "FORGE_", 6) == 0 || strncmp(name, "__forge_", 8) == 0;
 }
 
 /*
@@ -167,27 +168,43 @@ static int add_changes(const struct forge_strv *env, const struct forge_strv *af
 	return rc;
 }
 
-/* What the run that sourced them left as "outputs/environment". Its length or -errno. */
-static ssize_t read_dump(const struct forge_home *home, const json_t *record, char *dump)
+/* What the run that sourced them left under this name. Its length or -errno. */
+static ssize_t read_output(const struct forge_home *home, const json_t *record,
+			   const char *path, char *buf, size_t size)
 {
 	const json_t *output;
 	size_t i;
 
 	json_array_foreach (json_object_get(record, "outputs"), i, output)
-		if (strcmp(text_of(output, "path"), "outputs/environment") == 0)
-			return forge_read_at(home->fd, text_of(output, "stored_as"), dump,
-					     DUMP_MAX);
+		if (strcmp(text_of(output, "path"), path) == 0)
+			return forge_read_at(home->fd, text_of(output, "stored_as"), buf,
+					     size);
 	return -ENOENT;
 }
 
+/* The one that the shell began last; NULL where that is not known. What it says must be one of them. */
+static const char *last_script(const struct forge_home *home, const json_t *record,
+			       const struct forge_strv *scripts)
+{
+	char numbers[8192];
+	ssize_t n = read_output(home, record, "outputs/script", numbers, sizeof(numbers));
+	unsigned long at = 0;
+
+	for (char *p = numbers, *end; n > 0 && (end = strchr(p, '\n')); p = end + 1)
+		at = strtoul(p, NULL, 10);
+	return at > 0 && at <= scripts->n ? scripts->v[at - 1] : NULL;
+}
+
 static int take_changes(const struct forge_home *home, const json_t *record,
-			const struct forge_strv *env, json_t **ret,
-			struct forge_error *err)
+			const struct forge_strv *scripts, const struct forge_strv *env,
+			json_t **ret, struct forge_error *err)
 {
 	forge_auto_strv struct forge_strv after = { 0 };
 	forge_auto_free char *dump = malloc(DUMP_MAX);
 	json_t *changes = json_object();
-	ssize_t n = dump ? read_dump(home, record, dump) : -ENOMEM;
+	ssize_t n =
+		dump ? read_output(home, record, "outputs/environment", dump, DUMP_MAX)
+		     : -ENOMEM;
 	bool has_ended = strcmp(text_of(record, "status"), "succeeded") == 0;
 	int rc = !has_ended	     ? -ECHILD
 		 : n == 0	     ? -ENOENT
@@ -204,10 +221,14 @@ static int take_changes(const struct forge_home *home, const json_t *record,
 	json_decref(changes);
 	if (rc == -ENOMEM)
 		return forge_fail(err, ENOMEM, "out of memory");
+	bool is_ended = rc == -ECHILD || rc == -ENOENT;
+	const char *script = is_ended ? last_script(home, record, scripts) : NULL;
 	return forge_hint(err,
-			  forge_fail(err, ENOEXEC, "its activate.d scripts failed: %s",
+			  forge_fail(err, ENOEXEC,
+				     "its activate.d scripts failed: %s%s%s",
+				     script ? script : "", script ? ": " : "",
 				     rc == -ECHILD   ? text_of(record, "completion_notes")
-				     : rc == -ENOENT ? "one of them ended the shell"
+				     : rc == -ENOENT ? "it ended the shell"
 				     : rc == -E2BIG  ? "they set more than 1 MiB"
 				     : rc == -EILSEQ ? "a value is not UTF-8"
 						     : strerror(-rc)),
@@ -225,8 +246,9 @@ static uint64_t scripts_time(const struct forge_runtime_decl *d)
 
 /*
  * Sources them in a sandbox that has the runtime and the environment as it is so far. What they
- * print is theirs; the environment comes through a file that is an output. It is opened first: a
- * script may go elsewhere.
+ * print is theirs; the environment comes through a file that is an output, and the number of the one
+ * under way through another. They are opened first: a script may go elsewhere. What a script returns
+ * is nobody's business, as with conda; to end the shell is.
  */
 static int source_scripts(const struct forge_config *cfg, const struct forge_home *home,
 			  const char *store, const struct forge_runtime *rt,
@@ -234,9 +256,11 @@ static int source_scripts(const struct forge_config *cfg, const struct forge_hom
 			  json_t **ret, struct forge_error *err)
 {
 	static const char shell[] =
-		"mkdir -p outputs && exec 9>outputs/environment || exit 9; "
-		"for s; do . \"$s\" >&2 || { echo \"$s failed\" >&2; exit 9; }; "
-		"done; command -p env -0 >&9";
+		"mkdir -p outputs && exec 8>outputs/script 9>outputs/environment || "
+		"exit 9; __forge_n=0; "
+		"for __forge_s; do __forge_n=$((__forge_n + 1)); "
+		"echo $__forge_n >&8; "
+		". \"$__forge_s\" >&2; done; command -p env -0 >&9";
 	forge_auto_strv struct forge_strv argv = { 0 };
 	struct forge_run_result result = { 0 };
 	const char *bash = access("/bin/bash", X_OK) == 0 ? "/bin/bash" : "/bin/sh";
@@ -261,7 +285,7 @@ static int source_scripts(const struct forge_config *cfg, const struct forge_hom
 		rc = forge_fail(err, ECANCELED, "its scripts could not be sourced: %s",
 				text_of(result.record, "completion_notes"));
 	else if (rc == 0)
-		rc = take_changes(home, result.record, env, ret, err);
+		rc = take_changes(home, result.record, scripts, env, ret, err);
 	json_decref(result.record);
 	return rc;
 }
@@ -302,11 +326,11 @@ static int changes_of(const struct forge_config *cfg, const struct forge_home *h
 int forge_runtime_enter(const struct forge_config *cfg, const struct forge_home *home,
 			const char *store, const struct forge_runtime *rt,
 			const char *workdir, struct forge_strv *env,
-			struct forge_error *err)
+			struct forge_strv *warnings, struct forge_error *err)
 {
 	forge_auto_strv struct forge_strv scripts = { 0 };
 	json_t *changes = NULL;
-	int rc = forge_runtime_activate(rt, env, &scripts, err);
+	int rc = forge_runtime_activate(rt, env, &scripts, warnings, err);
 
 	if (rc < 0 || scripts.n == 0)
 		return rc;

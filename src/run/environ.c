@@ -48,8 +48,13 @@ static int pass_allowed(struct forge_spec *s, const struct forge_strv *patterns)
 
 	for (char **e = environ; *e && rc == 0; e++) {
 		size_t len = strcspn(*e, "=");
-		if ((*e)[len] == '=' && matches(*e, len, patterns))
-			rc = forge_strv_add(&s->env, *e);
+		if ((*e)[len] != '=' || !matches(*e, len, patterns))
+			continue;
+		/* One value of a name, also of PATH, which has one already. */
+		forge_auto_free char *name = strndup(*e, len);
+		const char *value = name ? getenv(name) : NULL;
+		rc = name ? forge_strv_setenv(&s->env, name, value ? value : *e + len + 1)
+			  : -ENOMEM;
 	}
 	return rc;
 }
@@ -169,6 +174,8 @@ int forge_spec_environment(struct forge_spec *s, const struct forge_config *cfg,
 	/* It is made once more when the workdir gets another name. */
 	forge_strv_done(&s->env);
 	s->env = (struct forge_strv){ 0 };
+	forge_strv_done(&s->warnings);
+	s->warnings = (struct forge_strv){ 0 };
 	int rc = forge_strv_setenv(&s->env, "PATH", "/usr/local/bin:/usr/bin:/bin");
 
 	if (req->exact_env) {
@@ -184,11 +191,16 @@ int forge_spec_environment(struct forge_spec *s, const struct forge_config *cfg,
 		rc = set_threads(s);
 	if (rc < 0)
 		return forge_fail(err, ENOMEM, "out of memory");
+	if (s->has_runtime && s->runtime.decl->clamped &&
+	    forge_strv_add(&s->warnings, s->runtime.decl->clamped) < 0)
+		return forge_fail(err, ENOMEM, "out of memory");
 	if (s->has_runtime)
 		rc = forge_runtime_enter(cfg, home, store, &s->runtime, s->workdir,
-					 &s->env, err);
+					 &s->env, &s->warnings, err);
 	for (size_t i = 0; i < cfg->env_set.n && rc == 0; i++)
 		rc = set_one(s, cfg->env_set.v[i], "env.set", err);
+	for (size_t i = 0; i < s->wishes.env.n && rc == 0; i++)
+		rc = set_one(s, s->wishes.env.v[i], "the script", err);
 	if (rc == 0 && req->env_file)
 		rc = read_env_file(s, req->env_file, err);
 	for (size_t i = 0; i < req->env.n && rc == 0; i++)

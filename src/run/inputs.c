@@ -145,25 +145,43 @@ static int add_names(struct forge_spec *s, const char *typed, const char *real)
 	return rc < 0 ? rc : forge_strv_add(&s->links, real);
 }
 
-int forge_spec_add_input(struct forge_spec *s, const char *typed, struct forge_error *err)
+/* path: where it is; name: how it was written, and is found by. */
+static int add_input(struct forge_spec *s, const char *path, const char *name,
+		     struct forge_error *err)
 {
-	if (!*typed)
-		return forge_fail(err, EINVAL, "input: the path is empty");
-	forge_auto_free char *real = realpath(typed, NULL);
+	forge_auto_free char *real = realpath(path, NULL);
+
 	if (!real)
-		return forge_fail_errno(err, errno, "input %s", typed);
-	int rc = check_input(typed, real, s->workdir, err);
+		return forge_fail_errno(err, errno, "input %s", path);
+	int rc = check_input(name, real, s->workdir, err);
 	if (rc < 0)
 		return rc;
 	size_t before = s->links.n;
 	rc = forge_strv_add(&s->inputs, real);
 	if (rc == 0)
-		rc = add_names(s, typed, real);
+		rc = add_names(s, name, real);
 	/* One name for the record; "-i ." has many. */
-	const char *name = s->links.n == before + 2 ? s->links.v[before] : "";
+	const char *linked = s->links.n == before + 2 ? s->links.v[before] : "";
 	if (rc == 0)
-		rc = forge_strv_add(&s->input_names, name);
-	return rc < 0 ? forge_fail_errno(err, -rc, "input %s", typed) : 0;
+		rc = forge_strv_add(&s->input_names, linked);
+	return rc < 0 ? forge_fail_errno(err, -rc, "input %s", name) : 0;
+}
+
+int forge_spec_add_input(struct forge_spec *s, const char *typed, struct forge_error *err)
+{
+	return *typed ? add_input(s, typed, typed, err)
+		      : forge_fail(err, EINVAL, "input: the path is empty");
+}
+
+int forge_spec_add_wish(struct forge_spec *s, const char *script, const char *path,
+			struct forge_error *err)
+{
+	forge_auto_free char *joined = forge_spec_beside(script, path);
+
+	if (!joined)
+		return forge_fail(err, ENOMEM, "out of memory");
+	int rc = add_input(s, joined, path, err);
+	return rc < 0 ? forge_wrap(err, rc, "%s", script) : 0;
 }
 
 /* A word without a slash that the sandbox's PATH would find is that program. */

@@ -165,6 +165,26 @@ static int claim(struct run *r, struct forge_error *err)
 	return rc;
 }
 
+/* A probe has nobody to tell: the run that it is for says the same. */
+static void tell_warnings(struct run *r)
+{
+	struct forge_error e = FORGE_ERROR_INIT;
+
+	if (r->req->is_probe) {
+		forge_record_event(&r->record, "runtime_probe", NULL);
+		return;
+	}
+	if (forge_spec_is_unused_active(&r->spec, r->req, &e))
+		forge_run_warn(r, &e);
+	forge_strv_foreach (text, &r->spec.warnings) {
+		e = FORGE_ERROR_INIT;
+		(void)forge_fail(&e, EINVAL, "runtime %s: %s", r->spec.runtime.decl->name,
+				 text);
+		forge_run_warn(r, &e);
+		forge_record_event(&r->record, "runtime_warning", text);
+	}
+}
+
 /* From here on a crash leaves a slot that names everything the run is going to make. */
 static int open_state(struct run *r, struct forge_error *err)
 {
@@ -194,6 +214,7 @@ static int open_state(struct run *r, struct forge_error *err)
 		json_object_set_new(r->record.json, "rerun_of",
 				    json_string(r->req->rerun_of));
 	r->courier.url = r->store;
+	tell_warnings(r);
 	return 0;
 }
 

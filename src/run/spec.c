@@ -28,6 +28,7 @@ void forge_spec_done(struct forge_spec *s)
 	forge_strv_done(&s->read_only);
 	forge_strv_done(&s->view);
 	forge_strv_done(&s->tools);
+	forge_strv_done(&s->warnings);
 	free(s->root);
 	free(s->header_runtime);
 	free(s->header_profile);
@@ -36,6 +37,7 @@ void forge_spec_done(struct forge_spec *s)
 	forge_catalog_close(&s->catalog);
 	forge_strv_done(&s->outputs);
 	free(s->notebook);
+	forge_analysis_done(&s->wishes);
 	free(s->copy_to);
 	free(s->not_given);
 	forge_strv_done(&s->input_names);
@@ -173,6 +175,7 @@ static int resolve_limits(struct forge_spec *s, const struct forge_config *cfg,
 	overlay(s, &profile->limits, "profile");
 	if (s->has_runtime)
 		overlay(s, &s->runtime.decl->limits, "runtime");
+	overlay(s, &s->beside_limits, "forge.yaml");
 	overlay(s, &s->header_limits, "script");
 	overlay(s, &req->limits, "command line");
 	rc = forge_limits_check(&s->limits, &cfg->caps, cfg->allow_unlimited, err);
@@ -215,6 +218,13 @@ static int resolve_outputs(struct forge_spec *s, const struct forge_config *cfg,
 		s->collects = FORGE_OUTPUTS_DECLARED;
 		s->has_outputs = true;
 		rc = forge_strv_copy(&s->outputs, &req->outputs);
+	} else if (s->wishes.outputs.n) {
+		s->collects = FORGE_OUTPUTS_DECLARED;
+		s->has_outputs = true;
+		rc = forge_strv_copy(&s->outputs, &s->wishes.outputs);
+		forge_strv_foreach (pattern, &s->outputs)
+			if (rc == 0 && forge_glob_check(pattern, err) < 0)
+				return -EINVAL;
 	} else if (s->collects == FORGE_OUTPUTS_DECLARED) {
 		rc = forge_strv_add(&s->outputs, "outputs/**");
 	}
@@ -342,13 +352,14 @@ int forge_spec_resolve(const struct forge_config *cfg,
 	if (rc == 0)
 		rc = expand_workdir(ret, cfg->workdir, err);
 	if (rc == 0)
-		rc = forge_spec_header(ret, req, err);
+		rc = forge_spec_header(ret, cfg, req, err);
 	if (rc == 0)
 		rc = forge_spec_runtime(ret, cfg, req, err);
 	if (rc == 0)
 		rc = resolve_limits(ret, cfg, req, err);
 	if (rc == 0)
-		rc = resolve_network(ret, req->network, err);
+		rc = resolve_network(
+			ret, req->network ? req->network : ret->wishes.network, err);
 	if (rc == 0)
 		rc = resolve_key(ret, req, err);
 	if (rc == 0)
@@ -359,6 +370,8 @@ int forge_spec_resolve(const struct forge_config *cfg,
 		rc = resolve_post_process(ret, cfg, req, err);
 	for (size_t i = 0; i < req->inputs.n && rc == 0; i++)
 		rc = forge_spec_add_input(ret, req->inputs.v[i], err);
+	for (size_t i = 0; i < ret->wishes.inputs.n && rc == 0; i++)
+		rc = forge_spec_add_wish(ret, req->argv[0], ret->wishes.inputs.v[i], err);
 	if (rc == 0)
 		rc = forge_spec_command(ret, req->argv, &req->parameters, err);
 	if (rc == 0)
@@ -393,13 +406,21 @@ int forge_run_explain_limits(const struct forge_config *cfg,
 		const char *name = strcmp(from, "profile") == 0	  ? s.profile
 				   : strcmp(from, "runtime") == 0 ? s.runtime.decl->name
 				   : strcmp(from, "script") == 0  ? req->argv[0]
-								  : "";
+				   : strcmp(from, "forge.yaml") == 0 ? "beside the script"
+								     : "";
+		char key[160];
+		(void)snprintf(key, sizeof(key), "profiles.%s.%s",
+			       s.profile ? s.profile : "", row->key);
+		const struct forge_origin *o = forge_config_origin(cfg, key);
+		if (strcmp(from, "profile") == 0 && o)
+			(void)snprintf(key, sizeof(key), "%s (%s)", s.profile, o->from);
 		json_array_append_new(
 			*ret,
 			json_pack("{s:s, s:s, s:s, s:s}", "limit", row->key, "value",
 				  forge_limit_format(text, row,
 						     forge_limit_value(&s.limits, row)),
-				  "from", from, "name", name));
+				  "from", from, "name",
+				  strcmp(from, "profile") == 0 && o ? key : name));
 	}
 	forge_spec_done(&s);
 	return rc;

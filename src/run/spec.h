@@ -43,15 +43,19 @@ struct forge_spec {
 	/* the runtime, and what the script says about itself */
 	char *header_runtime, *header_profile;
 	const char *header_why; /* who of the two said header_runtime */
-	struct forge_limits header_limits;
+	struct forge_limits header_limits,
+		beside_limits; /* of the script, of the forge.yaml beside it */
+	struct forge_analysis
+		wishes; /* of both: inputs, outputs, network and variables */
 	struct forge_catalog catalog;
 	struct forge_runtime runtime;
 	bool has_runtime;
 	const char *runtime_why;
-	struct forge_strv view;	 /* trees that the runtime needs */
-	struct forge_strv tools; /* pairs: link inside, its text */
-	char *root;		 /* another system's trees, NULL: the host's */
-	json_t *runtime_json;	 /* for the record, NULL: none */
+	struct forge_strv view;	    /* trees that the runtime needs */
+	struct forge_strv tools;    /* pairs: link inside, its text */
+	char *root;		    /* another system's trees, NULL: the host's */
+	json_t *runtime_json;	    /* for the record, NULL: none */
+	struct forge_strv warnings; /* what the user should know about the environment */
 	const char *limit_from[FORGE_LIMIT_COUNT_ROWS]; /* where each limit came from */
 };
 
@@ -75,15 +79,29 @@ FORGE_MUST_CHECK int forge_spec_add_input(struct forge_spec *s, const char *type
 FORGE_MUST_CHECK int forge_spec_command(struct forge_spec *s, char *const *argv,
 					const struct forge_strv *parameters,
 					struct forge_error *err);
+/* One that a script named: it is found under that name, from the workdir. */
+FORGE_MUST_CHECK int forge_spec_add_wish(struct forge_spec *s, const char *script,
+					 const char *path, struct forge_error *err);
+/* A path that a script names is meant from where the script is. NULL: out of memory. */
+char *forge_spec_beside(const char *script, const char *path);
 /* Whether this word of a command line is a notebook to be executed. */
 bool forge_spec_is_notebook(const char *word);
 FORGE_MUST_CHECK int forge_spec_header(struct forge_spec *s,
+				       const struct forge_config *cfg,
 				       const struct forge_run_request *req,
 				       struct forge_error *err);
 FORGE_MUST_CHECK int forge_spec_runtime(struct forge_spec *s,
 					const struct forge_config *cfg,
 					const struct forge_run_request *req,
 					struct forge_error *err);
+
+/*
+ * Whether the caller has an environment active that the run does not use, since no runtime was chosen;
+ * *ret says which, and how to use it.
+ */
+bool forge_spec_is_unused_active(const struct forge_spec *s,
+				 const struct forge_run_request *req,
+				 struct forge_error *ret);
 
 /* ---- after the state directory is open: these may run something ---- */
 

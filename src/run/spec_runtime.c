@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/parse.h"
 #include "base/json.h"
 #include "run/env.h"
 #include "run/spec.h"
@@ -18,6 +19,31 @@
 /* ---- "# forge: memory=4G timeout=2h runtime=data-ml" in the first lines of a script ---- */
 
 #define HEADER_BYTES 4096
+
+static int set_network(struct forge_spec *s, const char *script, const char *value,
+		       struct forge_error *err)
+{
+	if (strcmp(value, "none") != 0 && strcmp(value, "host") != 0)
+		return forge_fail(err, EINVAL,
+				  "%s: '# forge: network=%.40s' is not one of none, host",
+				  script, value);
+	free(s->wishes.network);
+	s->wishes.network = strdup(value);
+	return s->wishes.network ? 0 : -ENOMEM;
+}
+
+static int set_variable(struct forge_spec *s, const char *script, char *value,
+			struct forge_error *err)
+{
+	char *eq = strchr(value, '=');
+
+	if (!eq || forge_parse_env_name(value, (size_t)(eq - value), NULL) < 0)
+		return forge_fail(err, EINVAL,
+				  "%s: '# forge: env=%.60s' is not env=NAME=VALUE",
+				  script, value);
+	*eq = '\0';
+	return forge_strv_setenv(&s->wishes.env, value, eq + 1);
+}
 
 static int set_word(struct forge_spec *s, const char *script, char *word,
 		    struct forge_error *err)
@@ -34,6 +60,16 @@ static int set_word(struct forge_spec *s, const char *script, char *word,
 		s->header_why = "the script's header";
 		return s->header_runtime ? 0 : forge_fail(err, ENOMEM, "out of memory");
 	}
+	int done = strcmp(word, "input") == 0 ? forge_strv_add(&s->wishes.inputs, value)
+		   : strcmp(word, "output") == 0
+			   ? forge_strv_add(&s->wishes.outputs, value)
+		   : strcmp(word, "network") == 0 ? set_network(s, script, value, err)
+		   : strcmp(word, "env") == 0	  ? set_variable(s, script, value, err)
+						  : 1;
+	if (done == -ENOMEM)
+		return forge_fail(err, ENOMEM, "out of memory");
+	if (done <= 0)
+		return done;
 	for (size_t i = 0; i < FORGE_LIMIT_COUNT_ROWS; i++) {
 		const struct forge_limit_row *row = &forge_limit_rows[i];
 		if (strcmp(row->key, word) != 0 && strcmp(row->name, word) != 0)
@@ -42,10 +78,11 @@ static int set_word(struct forge_spec *s, const char *script, char *word,
 		return rc < 0 ? forge_wrap(err, rc, "%s: '# forge: %s'", script, word)
 			      : 0;
 	}
-	return forge_fail(
-		err, EINVAL,
-		"%s: '# forge: %s' is no limit (memory, cpus, timeout ...) nor runtime",
-		script, word);
+	return forge_fail(err, EINVAL,
+			  "%s: '# forge: %s' is no limit (memory, cpus, timeout ...) nor "
+			  "runtime, input, "
+			  "output, network or env",
+			  script, word);
 }
 
 static int read_header(struct forge_spec *s, const char *script, struct forge_error *err)
@@ -91,16 +128,103 @@ static int read_beside(struct forge_spec *s, const char *script, struct forge_er
 	int rc = forge_config_read(path, &c, err);
 	if (rc <= 0)
 		return rc;
-	s->header_limits = c->analysis.limits;
+	s->beside_limits = c->analysis.limits;
+	s->wishes.inputs = c->analysis.inputs;
+	s->wishes.outputs = c->analysis.outputs;
+	s->wishes.env = c->analysis.env;
+	s->wishes.network = forge_take_ptr(c->analysis.network);
+	c->analysis.inputs = c->analysis.outputs = c->analysis.env =
+		(struct forge_strv){ 0 };
 	s->header_runtime = forge_take_ptr(c->analysis.runtime);
 	s->header_why = "the forge.yaml beside the script";
 	s->header_profile = forge_take_ptr(c->analysis.profile);
 	return 0;
 }
 
+/* A path that a script names is meant from where the script is. NULL: out of memory. */
+char *forge_spec_beside(const char *script, const char *path)
+{
+	const char *slash = strrchr(script, '/');
+
+	return *path == '/' || !slash
+		       ? strdup(path)
+		       : forge_asprintf("%.*s/%s", (int)(slash - script), script, path);
+}
+
+/* Below the script's own directory, or what the configuration shows to every run. */
+static bool may_read(const struct forge_config *cfg, const char *script, const char *path)
+{
+	forge_auto_free char *joined = forge_spec_beside(script, path);
+	forge_auto_free char *real = joined ? realpath(joined, NULL) : NULL;
+	forge_auto_free char *here = realpath(script, NULL);
+
+	if (!real || !here)
+		return true; /* what is not there is told by its name */
+	*strrchr(here, '/') = '\0';
+	if (forge_path_is_below(real, *here ? here : "/"))
+		return true;
+	forge_strv_foreach (root, &cfg->read_only) {
+		forge_auto_free char *top = realpath(root, NULL);
+		if (top && forge_path_is_below(real, top))
+			return true;
+	}
+	return false;
+}
+
+/* Nobody has read the script: what it wishes beyond its own place a person gives it, by an option. */
+static int check_wishes(const struct forge_spec *s, const struct forge_config *cfg,
+			const struct forge_run_request *req, const char *script,
+			struct forge_error *err)
+{
+	forge_strv_foreach (path, &s->wishes.inputs)
+		if (!may_read(cfg, script, path))
+			return forge_hint(
+				err,
+				forge_fail(err, EPERM,
+					   "%s asks for the input %s, which is not below "
+					   "its own directory",
+					   script, path),
+				"If it may have it: -i %s (or read_only in the "
+				"configuration)",
+				path);
+	if (!req->network && s->wishes.network &&
+	    strcmp(s->wishes.network, "host") == 0 && !cfg->scripts_network)
+		return forge_hint(
+			err,
+			forge_fail(err, EPERM, "%s asks for the host's network", script),
+			"If it may have it: --network host (or "
+			"host.scripts_network in the configuration)");
+	return 0;
+}
+
+/* An input that was given by hand is given, whatever the script says of it. */
+static void drop_given(struct forge_spec *s, const struct forge_run_request *req,
+		       const char *script)
+{
+	struct forge_strv *wishes = &s->wishes.inputs;
+
+	for (size_t i = 0; i < wishes->n;) {
+		forge_auto_free char *path = forge_spec_beside(script, wishes->v[i]);
+		forge_auto_free char *wish = path ? realpath(path, NULL) : NULL;
+		bool is_given = false;
+		forge_strv_foreach (input, &req->inputs) {
+			forge_auto_free char *given = realpath(input, NULL);
+			is_given |= wish && given && forge_path_is_below(wish, given);
+		}
+		if (!is_given) {
+			i++;
+			continue;
+		}
+		free(wishes->v[i]);
+		memmove(&wishes->v[i], &wishes->v[i + 1],
+			(wishes->n - i) * sizeof(char *));
+		wishes->n--;
+	}
+}
+
 /* Only a script that is named as what to run speaks for the run. */
-int forge_spec_header(struct forge_spec *s, const struct forge_run_request *req,
-		      struct forge_error *err)
+int forge_spec_header(struct forge_spec *s, const struct forge_config *cfg,
+		      const struct forge_run_request *req, struct forge_error *err)
 {
 	struct stat st;
 	const char *script = req->argv ? req->argv[0] : NULL;
@@ -109,7 +233,12 @@ int forge_spec_header(struct forge_spec *s, const struct forge_run_request *req,
 	if (req->is_probe || !dot || stat(script, &st) < 0 || !S_ISREG(st.st_mode))
 		return 0;
 	int rc = read_beside(s, script, err);
-	return rc < 0 ? rc : read_header(s, script, err);
+	if (rc >= 0)
+		rc = read_header(s, script, err);
+	if (rc < 0)
+		return rc;
+	drop_given(s, req, script);
+	return check_wishes(s, cfg, req, script, err);
 }
 
 /* ---- the runtime ---- */
@@ -137,14 +266,97 @@ static int add_tools(struct forge_spec *s)
 	return rc;
 }
 
+/* A prefix that was reached through a link is there by both names. */
+static int add_name(struct forge_spec *s)
+{
+	const struct forge_runtime *rt = &s->runtime;
+
+	if (!rt->prefix || rt->kind == &forge_kind_rootfs ||
+	    strcmp(rt->prefix, rt->real_prefix) == 0)
+		return 0;
+	int rc = forge_strv_add(&s->aliases, rt->prefix);
+	return rc < 0 ? rc : forge_strv_add(&s->aliases, rt->real_prefix);
+}
+
+/*
+ * A path in a file is below the file's directory; one of the command line below the current one, as it
+ * is. NULL: out of memory.
+ */
+static char *from_file(const char *word, const char *file)
+{
+	const char *slash = file ? strrchr(file, '/') : NULL;
+	bool is_relative = forge_runtime_is_path(word) && !strchr("/~", *word);
+
+	return is_relative && slash
+		       ? forge_asprintf("%.*s/%s", (int)(slash - file), file, word)
+		       : strdup(word);
+}
+
+/* What was chosen, by whomever; *ret is NULL where nobody chose. */
+static int choose(struct forge_spec *s, const struct forge_config *cfg,
+		  const struct forge_run_request *req, char **ret)
+{
+	const char *script = req->argv ? req->argv[0] : NULL;
+	bool is_configured = !req->parent_run && cfg->runtime;
+
+	*ret = req->runtime	   ? strdup(req->runtime)
+	       : s->header_runtime ? from_file(s->header_runtime, script)
+	       : is_configured	   ? from_file(cfg->runtime, cfg->path)
+				   : NULL;
+	return *ret || !(req->runtime || s->header_runtime || is_configured) ? 0
+									     : -ENOMEM;
+}
+
+/* pyenv's programs are scripts that look for the one that is meant; there is no prefix in a variable. */
+static bool is_pyenv_first(char *buf, size_t size)
+{
+	const char *path = getenv("PATH");
+
+	for (const char *p = path; p && *p;) {
+		size_t len = strcspn(p, ":");
+		(void)snprintf(buf, size, "%.*s/python3", (int)len, p);
+		if (access(buf, X_OK) == 0)
+			return len >= 6 && strncmp(p + len - 6, "/shims", 6) == 0;
+		p += len + (p[len] == ':');
+	}
+	return false;
+}
+
+bool forge_spec_is_unused_active(const struct forge_spec *s,
+				 const struct forge_run_request *req,
+				 struct forge_error *ret)
+{
+	static const char *const variables[] = { "VIRTUAL_ENV", "CONDA_PREFIX" };
+	char path[PATH_MAX];
+
+	if (s->has_runtime || req->is_probe || req->parent_run)
+		return false;
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(variables); i++) {
+		const char *prefix = getenv(variables[i]);
+		if (!prefix || *prefix != '/' || access(prefix, F_OK) < 0)
+			continue;
+		(void)forge_fail(ret, ENOEXEC,
+				 "the active environment %.150s is not used; to run in "
+				 "it: -r %.150s",
+				 prefix, prefix);
+		return true;
+	}
+	if (!is_pyenv_first(path, sizeof(path)))
+		return false;
+	(void)forge_fail(ret, ENOEXEC,
+			 "pyenv's Python %.200s is not used; to run in it: "
+			 "-r \"$(pyenv prefix)\"",
+			 path);
+	return true;
+}
+
 int forge_spec_runtime(struct forge_spec *s, const struct forge_config *cfg,
 		       const struct forge_run_request *req, struct forge_error *err)
 {
-	const char *name = req->runtime	       ? req->runtime
-			   : s->header_runtime ? s->header_runtime
-			   : !req->parent_run  ? cfg->runtime
-					       : NULL;
+	forge_auto_free char *name = NULL;
 
+	if (choose(s, cfg, req, &name) < 0)
+		return forge_fail(err, ENOMEM, "out of memory");
 	if (!name)
 		return 0;
 	s->runtime_why = req->runtime	     ? "asked for"
@@ -157,7 +369,7 @@ int forge_spec_runtime(struct forge_spec *s, const struct forge_config *cfg,
 		return rc;
 	s->has_runtime = true;
 	rc = forge_runtime_view(&s->runtime, &s->view, &s->root, err);
-	if (rc == 0 && add_tools(s) < 0)
+	if (rc == 0 && (add_tools(s) < 0 || add_name(s) < 0))
 		rc = forge_fail(err, ENOMEM, "out of memory");
 	return rc;
 }
@@ -188,7 +400,7 @@ static int check_program(const struct forge_spec *s, struct forge_error *err)
 	if (strchr(program, '/') || !forge_runtime_must_own(&s->runtime, program))
 		return 0;
 	forge_auto_free char *path =
-		forge_asprintf("%s/bin/%s", s->runtime.prefix, program);
+		forge_asprintf("%s/bin/%s", s->runtime.real_prefix, program);
 	if (path && access(path, X_OK) == 0)
 		return 0;
 	return forge_hint(err,
@@ -209,8 +421,8 @@ int forge_spec_check_runtime(struct forge_spec *s, const struct forge_config *cf
 	if (!s->has_runtime)
 		return 0;
 	int rc = req->is_probe ? forge_runtime_state(home, &s->runtime, &state, err)
-			       : forge_runtime_ensure(cfg, home, store, &s->runtime,
-						      &who, &state, err);
+			       : forge_runtime_ensure(cfg, home, store, &s->runtime, &who,
+						      &state, err);
 	if (rc == 0 && !req->is_probe && state.health != FORGE_HEALTHY)
 		rc = forge_hint(err,
 				forge_fail(err, ENOEXEC, "runtime %s is broken: %s",

@@ -3,9 +3,14 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include "base/json.h"
 #include "base/near.h"
+#include "config/schema.h"
 #include "runtime/conda.h"
+#include "runtime/conda_config.h"
 #include "runtime/runtime.h"
 
 static const struct forge_runtime_kind *const kinds[] = {
@@ -27,7 +32,13 @@ static int compare(const void *a, const void *b)
 		      ((const struct forge_runtime_decl *)b)->name);
 }
 
-/* Discovered ones have no line; those found earlier lie before the others. */
+/* Declared, found, shipped: the lower goes first. */
+static int rank(const struct forge_runtime_decl *d)
+{
+	return d->is_shipped ? 2 : d->line == 0 ? 1 : 0;
+}
+
+/* Of one rank those found earlier lie before the others. */
 static int compare_pointers(const void *a, const void *b)
 {
 	const struct forge_runtime_decl *x = *(const struct forge_runtime_decl *const *)a,
@@ -35,7 +46,7 @@ static int compare_pointers(const void *a, const void *b)
 	int rc = compare(x, y);
 
 	if (rc == 0)
-		rc = (x->line == 0) - (y->line == 0);
+		rc = rank(x) - rank(y);
 	return rc ? rc : (x > y) - (x < y);
 }
 
@@ -53,14 +64,16 @@ static int add_discovered(struct forge_catalog *c, const char *name, const char 
 /* All by name. Of two of one name the declared, else the one found first, comes first. */
 static int sort(struct forge_catalog *c)
 {
-	size_t declared = c->cfg->n_runtimes, all = declared + c->n_discovered, n = 0;
+	size_t declared = c->cfg->n_runtimes, found = declared + c->n_discovered,
+	       all = found + c->shipped->n_runtimes, n = 0;
 
 	c->sorted = calloc(all + 1, sizeof(struct forge_runtime_decl *));
 	if (!c->sorted)
 		return -ENOMEM;
 	for (size_t i = 0; i < all; i++)
 		c->sorted[i] = i < declared ? &c->cfg->runtimes[i]
-					    : &c->discovered[i - declared];
+			       : i < found  ? &c->discovered[i - declared]
+					    : &c->shipped->runtimes[i - found];
 	qsort(c->sorted, all, sizeof(struct forge_runtime_decl *), compare_pointers);
 	for (size_t i = 0; i < all; i++)
 		if (n == 0 || compare(c->sorted[n - 1], c->sorted[i]) != 0)
@@ -69,7 +82,19 @@ static int sort(struct forge_catalog *c)
 	return 0;
 }
 
-/* An environment without a name can be declared; a name that is no id cannot be typed. */
+/* A name that somebody else gave to a directory: it is shown, and told to the store. */
+static bool is_printable(const char *name)
+{
+	json_t *text = json_string(name); /* NULL: not UTF-8 */
+	bool ok = text && strlen(name) <= 64 && *name && !forge_runtime_is_path(name);
+
+	json_decref(text);
+	for (const char *p = name; *p; p++)
+		ok = ok && (unsigned char)*p >= ' ' && *p != 0x7f;
+	return ok;
+}
+
+/* An environment without a name can be named by its path. */
 static int discover(struct forge_catalog *c, struct forge_error *err)
 {
 	forge_auto_strv struct forge_strv pairs = { 0 };
@@ -80,7 +105,7 @@ static int discover(struct forge_catalog *c, struct forge_error *err)
 	c->discovered = calloc(pairs.n / 2 + 1, sizeof(*c->discovered));
 	rc = c->discovered ? 0 : -ENOMEM;
 	for (size_t i = 0; i + 1 < pairs.n && rc == 0; i += 2)
-		if (*pairs.v[i] && forge_parse_id(pairs.v[i], NULL) == 0)
+		if (is_printable(pairs.v[i]))
 			rc = add_discovered(c, pairs.v[i], pairs.v[i + 1]);
 	if (rc == 0)
 		rc = sort(c);
@@ -91,8 +116,10 @@ int forge_catalog_open(const struct forge_config *cfg, struct forge_catalog *ret
 		       struct forge_error *err)
 {
 	struct forge_catalog c = { .cfg = cfg };
-	int rc = discover(&c, err);
+	int rc = forge_config_shipped(cfg, &c.shipped, err);
 
+	if (rc == 0)
+		rc = discover(&c, err);
 	if (rc < 0) {
 		forge_catalog_close(&c);
 		return rc;
@@ -107,6 +134,7 @@ void forge_catalog_close(struct forge_catalog *c)
 		forge_runtime_decl_done(&c->discovered[i]);
 	free(c->discovered);
 	free(c->sorted);
+	forge_config_free(c->shipped);
 	*c = (struct forge_catalog){ .cfg = NULL };
 }
 
@@ -116,6 +144,13 @@ void forge_catalog_each(const struct forge_catalog *c,
 {
 	for (size_t i = 0; i < c->n_sorted; i++)
 		visit(c->sorted[i], arg);
+}
+
+static bool is_dir(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
 static const struct forge_runtime_decl *find_decl(const struct forge_catalog *c,
@@ -154,6 +189,8 @@ static int unknown(const struct forge_catalog *c, const char *name,
 	int rc = forge_fail(err, ENOENT, "unknown runtime '%.64s' (have: %s)%s%s%s", name,
 			    n ? list : "none", near ? "; did you mean '" : "",
 			    near ? near : "", near ? "'?" : "");
+	if (is_dir(name))
+		return forge_hint(err, rc, "write ./%s for the directory here", name);
 	return forge_hint(err, rc,
 			  "`forge runtime list` shows them; they are declared in "
 			  "forge.yaml or runtimes.d");
@@ -168,34 +205,140 @@ static int check_prefix(const struct forge_runtime *rt, struct forge_error *err)
 			  rt->prefix);
 }
 
+bool forge_runtime_is_path(const char *word)
+{
+	return strchr(word, '/') || *word == '.' || *word == '~';
+}
+
+const char *forge_runtime_word(const struct forge_runtime *rt)
+{
+	return rt->own_decl ? rt->own_decl->prefix : rt->decl->name;
+}
+
+/* By what is in it; NULL: nothing that we know. */
+static const char *kind_of(const char *prefix)
+{
+	static const char *const marks[][2] = { { "conda-meta", "conda" },
+						{ "pyvenv.cfg", "venv" },
+						{ "bin", "prefix" } };
+
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(marks); i++) {
+		forge_auto_free char *path = forge_asprintf("%s/%s", prefix, marks[i][0]);
+		if (path && access(path, F_OK) == 0)
+			return marks[i][1];
+	}
+	return NULL;
+}
+
+static int no_environment(const char *path, struct forge_error *err)
+{
+	forge_auto_free char *pixi = forge_asprintf("%s/.pixi/envs", path);
+	int rc = forge_fail(err, ENOENT,
+			    "%s is no environment: it has neither conda-meta, pyvenv.cfg "
+			    "nor bin/",
+			    path);
+
+	return pixi && is_dir(pixi)
+		       ? forge_hint(err, rc, "Environments of pixi are in %s", pixi)
+		       : rc;
+}
+
+/* A declaration of a directory that was named by its path. */
+static int declare_path(const char *word, struct forge_runtime_decl **ret,
+			struct forge_error *err)
+{
+	forge_auto_free char *expanded = forge_conda_expand(word);
+	forge_auto_free char *path =
+		expanded ? forge_path_absolute(NULL, expanded) : NULL;
+
+	if (!path)
+		return forge_fail(err, ENOMEM, "out of memory");
+	if (access(path, F_OK) < 0)
+		return forge_fail_errno(err, errno, "runtime %s", path);
+	const char *kind = kind_of(path);
+	if (!kind)
+		return no_environment(path, err);
+	json_t *name = forge_json_name(path);
+	struct forge_runtime_decl *d = calloc(1, sizeof(*d));
+	if (d) {
+		d->name = name ? strdup(json_string_value(name)) : NULL;
+		d->kind = strdup(kind);
+		d->file = strdup("named by its path");
+		d->prefix = forge_take_ptr(path);
+	}
+	json_decref(name);
+	*ret = d;
+	return d && d->name && d->kind && d->file
+		       ? 0
+		       : forge_fail(err, ENOMEM, "out of memory");
+}
+
+/* What name is, into rt: it is the caller's to close, also on failure. */
+static int find(const struct forge_catalog *c, const char *name, struct forge_runtime *rt,
+		struct forge_error *err)
+{
+	if (forge_runtime_is_path(name)) {
+		int rc = declare_path(name, &rt->own_decl, err);
+		rt->decl = rt->own_decl;
+		return rc;
+	}
+	rt->decl = find_decl(c, name);
+	return rt->decl ? 0 : unknown(c, name, err);
+}
+
 int forge_runtime_open(const struct forge_catalog *c, const char *name,
 		       struct forge_runtime *ret, struct forge_error *err)
 {
-	const struct forge_runtime_decl *decl = find_decl(c, name);
+	struct forge_runtime rt = { .decl = NULL };
+	int rc = find(c, name, &rt, err);
 
-	if (!decl)
-		return unknown(c, name, err);
-	struct forge_runtime rt = { .decl = decl, .kind = find_kind(decl->kind) };
-	int rc = rt.kind ? rt.kind->open(&rt, err)
-			 : forge_fail(err, EINVAL,
-				      "unknown kind '%s' (have: conda, venv, system, r, "
-				      "prefix, "
-				      "rootfs)",
-				      decl->kind);
+	if (rc < 0) {
+		forge_runtime_close(&rt);
+		return rc;
+	}
+	rt.kind = find_kind(rt.decl->kind);
+	rc = rt.kind ? rt.kind->open(&rt, err)
+		     : forge_fail(err, EINVAL,
+				  "unknown kind '%s' (have: conda, venv, system, r, "
+				  "prefix, "
+				  "rootfs)",
+				  rt.decl->kind);
 	if (rc == 0)
 		rc = check_prefix(&rt, err);
 	if (rc < 0) {
+		rc = forge_wrap(err, rc, "runtime %s", rt.decl->name);
 		forge_runtime_close(&rt);
-		return forge_wrap(err, rc, "runtime %s", name);
+		return rc;
 	}
 	*ret = rt;
 	return 0;
 }
 
+/*
+ * Names count: variables, PATH and the first lines of scripts have the path that the environment was
+ * made by, which may lead through links.
+ */
+int forge_runtime_set_prefix(struct forge_runtime *rt, const char *path,
+			     struct forge_error *err)
+{
+	/* What a file's directory was not put before, see src/config/runtimes.c. */
+	bool is_short = *path == '~' || *path == '$';
+	forge_auto_free char *expanded =
+		is_short ? forge_conda_expand(path) : strdup(path);
+
+	rt->prefix = expanded ? forge_path_absolute(NULL, expanded) : NULL;
+	rt->real_prefix = rt->prefix ? realpath(rt->prefix, NULL) : NULL;
+	return rt->real_prefix ? 0 : forge_fail_errno(err, errno, "prefix %s", path);
+}
+
 void forge_runtime_close(struct forge_runtime *rt)
 {
 	free(rt->prefix);
+	free(rt->real_prefix);
 	free(rt->root_prefix);
+	if (rt->own_decl)
+		forge_runtime_decl_done(rt->own_decl);
+	free(rt->own_decl);
 	*rt = (struct forge_runtime){ .kind = NULL };
 }
 
@@ -244,9 +387,10 @@ static int set_common(const struct forge_runtime *rt, struct forge_strv *env)
 }
 
 int forge_runtime_activate(const struct forge_runtime *rt, struct forge_strv *env,
-			   struct forge_strv *scripts, struct forge_error *err)
+			   struct forge_strv *scripts, struct forge_strv *warnings,
+			   struct forge_error *err)
 {
-	int rc = rt->kind->activate(rt, env, scripts, err);
+	int rc = rt->kind->activate(rt, env, scripts, warnings, err);
 
 	if (rc == 0 && set_common(rt, env) < 0)
 		rc = forge_fail(err, ENOMEM, "out of memory");

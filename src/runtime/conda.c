@@ -13,11 +13,11 @@
 
 #include "base/entries.h"
 #include "base/fd.h"
-#include "base/yaml.h"
+#include "config/schema.h"
+#include "runtime/conda_config.h"
 
 /* What one list of environments may have; each is looked at. */
-#define FOUND_MAX  4096
-#define CONFIG_MAX 65536
+#define FOUND_MAX 4096
 
 /* ---- finding ---- */
 
@@ -54,7 +54,7 @@ static bool is_mamba_root(const char *root)
 	       is_kind(root, "pkgs", S_IFDIR);
 }
 
-/* Where micromamba keeps its environments, canonical; NULL: nowhere. */
+/* Where micromamba keeps its environments, absolute; NULL: nowhere. */
 static char *find_mamba_root(void)
 {
 	const char *home = getenv("HOME"), *said = getenv("MAMBA_ROOT_PREFIX"),
@@ -62,16 +62,17 @@ static char *find_mamba_root(void)
 	char path[PATH_MAX];
 
 	if (said && (is_mamba_root(said) || is_environment(said)))
-		return realpath(said, NULL);
+		return forge_path_absolute(NULL, said);
 	(void)snprintf(path, sizeof(path), "%s/micromamba", home ? home : "");
 	if (home && is_mamba_root(path))
-		return realpath(path, NULL);
+		return forge_path_absolute(NULL, path);
 	(void)snprintf(path, sizeof(path), "%s%s/mamba",
 		       data   ? data
 		       : home ? home
 			      : "",
 		       data ? "" : "/.local/share");
-	return (data || home) && is_mamba_root(path) ? realpath(path, NULL) : NULL;
+	return (data || home) && is_mamba_root(path) ? forge_path_absolute(NULL, path)
+						     : NULL;
 }
 
 /* Where conda itself lives: what the caller's variables say, then where people put it. */
@@ -90,232 +91,30 @@ static char *find_root(void)
 		for (int up = 0; up < 2 && strrchr(path, '/'); up++)
 			*strrchr(path, '/') = '\0';
 		if (is_environment(path))
-			return realpath(path, NULL);
+			return forge_path_absolute(NULL, path);
 	}
 	if (root && is_environment(root))
-		return realpath(root, NULL);
+		return forge_path_absolute(NULL, root);
 	for (size_t i = 0; home && i < FORGE_ARRAY_SIZE(places); i++) {
 		(void)snprintf(path, sizeof(path), "%s/%s", home, places[i]);
 		if (is_installation(path))
-			return realpath(path, NULL);
+			return forge_path_absolute(NULL, path);
 	}
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(shared); i++)
 		if (is_installation(shared[i]))
-			return realpath(shared[i], NULL);
+			return strdup(shared[i]);
 	return find_mamba_root();
 }
 
-/* ---- conda's configuration ---- */
+/* ---- directories of environments ---- */
 
-/* A file of a person's, often a link; what is none is not waited for. */
-static char *read_config(const char *path, size_t *ret_len)
+/* Each once. */
+static int add_dir(struct forge_strv *ret, const char *dir)
 {
-	struct stat st;
-	forge_auto_close int fd =
-		open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-
-	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
-		return NULL;
-	char *text = malloc(CONFIG_MAX);
-	ssize_t n = text ? read(fd, text, CONFIG_MAX - 1) : -1;
-	if (n < 0) {
-		free(text);
-		return NULL;
-	}
-	text[n] = '\0';
-	*ret_len = (size_t)n;
-	return text;
-}
-
-static int add_condarc_d(const char *dir, struct forge_strv *ret)
-{
-	char path[PATH_MAX];
-	struct dirent **list = NULL;
-	int rc = 0;
-
-	(void)snprintf(path, sizeof(path), "%s/condarc.d", dir);
-	int n = scandir(path, &list, NULL, alphasort);
-	/* Where there is none, or none for us, conda reads none either. */
-	if (n < 0 && errno != ENOENT && errno != ENOTDIR && errno != EACCES)
-		return -errno;
-	for (int i = 0; i < n; i++) {
-		const char *dot = strrchr(list[i]->d_name, '.');
-		if (rc == 0 && i < FOUND_MAX && dot &&
-		    (strcmp(dot, ".yml") == 0 || strcmp(dot, ".yaml") == 0))
-			rc = forge_strv_addf(ret, "%s/%s", path, list[i]->d_name);
-		free(list[i]);
-	}
-	free(list);
-	return rc;
-}
-
-static int add_condarcs(const char *dir, const char *below, struct forge_strv *ret)
-{
-	if (!dir || !*dir)
-		return 0;
-	forge_auto_free char *full = forge_asprintf("%s%s", dir, below);
-	int rc = full ? forge_strv_addf(ret, "%s/.condarc", full) : -ENOMEM;
-	if (rc == 0)
-		rc = forge_strv_addf(ret, "%s/condarc", full);
-	return rc < 0 ? rc : add_condarc_d(full, ret);
-}
-
-/* Every condarc that conda would read; the last goes before the others. */
-static int list_condarcs(const char *root, struct forge_strv *ret)
-{
-	const char *home = getenv("HOME"), *file = getenv("CONDARC");
-	int rc = add_condarcs("/etc/conda", "", ret);
-
-	if (rc == 0)
-		rc = add_condarcs("/var/lib/conda", "", ret);
-	if (rc == 0)
-		rc = add_condarcs(root, "", ret);
-	if (rc == 0)
-		rc = add_condarcs(getenv("XDG_CONFIG_HOME"), "/conda", ret);
-	if (rc == 0)
-		rc = add_condarcs(home, "/.config/conda", ret);
-	if (rc == 0)
-		rc = add_condarcs(home, "/.conda", ret);
-	if (rc == 0 && home)
-		rc = forge_strv_addf(ret, "%s/.condarc", home);
-	if (rc == 0)
-		rc = add_condarcs(getenv("CONDA_PREFIX"), "", ret);
-	return rc == 0 && file ? forge_strv_add(ret, file) : rc;
-}
-
-/* The value of a key of one condarc; a file that forge cannot read is conda's business. */
-static const struct forge_yaml *condarc_key(const char *path, const char *key,
-					    struct forge_yaml **ret_root)
-{
-	size_t n = 0;
-	forge_auto_free char *text = read_config(path, &n);
-
-	if (!text || forge_yaml_parse(text, n, path, ret_root, NULL) < 0 ||
-	    (*ret_root)->type != FORGE_YAML_MAP)
-		return NULL;
-	for (const struct forge_yaml *k = (*ret_root)->child; k; k = k->next)
-		if (strcmp(k->key, key) == 0)
-			return k;
-	return NULL;
-}
-
-/* What conda's configuration says: a variable of the environment goes before all files. NULL: nothing. */
-static char *configured(const struct forge_strv *files, const char *variable,
-			const char *key)
-{
-	const char *said = getenv(variable);
-
-	if (said)
-		return strdup(said);
-	for (size_t i = files->n; i > 0; i--) {
-		forge_auto_yaml struct forge_yaml *yaml = NULL;
-		const struct forge_yaml *k = condarc_key(files->v[i - 1], key, &yaml);
-		if (k && k->type == FORGE_YAML_SCALAR)
-			return strdup(k->scalar);
-	}
-	return NULL;
-}
-
-/* As conda reads a truth: what is no word for it is taken for the default. */
-static bool is_false(const char *text)
-{
-	static const char *const words[] = { "false", "no", "off", "n", "0" };
-
-	for (size_t i = 0; text && i < FORGE_ARRAY_SIZE(words); i++)
-		if (strcasecmp(text, words[i]) == 0)
-			return true;
-	return false;
-}
-
-bool forge_conda_keeps_case(void)
-{
-	forge_auto_strv struct forge_strv files = { 0 };
-	forge_auto_free char *root = find_root();
-
-	if (list_condarcs(root, &files) < 0)
-		return false;
-	forge_auto_free char *said = configured(&files, "CONDA_ENVVARS_FORCE_UPPERCASE",
-						"envvars_force_uppercase");
-	return is_false(said);
-}
-
-char *forge_conda_prompt(void)
-{
-	forge_auto_strv struct forge_strv files = { 0 };
-	forge_auto_free char *root = find_root();
-
-	if (list_condarcs(root, &files) < 0)
-		return NULL;
-	forge_auto_free char *change = configured(&files, "CONDA_CHANGEPS1", "changeps1");
-	if (is_false(change))
-		return strdup("");
-	char *prompt = configured(&files, "CONDA_ENV_PROMPT", "env_prompt");
-	return prompt ? prompt : strdup("({default_env}) ");
-}
-
-/* ~ and $NAME or ${NAME}, as conda expands them; what is not set stays. */
-static char *expand(const char *text)
-{
-	const char *home = getenv("HOME");
-	char out[PATH_MAX], name[128];
-	size_t len = 0;
-
-	if (*text == '~' && (text[1] == '/' || !text[1]) && home)
-		len = (size_t)snprintf(out, sizeof(out), "%s", home);
-	for (const char *p = text + (len ? 1 : 0); *p && len < sizeof(out);) {
-		bool has_brace = *p == '$' && p[1] == '{';
-		const char *word = p + 1 + has_brace;
-		size_t n = strspn(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-					"abcdefghijklmnopqrstuvwxyz0123456789_");
-		(void)snprintf(name, sizeof(name), "%.*s", (int)n, word);
-		const char *value = *p == '$' && n && n < sizeof(name) &&
-						    (!has_brace || word[n] == '}')
-					    ? getenv(name)
-					    : NULL;
-		len += (size_t)snprintf(out + len, sizeof(out) - len, "%.*s",
-					value ? PATH_MAX : 1, value ? value : p);
-		p = value ? word + n + has_brace : p + 1;
-	}
-	return len < sizeof(out) ? strdup(out) : strdup(text);
-}
-
-static int add_dir(struct forge_strv *ret, const char *text)
-{
-	forge_auto_free char *dir = expand(text);
-
-	if (!dir)
-		return -ENOMEM;
 	forge_strv_foreach (have, ret)
 		if (strcmp(have, dir) == 0)
 			return 0;
-	return dir[0] == '/' ? forge_strv_add(ret, dir) : 0;
-}
-
-static int add_dirs(const char *list, struct forge_strv *ret)
-{
-	int rc = 0;
-
-	for (const char *p = list; p && *p && rc == 0;) {
-		size_t len = strcspn(p, ":");
-		forge_auto_free char *dir = strndup(p, len);
-		rc = dir ? add_dir(ret, dir) : -ENOMEM;
-		p += len + (p[len] == ':');
-	}
-	return rc;
-}
-
-static int add_condarc_dirs(const char *path, struct forge_strv *ret)
-{
-	forge_auto_yaml struct forge_yaml *yaml = NULL;
-	const struct forge_yaml *key = condarc_key(path, "envs_dirs", &yaml);
-	int rc = 0;
-
-	if (!key || key->type != FORGE_YAML_LIST)
-		return 0;
-	for (const struct forge_yaml *dir = key->child; dir && rc == 0; dir = dir->next)
-		if (dir->type == FORGE_YAML_SCALAR)
-			rc = add_dir(ret, dir->scalar);
-	return rc;
+	return forge_strv_add(ret, dir);
 }
 
 /* The installation's own before the user's, if the user may write there; else after. */
@@ -325,7 +124,9 @@ static int add_usual_dirs(const char *root, struct forge_strv *ret)
 	forge_auto_free char *mamba = find_mamba_root();
 	forge_auto_free char *shared = root ? forge_asprintf("%s/envs", root) : NULL;
 	forge_auto_free char *own = home ? forge_asprintf("%s/.conda/envs", home) : NULL;
-	bool root_first = root && access(root, W_OK) == 0;
+	forge_auto_free char *history =
+		root ? forge_asprintf("%s/conda-meta/history", root) : NULL;
+	bool root_first = history && access(history, W_OK) == 0;
 	const char *first = root_first ? shared : own,
 		   *second = root_first ? own : shared;
 	int rc = first ? add_dir(ret, first) : 0;
@@ -338,48 +139,58 @@ static int add_usual_dirs(const char *root, struct forge_strv *ret)
 	return envs ? add_dir(ret, envs) : -ENOMEM;
 }
 
-static int envs_dirs(const char *root, struct forge_strv *ret)
+static int envs_dirs(const char *root, struct forge_strv *ret,
+		     struct forge_strv *warnings)
 {
-	forge_auto_strv struct forge_strv files = { 0 };
-	int rc = add_dirs(getenv("CONDA_ENVS_DIRS"), ret);
+	forge_auto_conda_config struct forge_conda_config config = { .env_prompt = NULL };
+	int rc = forge_conda_config_read(root, &config, warnings);
 
 	if (rc == 0)
-		rc = add_dirs(getenv("CONDA_ENVS_PATH"), ret);
-	if (rc == 0)
-		rc = list_condarcs(root, &files);
-	for (size_t i = files.n; i > 0 && rc == 0; i--)
-		rc = add_condarc_dirs(files.v[i - 1], ret);
+		rc = forge_strv_copy(ret, &config.envs_dirs);
 	return rc < 0 ? rc : add_usual_dirs(root, ret);
 }
 
 /* ---- names and paths ---- */
 
-/* The installation that an environment belongs to. pixi has none. */
-static char *root_of(const char *prefix)
+/* The installation in whose envs/ a prefix lies; NULL: in none. */
+static char *root_above(const char *prefix)
 {
 	char path[PATH_MAX];
 
-	if (is_kind(prefix, "conda-meta/pixi", S_IFREG))
-		return NULL;
 	(void)snprintf(path, sizeof(path), "%s", prefix);
 	char *slash = strrchr(path, '/');
-	if (slash && slash - path > 5 && strncmp(slash - 5, "/envs", 5) == 0) {
-		slash[-5] = '\0';
-		if (is_installation(path) || is_mamba_root(path))
-			return strdup(path);
-	}
-	return is_installation(prefix) ? strdup(prefix) : find_root();
+	if (!slash || slash - path <= 5 || strncmp(slash - 5, "/envs", 5) != 0)
+		return NULL;
+	slash[-5] = '\0';
+	return is_installation(path) || is_mamba_root(path) ? strdup(path) : NULL;
+}
+
+/* The installation that an environment belongs to, by its name or by where it is. pixi has none. */
+static char *root_of(const char *prefix)
+{
+	if (is_kind(prefix, "conda-meta/pixi", S_IFREG))
+		return NULL;
+	if (is_installation(prefix))
+		return strdup(prefix);
+	char *root = root_above(prefix);
+	if (root)
+		return root;
+	forge_auto_free char *real = realpath(prefix, NULL);
+	root = real && strcmp(real, prefix) != 0 ? root_above(real) : NULL;
+	return root ? root : find_root();
 }
 
 static int found(const char *path, char **ret_prefix, char **ret_root_prefix,
 		 struct forge_error *err)
 {
-	char *real = realpath(path, NULL);
+	char *full = forge_path_absolute(NULL, path);
 
-	if (!real)
+	if (!full || access(full, F_OK) < 0) {
+		free(full);
 		return forge_fail_errno(err, errno, "prefix %s", path);
-	if (!is_kind(real, "conda-meta", S_IFDIR)) {
-		free(real);
+	}
+	if (!is_kind(full, "conda-meta", S_IFDIR)) {
+		free(full);
 		return forge_hint(err,
 				  forge_fail(err, ENOENT,
 					     "%s is no conda environment: conda-meta is "
@@ -387,8 +198,8 @@ static int found(const char *path, char **ret_prefix, char **ret_root_prefix,
 					     path),
 				  "conda env list shows those there are");
 	}
-	*ret_prefix = real;
-	*ret_root_prefix = root_of(real);
+	*ret_prefix = full;
+	*ret_root_prefix = root_of(full);
 	return 0;
 }
 
@@ -397,18 +208,18 @@ int forge_conda_resolve(const char *name, char **ret_prefix, char **ret_root_pre
 {
 	forge_auto_strv struct forge_strv dirs = { 0 };
 
-	if (strchr(name, '/'))
-		return found(name, ret_prefix, ret_root_prefix, err);
-	if (name[strcspn(name, " :#")] || strcmp(name, ".") == 0 ||
-	    strcmp(name, "..") == 0)
-		return forge_fail(err, EINVAL,
-				  "'%s' is no name of an environment (without '/', ':', "
-				  "'#' and blanks)",
-				  name);
+	if (strchr(name, '/')) {
+		forge_auto_free char *path = forge_conda_expand(name);
+		return path ? found(path, ret_prefix, ret_root_prefix, err)
+			    : forge_fail(err, ENOMEM, "out of memory");
+	}
+	if (!*name || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+		return forge_fail(err, EINVAL, "'%s' is no name of an environment", name);
 	forge_auto_free char *root = find_root();
 	if (root && (strcmp(name, "base") == 0 || strcmp(name, "root") == 0))
 		return found(root, ret_prefix, ret_root_prefix, err);
-	if (envs_dirs(root, &dirs) < 0)
+	forge_auto_strv struct forge_strv warnings = { 0 };
+	if (envs_dirs(root, &dirs, &warnings) < 0)
 		return forge_fail(err, ENOMEM, "out of memory");
 	forge_strv_foreach (dir, &dirs) {
 		/* The first directory counts, whatever it is: so does conda. */
@@ -416,36 +227,74 @@ int forge_conda_resolve(const char *name, char **ret_prefix, char **ret_root_pre
 		if (path && is_kind(path, "", S_IFDIR))
 			return found(path, ret_prefix, ret_root_prefix, err);
 	}
+	/* Where conda's configuration was not understood, that may be why. */
 	return forge_hint(
 		err, forge_fail(err, ENOENT, "there is no conda environment '%s'", name),
-		"Give its path as prefix, or set CONDA_ENVS_DIRS");
+		"%s",
+		warnings.n ? warnings.v[0]
+			   : "Give its path as prefix, or set CONDA_ENVS_DIRS");
 }
 
-static int add_pair(struct forge_strv *ret, const char *name, const char *prefix)
+/* The directory beside the declaration may be meant: a path has a slash. */
+static int hint_directory(const struct forge_runtime_decl *d, int rc,
+			  struct forge_error *err)
 {
-	if (ret->n >= (size_t)2 * FOUND_MAX)
+	const char *slash = d->file ? strrchr(d->file, '/') : NULL;
+	forge_auto_free char *beside =
+		forge_asprintf("%.*s%s", slash ? (int)(slash - d->file) + 1 : 0,
+			       slash ? d->file : "", d->prefix);
+	forge_auto_free char *here = forge_path_absolute(NULL, d->prefix);
+
+	if (rc != -ENOENT || strchr(d->prefix, '/'))
+		return rc;
+	if (beside && is_kind(beside, "", S_IFDIR))
+		return forge_hint(err, rc, "write ./%s for the directory here",
+				  d->prefix);
+	if (here && is_kind(here, "", S_IFDIR))
+		return forge_hint(err, rc, "write %s for the directory here", here);
+	return rc;
+}
+
+/* What was found, and where each really is: by another name it is the same. */
+struct finds {
+	struct forge_strv *pairs;
+	struct forge_strv real;
+};
+
+static int add_pair(struct finds *f, const char *name, const char *prefix)
+{
+	char *real = f->real.n < FOUND_MAX ? realpath(prefix, NULL) : NULL;
+	bool is_known = false;
+
+	if (!real)
 		return 0;
-	for (size_t i = 1; i < ret->n; i += 2)
-		if (strcmp(ret->v[i], prefix) == 0)
-			return 0;
-	int rc = forge_strv_add(ret, name);
-	return rc < 0 ? rc : forge_strv_add(ret, prefix);
+	forge_strv_foreach (have, &f->real)
+		is_known |= strcmp(have, real) == 0;
+	if (is_known) {
+		free(real);
+		return 0;
+	}
+	int rc = forge_strv_take(&f->real, real);
+	if (rc == 0)
+		rc = forge_strv_add(f->pairs, name);
+	return rc < 0 ? rc : forge_strv_add(f->pairs, prefix);
 }
 
 /* Named when it lies in a directory of environments. */
-static int add_listed(struct forge_strv *ret, const char *prefix)
+static int add_listed(struct finds *f, const char *listed)
 {
-	forge_auto_free char *real = prefix[0] == '/' ? realpath(prefix, NULL) : NULL;
-	const char *slash = real ? strrchr(real, '/') : NULL;
+	forge_auto_free char *prefix =
+		listed[0] == '/' ? forge_path_absolute(NULL, listed) : NULL;
+	const char *slash = prefix ? strrchr(prefix, '/') : NULL;
 
-	if (!real || !is_environment(real))
+	if (!prefix || !is_environment(prefix))
 		return 0; /* stale: conda would rewrite the file */
-	bool is_named = slash - real > 5 && strncmp(slash - 5, "/envs", 5) == 0;
-	return add_pair(ret, is_named ? slash + 1 : "", real);
+	bool is_named = slash - prefix > 5 && strncmp(slash - 5, "/envs", 5) == 0;
+	return add_pair(f, is_named ? slash + 1 : "", prefix);
 }
 
 /* Children of a directory that are environments. */
-static int add_children(struct forge_strv *ret, const char *dir)
+static int add_children(struct finds *f, const char *dir)
 {
 	char path[PATH_MAX];
 	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
@@ -459,14 +308,13 @@ static int add_children(struct forge_strv *ret, const char *dir)
 			    (int)sizeof(path) ||
 		    !is_environment(path))
 			continue;
-		forge_auto_free char *real = realpath(path, NULL);
-		rc = real ? add_pair(ret, name, real) : 0;
+		rc = add_pair(f, name, path);
 	}
 	return rc < 0 ? rc : d.dir ? d.error : 0;
 }
 
 /* Of this user alone: conda run by root would read everybody's, and believe them. */
-static int add_environments_txt(struct forge_strv *ret)
+static int add_environments_txt(struct finds *f)
 {
 	const char *home = getenv("HOME");
 	char path[PATH_MAX];
@@ -475,14 +323,14 @@ static int add_environments_txt(struct forge_strv *ret)
 
 	(void)snprintf(path, sizeof(path), "%s/.conda/environments.txt",
 		       home ? home : "");
-	forge_auto_free char *text = home ? read_config(path, &n) : NULL;
-	if (!text)
+	forge_auto_free char *text = NULL;
+	if (!home || forge_conda_read_text(path, &text, &n) < 0)
 		return 0;
 	for (char *line = text, *end; *line && rc == 0; line = end) {
 		end = line + strcspn(line, "\n");
 		end += *end ? (*end = '\0', 1) : 0;
 		line[strcspn(line, "\r")] = '\0';
-		rc = *line ? add_listed(ret, line) : 0;
+		rc = *line ? add_listed(f, line) : 0;
 	}
 	return rc;
 }
@@ -491,15 +339,17 @@ int forge_conda_discover(struct forge_strv *ret, struct forge_error *err)
 {
 	forge_auto_strv struct forge_strv dirs = { 0 };
 	forge_auto_free char *root = find_root();
-	int rc = root && is_environment(root) ? add_pair(ret, "base", root) : 0;
+	struct finds f = { .pairs = ret };
+	int rc = root && is_environment(root) ? add_pair(&f, "base", root) : 0;
 
 	if (rc == 0)
-		rc = envs_dirs(root, &dirs);
+		rc = envs_dirs(root, &dirs, NULL);
 	forge_strv_foreach (dir, &dirs)
 		if (rc == 0)
-			rc = add_children(ret, dir);
+			rc = add_children(&f, dir);
 	if (rc == 0)
-		rc = add_environments_txt(ret);
+		rc = add_environments_txt(&f);
+	forge_strv_done(&f.real);
 	return rc < 0 ? forge_fail(err, ENOMEM, "out of memory") : 0;
 }
 
@@ -513,11 +363,15 @@ static int conda_open(struct forge_runtime *rt, struct forge_error *err)
 	if (!rt->decl->prefix)
 		return forge_fail(err, EINVAL,
 				  "it has no prefix (a path, or a name of conda's)");
-	int rc =
-		forge_conda_resolve(rt->decl->prefix, &rt->prefix, &rt->root_prefix, err);
+	forge_auto_free char *prefix = NULL;
+	int rc = forge_conda_resolve(rt->decl->prefix, &prefix, &rt->root_prefix, err);
+	if (rc < 0)
+		return hint_directory(rt->decl, rc, err);
+	if (rc == 0)
+		rc = forge_runtime_set_prefix(rt, prefix, err);
 	if (rc < 0)
 		return rc;
-	(void)snprintf(path, sizeof(path), "%s/bin", rt->prefix);
+	(void)snprintf(path, sizeof(path), "%s/bin", rt->real_prefix);
 	return stat(path, &st) == 0 && S_ISDIR(st.st_mode)
 		       ? 0
 		       : forge_fail(err, ENOENT, "%s has no bin/", rt->prefix);
@@ -527,34 +381,41 @@ static int conda_view(const struct forge_runtime *rt, struct forge_strv *read_on
 		      char **ret_root, struct forge_error *err)
 {
 	(void)ret_root;
-	return forge_strv_add(read_only, rt->prefix) < 0
+	return forge_strv_add(read_only, rt->real_prefix) < 0
 		       ? forge_fail(err, ENOMEM, "out of memory")
 		       : 0;
 }
 
 static int conda_activate(const struct forge_runtime *rt, struct forge_strv *env,
-			  struct forge_strv *scripts, struct forge_error *err)
+			  struct forge_strv *scripts, struct forge_strv *warnings,
+			  struct forge_error *err)
 {
-	forge_auto_strv struct forge_strv warnings = { 0 };
 	struct forge_conda_spec spec = { .prefix = rt->prefix,
+					 .real_prefix = rt->real_prefix,
 					 .root_prefix = rt->root_prefix };
 
 	spec.is_mamba = rt->root_prefix && forge_conda_is_mamba(rt->root_prefix);
-	spec.ask_condarc = !spec.is_mamba;
-	forge_auto_free char *prompt = spec.is_mamba ? NULL : forge_conda_prompt();
-	spec.prompt = prompt ? prompt : "({default_env}) ";
-	return forge_conda_activate(&spec, env, scripts, &warnings, err);
+	forge_auto_conda_config struct forge_conda_config config = { .env_prompt = NULL };
+	spec.prompt = "({default_env}) ";
+	if (!spec.is_mamba) {
+		if (forge_conda_config_read(rt->root_prefix, &config, warnings) < 0)
+			return forge_fail(err, ENOMEM, "out of memory");
+		spec.keep_case = config.keeps_case;
+		spec.prompt = config.env_prompt;
+		spec.auto_stack = config.auto_stack;
+	}
+	return forge_conda_activate(&spec, env, scripts, warnings, err);
 }
 
 static int conda_identify(const struct forge_runtime *rt, struct forge_packages *ret,
 			  struct forge_error *err)
 {
-	return forge_conda_packages(rt->prefix, ret, err);
+	return forge_conda_packages(rt->real_prefix, ret, err);
 }
 
 static int conda_lock(const struct forge_runtime *rt, FILE *out, struct forge_error *err)
 {
-	return forge_conda_lock(rt->prefix, out, err);
+	return forge_conda_lock(rt->real_prefix, out, err);
 }
 
 const struct forge_runtime_kind forge_kind_conda = {

@@ -8,15 +8,16 @@
 #include "runtime/runtime.h"
 
 struct forge_conda_spec {
-	const char *prefix; /* to activate, absolute */
+	const char *prefix; /* to activate, absolute, by the name it was reached by */
+	const char *real_prefix; /* where it is read; NULL: as prefix */
 	const char *
 		root_prefix; /* of the conda installation; NULL: unknown, no CONDA_EXE etc. */
 	bool stack;	     /* --stack */
+	unsigned auto_stack; /* ... up to this level without being asked; 0: never */
 	const char *
 		prompt; /* CONDA_PROMPT_MODIFIER, NULL: empty; {default_env} and so on are filled in */
-	bool keep_case;	  /* envvars_force_uppercase is false */
-	bool ask_condarc; /* ... if conda's configuration says so; not for mamba */
-	bool is_mamba; /* mamba's rules: no CONDA_EXE etc., another PATH above level 0 */
+	bool keep_case; /* envvars_force_uppercase is false; not for mamba */
+	bool is_mamba;	/* mamba's rules: no CONDA_EXE etc., another PATH above level 0 */
 };
 
 /*
@@ -31,17 +32,14 @@ FORGE_MUST_CHECK int forge_conda_activate(const struct forge_conda_spec *spec,
 					  struct forge_strv *warnings,
 					  struct forge_error *err);
 /*
- * A prefix by name (root_prefix's or a child of envs_dirs) or path; canonical, owned by caller. The
- * root prefix is that of the installation it belongs to, NULL when there is none.
+ * A prefix by name (root_prefix's or a child of envs_dirs) or path; absolute, owned by caller. Links in
+ * it stay, as with conda. The root prefix is that of the installation it belongs to, NULL when there is
+ * none.
  */
 FORGE_MUST_CHECK int forge_conda_resolve(const char *name_or_path, char **ret_prefix,
 					 char **ret_root_prefix, struct forge_error *err);
 /* Whether a root prefix is mamba's own: it has no conda. */
 bool forge_conda_is_mamba(const char *root_prefix);
-/* What the configuration of conda says about names of variables; conda's default is false. */
-bool forge_conda_keeps_case(void);
-/* ... and about the prompt: env_prompt, or "" where changeps1 is false. NULL: out of memory. */
-char *forge_conda_prompt(void);
 /* Every environment that conda would list: "name" (or "" without one), "prefix" pairs. */
 FORGE_MUST_CHECK int forge_conda_discover(struct forge_strv *ret_pairs,
 					  struct forge_error *err);

@@ -7,13 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/entries.h"
-#include "base/fd.h"
-#include "base/parse.h"
 #include "runtime/conda.h"
-
-#define JSON_MAX  (4u << 20)
-#define FILES_MAX 1000 /* of one directory of scripts or variables */
+#include "runtime/conda_parts.h"
 
 /* ---- PATH ---- */
 
@@ -46,11 +41,14 @@ static bool is_bin_of(const char *entry, size_t len, const char *prefix)
 
 	while (len > 1 && entry[len - 1] == '/')
 		len--;
-	return len == n + 4 && strncmp(entry, prefix, n) == 0 &&
+	return n && len == n + 4 && strncmp(entry, prefix, n) == 0 &&
 	       strncmp(entry + n, "/bin", 4) == 0;
 }
 
-/* Above level 0: the old one's place, the first time it is there; else in front. */
+/*
+ * Above level 0: the old one's place, the first time it is there; else in front. old is normalised as
+ * PATH is, "" when nobody knows what was active.
+ */
 static char *replace(const char *old, const char *new, const char *path)
 {
 	for (const char *p = path; *p;) {
@@ -61,6 +59,62 @@ static char *replace(const char *old, const char *new, const char *path)
 		p += len + (p[len] == ':');
 	}
 	return forge_asprintf("%s/bin:%s", new, path);
+}
+
+/* Python's normpath() of the entry of len bytes, to out, which has room for it. Its end. */
+static char *normalise_entry(const char *entry, size_t len, char *out)
+{
+	bool is_absolute = len > 0 && entry[0] == '/';
+	char *start = out;
+
+	if (is_absolute)
+		*out++ = '/';
+	/* Two slashes are not one, by POSIX; three are. */
+	if (is_absolute && len > 1 && entry[1] == '/' && !(len > 2 && entry[2] == '/'))
+		*out++ = '/';
+	char *root = out;
+	for (size_t at = 0, n; at < len; at += n + 1) {
+		const char *part = entry + at;
+		n = 0;
+		while (at + n < len && part[n] != '/')
+			n++;
+		if (n == 0 || (n == 1 && *part == '.'))
+			continue;
+		char *last = out;
+		while (last > root && last[-1] != '/')
+			last--;
+		bool is_up = n == 2 && strncmp(part, "..", 2) == 0;
+		bool last_is_up = out - last == 2 && strncmp(last, "..", 2) == 0;
+		if (is_up && out > root && !last_is_up) {
+			out = last > root ? last - 1 : root;
+		} else if (!is_up || !is_absolute) {
+			if (out > root)
+				*out++ = '/';
+			memmove(out, part, n);
+			out += n;
+		}
+	}
+	if (out == start)
+		*out++ = '.';
+	return out;
+}
+
+/* Every entry of PATH; one that is empty is the current directory. NULL: out of memory. */
+static char *normalise(const char *path)
+{
+	char *ret = malloc(2 * strlen(path) + 3), *out = ret;
+
+	for (const char *p = path; ret;) {
+		size_t len = strcspn(p, ":");
+		out = normalise_entry(p, len, out);
+		if (!p[len])
+			break;
+		*out++ = ':';
+		p += len + 1;
+	}
+	if (ret)
+		*out = '\0';
+	return ret;
 }
 
 /* Entries that are old's (NULL: none) go, and of equal neighbours all but one. */
@@ -103,126 +157,6 @@ static char *mamba_path(const struct forge_conda_spec *spec, const char *old,
 
 /* ---- variables of the environment ---- */
 
-static int load_json(int top, const char *prefix, const char *path, json_t **ret,
-		     struct forge_error *err)
-{
-	forge_auto_free char *text = NULL;
-	size_t len;
-	int rc = forge_read_regular(top, path, JSON_MAX, &text, &len);
-
-	if (rc == -ENOENT)
-		return rc;
-	if (rc < 0)
-		return forge_fail(err, -rc, "%s/%s: %s", prefix, path,
-				  forge_regular_problem(rc));
-	*ret = json_loadb(text, len, 0, NULL);
-	if (json_is_object(*ret))
-		return 0;
-	json_decref(*ret);
-	return forge_fail(err, EINVAL, "%s/%s is no JSON object", prefix, path);
-}
-
-/* What no shell would export, what is reserved, and what forge itself sets. */
-static bool is_refused(const char *name)
-{
-	return strcmp(name, "PATH") == 0 || strncmp(name, "FORGE_", 6) == 0 ||
-	       forge_parse_env_name(name, strlen(name), NULL) < 0;
-}
-
-static int take_vars(json_t *into, json_t *from, const char *where,
-		     struct forge_strv *warnings)
-{
-	const char *name;
-	json_t *value;
-
-	json_object_foreach(from, name, value)
-	{
-		int rc = 0;
-		if (is_refused(name)) {
-			rc = forge_strv_addf(warnings, "%s sets %s, which is reserved",
-					     where, name);
-		} else if (json_is_string(value)) {
-			if (json_object_get(into, name))
-				rc = forge_strv_addf(warnings,
-						     "duplicate env vars detected: %s",
-						     name);
-			json_object_set(into, name, value);
-		}
-		if (rc < 0)
-			return -ENOMEM;
-	}
-	return 0;
-}
-
-static int compare(const void *a, const void *b)
-{
-	return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-/* "dir/name" of a directory's files that end so, sorted. None when it is not there. */
-static int list_files(int top, const char *dir, const char *ending,
-		      struct forge_strv *ret, struct forge_error *err)
-{
-	size_t n = strlen(ending);
-	int fd = forge_open_beneath(top, dir, O_RDONLY | O_DIRECTORY), rc = 0;
-
-	if (fd == -ENOENT || fd == -ENOTDIR)
-		return 0;
-	if (fd < 0)
-		return forge_fail(err, -fd, "%s: %s", dir, forge_regular_problem(fd));
-	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
-	(void)forge_entries_take(&d, fd); /* d keeps the error */
-	for (const char *name; rc == 0 && (name = forge_entries_next(&d));) {
-		size_t len = strlen(name);
-		if (len < n || strcmp(name + len - n, ending) != 0)
-			continue;
-		if (ret->n == FILES_MAX)
-			return forge_fail(err, EFBIG, "%s has more than %d files", dir,
-					  FILES_MAX);
-		rc = forge_strv_addf(ret, "%s/%s", dir, name);
-	}
-	if (d.error)
-		return forge_fail_errno(err, -d.error, "read %s", dir);
-	if (ret->n)
-		qsort(ret->v, ret->n, sizeof(*ret->v), compare);
-	return rc < 0 ? forge_fail(err, ENOMEM, "out of memory") : 0;
-}
-
-static int add_vars(int top, const char *prefix, const char *path, const char *key,
-		    json_t *into, struct forge_strv *warnings, struct forge_error *err)
-{
-	json_t *j = NULL;
-	int rc = load_json(top, prefix, path, &j, err);
-
-	if (rc < 0)
-		return rc;
-	if (take_vars(into, key ? json_object_get(j, key) : j, path, warnings) < 0)
-		rc = forge_fail(err, ENOMEM, "out of memory");
-	json_decref(j);
-	return rc;
-}
-
-/* env_vars.d in order, then conda-meta/state, which wins. */
-static int environment_vars(int top, const char *prefix, json_t *into,
-			    struct forge_strv *warnings, struct forge_error *err)
-{
-	forge_auto_strv struct forge_strv files = { 0 };
-	int rc = list_files(top, "etc/conda/env_vars.d", "", &files, err);
-
-	forge_strv_foreach (file, &files)
-		if (rc == 0)
-			rc = add_vars(top, prefix, file, NULL, into, warnings, err);
-	if (rc == -ENOENT)
-		return forge_fail(err, ENOENT,
-				  "%s/etc/conda/env_vars.d changes or has a link "
-				  "to nowhere",
-				  prefix);
-	if (rc < 0)
-		return rc;
-	rc = add_vars(top, prefix, "conda-meta/state", "env_vars", into, warnings, err);
-	return rc == -ENOENT ? 0 : rc;
-}
-
 static void upper(char *s)
 {
 	for (; *s; s++)
@@ -230,74 +164,87 @@ static void upper(char *s)
 			*s = (char)(*s - 'a' + 'A');
 }
 
+/* In capitals unless conda is told otherwise. What may not be set then is told, and not set. */
 static int set_var(const struct forge_conda_spec *spec, const char *name,
-		   const char *value, struct forge_strv *env)
+		   const char *value, struct forge_strv *env, struct forge_strv *warnings)
 {
 	forge_auto_free char *copy = strdup(name);
-	bool has_small = name[strcspn(name, "abcdefghijklmnopqrstuvwxyz")];
 
 	if (!copy)
 		return -ENOMEM;
-	/* Few have small letters, so conda's configuration is read for those alone. */
-	if (has_small && !spec->keep_case &&
-	    !(spec->ask_condarc && forge_conda_keeps_case()))
+	if (!spec->keep_case)
 		upper(copy);
-	/* In capitals it may be what was refused in small letters. */
-	return is_refused(copy) ? 0 : forge_strv_setenv(env, copy, value);
+	const char *why = forge_conda_refuses(copy);
+	if (why)
+		forge_conda_warn(warnings, "'%.80s' is left out: %s", name, why);
+	return why ? 0 : forge_strv_setenv(env, copy, value);
 }
 
-/* A variable that is set already is kept aside under this level's name. */
+/* A variable that was set before is kept aside under this level's name. */
 static int save_var(const struct forge_conda_spec *spec, const char *name,
-		    const char *new, unsigned level, struct forge_strv *env,
-		    struct forge_strv *warnings)
+		    const char *new, unsigned level, const struct forge_strv *before,
+		    struct forge_strv *env, struct forge_strv *warnings)
 {
-	const char *old = forge_strv_getenv(env, name);
+	const char *old = forge_strv_getenv(before, name);
 
 	if (!old)
 		return 0;
 	forge_auto_free char *saved = forge_asprintf("__CONDA_SHLVL_%u_%s", level, name);
-	forge_auto_free char *copy = strdup(old);
-	if (!saved || !copy)
+	if (!saved)
 		return -ENOMEM;
-	if (strcmp(copy, new) != 0 &&
-	    forge_strv_addf(warnings, "overwriting variable %s", name) < 0)
-		return -ENOMEM;
-	return set_var(spec, saved, copy, env);
+	if (!new || strcmp(old, new) != 0)
+		forge_conda_warn(warnings, "overwriting variable %.80s", name);
+	return set_var(spec, saved, old, env, warnings);
 }
 
+static int export_var(const struct forge_conda_spec *spec, const char *name,
+		      const char *value, unsigned level, const struct forge_strv *before,
+		      struct forge_strv *env, struct forge_strv *warnings)
+{
+	forge_auto_free char *key = strdup(name);
+
+	if (!key)
+		return -ENOMEM;
+	/* mamba looks for the name that it will set, conda for the one it read. */
+	if (spec->is_mamba)
+		upper(key);
+	int rc = save_var(spec, key, value, level, before, env, warnings);
+	return rc < 0 ? rc : set_var(spec, key, value ? value : "", env, warnings);
+}
+
+/*
+ * before: the environment that conda was started with; what it sets itself is not kept aside. Those that
+ * are null are emptied before any is set.
+ */
 static int export_vars(const struct forge_conda_spec *spec, json_t *vars, unsigned level,
-		       struct forge_strv *env, struct forge_strv *warnings)
+		       const struct forge_strv *before, struct forge_strv *env,
+		       struct forge_strv *warnings)
 {
 	const char *name;
 	json_t *value;
 	int rc = 0;
 
-	json_object_foreach(vars, name, value)
-	{
-		const char *text = json_string_value(value);
-		forge_auto_free char *key = strdup(name);
-		if (strcmp(text, "***unset***") == 0)
-			continue;
-		/* mamba looks for the name that it will set, conda for the one it read. */
-		if (key && spec->is_mamba)
-			upper(key);
-		if (rc == 0)
-			rc = key ? save_var(spec, key, text, level, env, warnings)
-				 : -ENOMEM;
-		if (rc == 0)
-			rc = set_var(spec, key, text, env);
-	}
+	for (int sets = 0; sets < 2; sets++)
+		json_object_foreach(vars, name, value)
+		{
+			const char *text = json_string_value(value); /* NULL: null */
+			if (rc == 0 && !!text == sets &&
+			    (!text || strcmp(text, "***unset***") != 0))
+				rc = export_var(spec, name, text, level, before, env,
+						warnings);
+		}
 	return rc;
 }
 
 /* ---- scripts ---- */
 
-static int add_scripts(const char *prefix, const char *dir, bool reverse,
-		       struct forge_strv *scripts, struct forge_error *err)
+/* Of the prefix at real, by its name. */
+static int add_scripts(const char *prefix, const char *real, const char *dir,
+		       bool reverse, struct forge_strv *scripts, struct forge_error *err)
 {
 	forge_auto_strv struct forge_strv list = { 0 };
-	forge_auto_close int top = open(prefix, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	int rc = top < 0 ? 0 : list_files(top, dir, ".sh", &list, err);
+	forge_auto_close int top = open(real, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	int rc = top < 0 ? 0 : forge_conda_list_files(top, dir, ".sh", &list, err);
 
 	for (size_t i = 0; i < list.n && rc == 0; i++)
 		if (forge_strv_addf(scripts, "%s/%s", prefix,
@@ -309,15 +256,15 @@ static int add_scripts(const char *prefix, const char *dir, bool reverse,
 /* ---- all of it ---- */
 
 /* "base" for the installation, the name in envs/, else the whole path. */
-static const char *default_env(const struct forge_conda_spec *spec)
+static const char *default_env(const struct forge_conda_spec *spec, const char *prefix)
 {
-	const char *name = strrchr(spec->prefix, '/');
+	const char *name = strrchr(prefix, '/');
 
-	if (spec->root_prefix && strcmp(spec->prefix, spec->root_prefix) == 0)
+	if (spec->root_prefix && strcmp(prefix, spec->root_prefix) == 0)
 		return "base";
-	if (name && name - spec->prefix >= 5 && strncmp(name - 5, "/envs", 5) == 0)
+	if (name && name - prefix >= 5 && strncmp(name - 5, "/envs", 5) == 0)
 		return name + 1;
-	return spec->prefix;
+	return prefix;
 }
 
 static int set_meta(const struct forge_conda_spec *spec, struct forge_strv *env)
@@ -345,63 +292,95 @@ struct level {
 	unsigned old;
 	char *old_prefix; /* "" at level 0 */
 	bool is_again;	  /* the same environment: its scripts only, no new level */
+	bool is_stacked;  /* the old one stays in PATH */
 };
 
-/*
- * As Python's format() would. Nothing is stacked here that conda would show, so {stacked_env} is the one
- * name; what conda does not know it refuses, and we leave as it is.
- */
-static char *fill_prompt(const struct forge_conda_spec *spec, const char *label)
-{
-	const char *slash = strrchr(spec->prefix, '/');
-	const struct {
-		const char *key, *value;
-	} known[] = {
-		{ "{default_env}", label },
-		{ "{stacked_env}", label },
-		{ "{prefix}", spec->prefix },
-		{ "{name}", slash ? slash + 1 : spec->prefix },
-		{ "{{", "{" },
-		{ "}}", "}" },
-	};
-	size_t size = 0;
-	char *text = NULL;
-	FILE *out = open_memstream(&text, &size);
+#define LEVELS_MAX 1000u /* what is shown of them */
 
-	for (const char *p = spec->prompt ? spec->prompt : ""; out && *p;) {
-		size_t i = 0;
-		while (i < FORGE_ARRAY_SIZE(known) &&
-		       strncmp(p, known[i].key, strlen(known[i].key)) != 0)
-			i++;
-		if (i < FORGE_ARRAY_SIZE(known)) {
-			fputs(known[i].value, out);
-			p += strlen(known[i].key);
-		} else {
-			fputc(*p++, out);
-		}
+/* The environment of a level above 0, by the caller's variables. */
+static const char *env_of_level(const struct forge_conda_spec *spec,
+				const struct level *l, unsigned i,
+				const struct forge_strv *env)
+{
+	char name[40];
+
+	(void)snprintf(name, sizeof(name), "CONDA_PREFIX_%u", i);
+	const char *prefix = i == l->old ? l->old_prefix : forge_strv_getenv(env, name);
+	return default_env(spec, prefix ? prefix : "");
+}
+
+static void pop(struct forge_strv *stack)
+{
+	if (stack->n > 0)
+		free(stack->v[--stack->n]);
+	if (stack->v)
+		stack->v[stack->n] = NULL;
+}
+
+/* Those of which the directories are in PATH, the last first. NULL: out of memory. */
+static char *stacked_env(const struct forge_conda_spec *spec, const struct level *l,
+			 const char *label, const struct forge_strv *env)
+{
+	forge_auto_strv struct forge_strv stack = { 0 };
+	unsigned top = l->old < LEVELS_MAX ? l->old : LEVELS_MAX;
+	char name[40], *text = NULL;
+	size_t size = 0;
+	int rc = 0;
+
+	for (unsigned i = 1; i <= top && rc == 0; i++) {
+		(void)snprintf(name, sizeof(name), "CONDA_STACKED_%u", i);
+		const char *is_stacked = forge_strv_getenv(env, name);
+		if (!is_stacked || !is_stacked[strspn(is_stacked, " \t\n")])
+			pop(&stack);
+		rc = forge_strv_add(&stack, env_of_level(spec, l, i, env));
 	}
+	if (!l->is_again && !l->is_stacked)
+		pop(&stack);
+	if (rc == 0 && !l->is_again)
+		rc = forge_strv_add(&stack, label);
+	FILE *out = rc == 0 ? open_memstream(&text, &size) : NULL;
+	for (size_t i = stack.n; out && i > 0; i--)
+		fprintf(out, "%s%s", stack.v[i - 1], i > 1 ? "," : "");
 	if (out && fclose(out) == 0)
 		return text;
 	free(text);
 	return NULL;
 }
 
+static char *make_prompt(const struct forge_conda_spec *spec, const struct level *l,
+			 const char *label, const struct forge_strv *env,
+			 struct forge_strv *warnings)
+{
+	const char *slash = strrchr(spec->prefix, '/');
+	forge_auto_free char *stacked = stacked_env(spec, l, label, env);
+	const struct forge_conda_names names = { .default_env = label,
+						 .stacked_env = stacked,
+						 .prefix = spec->prefix,
+						 .name = slash ? slash + 1
+							       : spec->prefix };
+
+	return stacked ? forge_conda_prompt(spec->prompt ? spec->prompt : "", &names,
+					    warnings)
+		       : NULL;
+}
+
 /* The same once more: only the level, the prompt and PATH are said again. */
-static int set_again(const struct forge_conda_spec *spec, struct forge_strv *env)
+static int set_again(const struct forge_conda_spec *spec, const struct level *l,
+		     struct forge_strv *env, struct forge_strv *warnings)
 {
 	const char *label = forge_strv_getenv(env, "CONDA_DEFAULT_ENV");
-	forge_auto_free char *prompt =
-		fill_prompt(spec, label ? label : default_env(spec));
+	forge_auto_free char *prompt = make_prompt(
+		spec, l, label ? label : default_env(spec, spec->prefix), env, warnings);
 
 	return prompt ? forge_strv_setenv(env, "CONDA_PROMPT_MODIFIER", prompt) : -ENOMEM;
 }
 
 static int set_levels(const struct forge_conda_spec *spec, const struct level *l,
-		      struct forge_strv *env)
+		      struct forge_strv *env, struct forge_strv *warnings)
 {
 	char number[16], name[40];
-	const char *label = default_env(spec);
-	forge_auto_free char *prompt = fill_prompt(spec, label);
+	const char *label = default_env(spec, spec->prefix);
+	forge_auto_free char *prompt = make_prompt(spec, l, label, env, warnings);
 
 	(void)snprintf(number, sizeof(number), "%u", l->old + 1);
 	int rc = prompt ? forge_strv_setenv(env, "CONDA_PREFIX", spec->prefix) : -ENOMEM;
@@ -415,7 +394,7 @@ static int set_levels(const struct forge_conda_spec *spec, const struct level *l
 		(void)snprintf(name, sizeof(name), "CONDA_PREFIX_%u", l->old);
 		rc = forge_strv_setenv(env, name, l->old_prefix);
 	}
-	if (rc == 0 && spec->stack && l->old > 0) {
+	if (rc == 0 && l->is_stacked && l->old > 0) {
 		(void)snprintf(name, sizeof(name), "CONDA_STACKED_%u", l->old + 1);
 		rc = forge_strv_setenv(env, name, "true");
 	}
@@ -427,16 +406,21 @@ static int set_path(const struct forge_conda_spec *spec, const struct level *l,
 {
 	const char *old = forge_strv_getenv(env, "PATH");
 	forge_auto_free char *path = NULL;
-	bool in_front = l->old == 0 || (spec->stack && !l->is_again);
+	bool in_front = l->old == 0 || (l->is_stacked && !l->is_again);
 
 	old = old ? old : "/usr/bin";
+	forge_auto_free char *normal = normalise(old);
+	forge_auto_free char *before =
+		*l->old_prefix ? normalise(l->old_prefix) : strdup("");
+	if (!normal || !before)
+		return -ENOMEM;
 	if (spec->is_mamba)
 		path = mamba_path(spec, in_front ? NULL : l->old_prefix, old,
 				  l->old == 0);
 	else if (in_front)
-		path = prepend(spec, old, l->old == 0);
+		path = prepend(spec, normal, l->old == 0);
 	else
-		path = replace(l->old_prefix, spec->prefix, old);
+		path = replace(before, spec->prefix, normal);
 	return path ? forge_strv_setenv(env, "PATH", path) : -ENOMEM;
 }
 
@@ -444,12 +428,16 @@ static int set_path(const struct forge_conda_spec *spec, const struct level *l,
 static int set_all(const struct forge_conda_spec *spec, const struct level *l,
 		   json_t *vars, struct forge_strv *env, struct forge_strv *warnings)
 {
-	int rc = set_path(spec, l, env);
+	forge_auto_strv struct forge_strv before = { 0 };
+	int rc = forge_strv_copy(&before, env);
 
 	if (rc == 0)
-		rc = l->is_again ? set_again(spec, env) : set_levels(spec, l, env);
+		rc = set_path(spec, l, env);
+	if (rc == 0)
+		rc = l->is_again ? set_again(spec, l, env, warnings)
+				 : set_levels(spec, l, env, warnings);
 	if (rc == 0 && !l->is_again)
-		rc = export_vars(spec, vars, l->old, env, warnings);
+		rc = export_vars(spec, vars, l->old, &before, env, warnings);
 	return rc < 0 ? rc : set_meta(spec, env);
 }
 
@@ -460,23 +448,25 @@ int forge_conda_activate(const struct forge_conda_spec *spec, struct forge_strv 
 	const char *shlvl = forge_strv_getenv(env, "CONDA_SHLVL");
 	const char *before = forge_strv_getenv(env, "CONDA_PREFIX");
 	forge_auto_free char *old_prefix = strdup(before ? before : "");
-	forge_auto_close int top = open(spec->prefix, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	const char *real = spec->real_prefix ? spec->real_prefix : spec->prefix;
+	forge_auto_close int top = open(real, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	struct level l = { .old = shlvl ? (unsigned)strtoul(shlvl, NULL, 10) : 0,
 			   .old_prefix = old_prefix };
 	json_t *vars = json_object();
 	int rc = old_prefix && vars ? 0 : forge_fail(err, ENOMEM, "out of memory");
 
 	if (rc == 0 && top >= 0)
-		rc = environment_vars(top, spec->prefix, vars, warnings, err);
+		rc = forge_conda_vars(top, spec->prefix, vars, warnings, err);
+	l.is_stacked = spec->stack || (l.old > 0 && l.old <= spec->auto_stack);
 	l.is_again = old_prefix && l.old > 0 && strcmp(old_prefix, spec->prefix) == 0;
 	if (rc == 0 && set_all(spec, &l, vars, env, warnings) < 0)
 		rc = forge_fail(err, ENOMEM, "out of memory");
 	json_decref(vars);
-	if (rc == 0 && l.old > 0 && (!spec->stack || l.is_again))
-		rc = add_scripts(l.old_prefix, "etc/conda/deactivate.d", true, scripts,
-				 err);
+	if (rc == 0 && l.old > 0 && (!l.is_stacked || l.is_again))
+		rc = add_scripts(l.old_prefix, l.old_prefix, "etc/conda/deactivate.d",
+				 true, scripts, err);
 	if (rc == 0)
-		rc = add_scripts(spec->prefix, "etc/conda/activate.d", false, scripts,
-				 err);
+		rc = add_scripts(spec->prefix, real, "etc/conda/activate.d", false,
+				 scripts, err);
 	return rc;
 }

@@ -22,10 +22,10 @@ static int need_prefix(struct forge_runtime *rt, const char *must_have,
 {
 	if (!rt->decl->prefix)
 		return forge_fail(err, EINVAL, "it has no prefix");
-	rt->prefix = realpath(rt->decl->prefix, NULL);
-	if (!rt->prefix)
-		return forge_fail_errno(err, errno, "prefix %s", rt->decl->prefix);
-	forge_auto_free char *inner = forge_asprintf("%s/%s", rt->prefix, must_have);
+	int rc = forge_runtime_set_prefix(rt, rt->decl->prefix, err);
+	if (rc < 0)
+		return rc;
+	forge_auto_free char *inner = forge_asprintf("%s/%s", rt->real_prefix, must_have);
 	if (!inner)
 		return forge_fail(err, ENOMEM, "out of memory");
 	return is_dir(inner) ? 0
@@ -42,14 +42,16 @@ static int prefix_view(const struct forge_runtime *rt, struct forge_strv *read_o
 		       char **ret_root, struct forge_error *err)
 {
 	(void)ret_root;
-	return forge_strv_add(read_only, rt->prefix) < 0
+	return forge_strv_add(read_only, rt->real_prefix) < 0
 		       ? forge_fail(err, ENOMEM, "out of memory")
 		       : 0;
 }
 
 static int prefix_activate(const struct forge_runtime *rt, struct forge_strv *env,
-			   struct forge_strv *scripts, struct forge_error *err)
+			   struct forge_strv *scripts, struct forge_strv *warnings,
+			   struct forge_error *err)
 {
+	(void)warnings;
 	(void)scripts;
 	return forge_tree_prepend_path(rt->prefix, env) < 0
 		       ? forge_fail(err, ENOMEM, "out of memory")
@@ -59,7 +61,7 @@ static int prefix_activate(const struct forge_runtime *rt, struct forge_strv *en
 static int prefix_identify(const struct forge_runtime *rt, struct forge_packages *ret,
 			   struct forge_error *err)
 {
-	return forge_tree_packages(rt->prefix, "", ret, err);
+	return forge_tree_packages(rt->real_prefix, "", ret, err);
 }
 
 const struct forge_runtime_kind forge_kind_prefix = {
@@ -79,7 +81,7 @@ static int rootfs_open(struct forge_runtime *rt, struct forge_error *err)
 
 	if (rc < 0)
 		return rc;
-	return strcmp(rt->prefix, "/") != 0
+	return strcmp(rt->real_prefix, "/") != 0
 		       ? 0
 		       : forge_fail(err, EINVAL,
 				    "'/' is the host; leave the runtime out");
@@ -89,13 +91,15 @@ static int rootfs_view(const struct forge_runtime *rt, struct forge_strv *read_o
 		       char **ret_root, struct forge_error *err)
 {
 	(void)read_only;
-	*ret_root = strdup(rt->prefix);
+	*ret_root = strdup(rt->real_prefix);
 	return *ret_root ? 0 : forge_fail(err, ENOMEM, "out of memory");
 }
 
 static int rootfs_activate(const struct forge_runtime *rt, struct forge_strv *env,
-			   struct forge_strv *scripts, struct forge_error *err)
+			   struct forge_strv *scripts, struct forge_strv *warnings,
+			   struct forge_error *err)
 {
+	(void)warnings;
 	(void)rt;
 	(void)scripts;
 	return forge_strv_setenv(
@@ -110,7 +114,7 @@ static int rootfs_identify(const struct forge_runtime *rt, struct forge_packages
 			   struct forge_error *err)
 {
 	static const char *const trees[] = { "usr", "bin", "sbin", "lib", "lib64" };
-	int rc = forge_dpkg_installed(rt->prefix, ret, err);
+	int rc = forge_dpkg_installed(rt->real_prefix, ret, err);
 
 	if (rc != -ENOENT)
 		return rc;
@@ -118,7 +122,7 @@ static int rootfs_identify(const struct forge_runtime *rt, struct forge_packages
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(trees) && rc == 0; i++) {
 		struct stat st;
 		forge_auto_free char *path =
-			forge_asprintf("%s/%s", rt->prefix, trees[i]);
+			forge_asprintf("%s/%s", rt->real_prefix, trees[i]);
 		if (!path)
 			rc = forge_fail(err, ENOMEM, "out of memory");
 		else if (lstat(path, &st) == 0 && S_ISDIR(st.st_mode))

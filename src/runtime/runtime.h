@@ -50,9 +50,12 @@ void forge_packages_done(struct forge_packages *p);
 struct forge_runtime {
 	const struct forge_runtime_kind *kind;
 	const struct forge_runtime_decl
-		*decl;	   /* borrowed; discovered ones have one too */
-	char *prefix;	   /* canonical; NULL where the kind has none */
+		*decl; /* borrowed; discovered ones have one too */
+	char *prefix; /* absolute, by the name it was reached by; NULL: the kind has none */
+	char *real_prefix; /* canonical; what is read is read here */
 	char *root_prefix; /* conda: of the installation, NULL unknown */
+	struct forge_runtime_decl
+		*own_decl; /* decl of a directory that was named; else NULL */
 };
 
 /*
@@ -62,7 +65,8 @@ struct forge_runtime {
  *  - view(): host trees that the run must see, beside the system's; *ret_root: a directory that
  *    replaces the system's trees (rootfs), left NULL otherwise;
  *  - activate(): changes env (complete, "K=V") as the environment's own tools would; paths of
- *    shell scripts that must be sourced afterwards, in order, are added to scripts;
+ *    shell scripts that must be sourced afterwards, in order, are added to scripts, and lines about
+ *    what was left out or overwritten to warnings;
  *  - identify(): adds all packages;
  *  - lock(): the kind's own lock format, NULL: forge's generic one.
  */
@@ -73,7 +77,8 @@ struct forge_runtime_kind {
 	int (*view)(const struct forge_runtime *rt, struct forge_strv *read_only,
 		    char **ret_root, struct forge_error *err);
 	int (*activate)(const struct forge_runtime *rt, struct forge_strv *env,
-			struct forge_strv *scripts, struct forge_error *err);
+			struct forge_strv *scripts, struct forge_strv *warnings,
+			struct forge_error *err);
 	int (*identify)(const struct forge_runtime *rt, struct forge_packages *ret,
 			struct forge_error *err);
 	int (*lock)(const struct forge_runtime *rt, FILE *out, struct forge_error *err);
@@ -86,6 +91,7 @@ extern const struct forge_runtime_kind forge_kind_conda, forge_kind_venv,
 struct forge_catalog {
 	struct forge_runtime_decl *discovered; /* owned */
 	size_t n_discovered;
+	struct forge_config *shipped;		  /* owned: those that come with forge */
 	const struct forge_runtime_decl **sorted; /* all of them, by name */
 	size_t n_sorted;
 	const struct forge_config *cfg; /* has the declared ones */
@@ -99,11 +105,22 @@ void forge_catalog_close(struct forge_catalog *c);
 void forge_catalog_each(const struct forge_catalog *c,
 			void (*visit)(const struct forge_runtime_decl *decl, void *arg),
 			void *arg);
-/* Opens a runtime by name. Unknown: -ENOENT with the near misses. Broken: what is wrong. */
+/*
+ * Opens a runtime by name, or a directory by its path: a conda environment, a venv, or any tree with
+ * bin/. Unknown: -ENOENT with the near misses. -ENOPKG: the host lacks what it consists of. Others: what
+ * is wrong.
+ */
 FORGE_MUST_CHECK int forge_runtime_open(const struct forge_catalog *c, const char *name,
 					struct forge_runtime *ret,
 					struct forge_error *err);
 void forge_runtime_close(struct forge_runtime *rt);
+/* Whether a word is the path of a directory and no name: it has a '/', or begins with '.' or '~'. */
+bool forge_runtime_is_path(const char *word);
+/* What opens it again: its name, or the path that was named. */
+const char *forge_runtime_word(const struct forge_runtime *rt);
+/* For kinds: sets both prefixes. path is absolute, or below the current directory. */
+FORGE_MUST_CHECK int forge_runtime_set_prefix(struct forge_runtime *rt, const char *path,
+					      struct forge_error *err);
 
 /*
  * Whether a run in it must have this program from it: the host's of the same name would be another
@@ -118,6 +135,7 @@ FORGE_MUST_CHECK int forge_runtime_view(const struct forge_runtime *rt,
 FORGE_MUST_CHECK int forge_runtime_activate(const struct forge_runtime *rt,
 					    struct forge_strv *env,
 					    struct forge_strv *scripts,
+					    struct forge_strv *warnings,
 					    struct forge_error *err);
 /* The same once more after scripts have been sourced: what is declared goes before them. */
 FORGE_MUST_CHECK int forge_runtime_settle(const struct forge_runtime *rt,

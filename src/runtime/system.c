@@ -34,22 +34,108 @@ static char *find_program(const char *name)
 	return NULL;
 }
 
-static int check_commands(const struct forge_runtime *rt, struct forge_error *err)
+/* ---- what the host lacks ---- */
+
+static bool has_package(const char *name)
 {
-	forge_strv_foreach (name, &rt->decl->commands) {
+	char path[PATH_MAX];
+	glob_t found;
+
+	(void)snprintf(path, sizeof(path), "/var/lib/dpkg/info/%s.list", name);
+	if (access(path, F_OK) == 0)
+		return true;
+	(void)snprintf(path, sizeof(path), "/var/lib/dpkg/info/%s:*.list", name);
+	if (glob(path, 0, NULL, &found) != 0)
+		return false;
+	globfree(&found);
+	return true;
+}
+
+static int add_r_package(const char *package, const struct forge_strv *libraries,
+			 struct forge_strv *files);
+static int add_module(const char *dir, const char *name, struct forge_strv *files);
+
+/* Wherever the host's Python would find it, as far as that can be seen without running it. */
+static bool has_module(const char *module)
+{
+	forge_auto_strv struct forge_strv files = { 0 };
+	char name[128];
+	glob_t dirs = { 0 };
+
+	if (forge_python_module_file(module, &files) < 0 || files.n > 0)
+		return true;
+	(void)snprintf(name, sizeof(name), "%.*s", (int)strcspn(module, "."), module);
+	if (glob("/usr/lib/python3.*", 0, NULL, &dirs) == 0) {
+		for (size_t i = 0; i < dirs.gl_pathc && files.n == 0; i++)
+			(void)!add_module(dirs.gl_pathv[i], name, &files);
+		globfree(&dirs);
+	}
+	return files.n > 0;
+}
+
+static bool has_r_package(const struct forge_runtime_decl *d, const char *package)
+{
+	forge_auto_strv struct forge_strv files = { 0 };
+
+	return add_r_package(package, &d->libraries, &files) < 0 || files.n > 0;
+}
+
+/*
+ * Packages that are declared and not installed, " a b". Somebody may have installed the same by other
+ * means, so that alone says nothing.
+ */
+static void list_missing(const struct forge_runtime_decl *d, char *buf, size_t size)
+{
+	size_t len = 0;
+
+	buf[0] = '\0';
+	forge_strv_foreach (package, &d->needs)
+		if (!has_package(package) && len < size)
+			len += (size_t)snprintf(buf + len, size - len, " %s", package);
+}
+
+static int not_installed(const char *packages, const char *program,
+			 struct forge_error *err)
+{
+	if (*packages)
+		return forge_hint(
+			err, forge_fail(err, ENOPKG, "not installed: needs%s", packages),
+			"Debian: apt install%s", packages);
+	return forge_hint(
+		err,
+		forge_fail(err, ENOPKG, "not installed: needs the program '%s'", program),
+		"Install it, or take it out of the runtime's commands");
+}
+
+/* A program that is missing, or a module where a package is missing that would have it. */
+static int check_host(const struct forge_runtime_decl *d, const char *program,
+		      struct forge_error *err)
+{
+	char packages[256];
+	const char *missing = NULL;
+	bool is_lacking = false;
+
+	forge_strv_foreach (name, &d->commands)
 		if (strchr(name, '/'))
 			return forge_fail(err, EINVAL,
 					  "command '%s' must be a name, not a path",
 					  name);
-		forge_auto_free char *path = find_program(name);
-		if (!path)
-			return forge_hint(
-				err,
-				forge_fail(err, ENOENT, "the host has no program '%s'",
-					   name),
-				"Install it, or take it out of the runtime's commands");
+	forge_auto_free char *main_path = program ? find_program(program) : NULL;
+	if (program && !main_path)
+		missing = program;
+	forge_strv_foreach (name, &d->commands) {
+		forge_auto_free char *path = missing ? NULL : find_program(name);
+		if (!missing && !path)
+			missing = name;
 	}
-	return 0;
+	list_missing(d, packages, sizeof(packages));
+	if (!missing && *packages) {
+		forge_strv_foreach (module, &d->python)
+			is_lacking |= !has_module(module);
+		forge_strv_foreach (package, &d->r)
+			is_lacking |= !has_r_package(d, package);
+	}
+	return missing || is_lacking ? not_installed(packages, missing, err) : 0;
 }
 
 static int system_open(struct forge_runtime *rt, struct forge_error *err)
@@ -58,7 +144,7 @@ static int system_open(struct forge_runtime *rt, struct forge_error *err)
 		return forge_hint(
 			err, forge_fail(err, EINVAL, "kind system declares no commands"),
 			"Name the programs it may run: commands: [python3]");
-	return check_commands(rt, err);
+	return check_host(rt->decl, NULL, err);
 }
 
 static int no_view(const struct forge_runtime *rt, struct forge_strv *read_only,
@@ -73,8 +159,10 @@ static int no_view(const struct forge_runtime *rt, struct forge_strv *read_only,
 
 /* The directory of links is made by the plan, see forge_spec_runtime(). */
 static int system_activate(const struct forge_runtime *rt, struct forge_strv *env,
-			   struct forge_strv *scripts, struct forge_error *err)
+			   struct forge_strv *scripts, struct forge_strv *warnings,
+			   struct forge_error *err)
 {
+	(void)warnings;
 	(void)rt;
 	(void)scripts;
 	return forge_strv_setenv(env, "PATH", FORGE_SYSTEM_BIN) < 0
@@ -182,11 +270,6 @@ const struct forge_runtime_kind forge_kind_system = {
 
 static int r_open(struct forge_runtime *rt, struct forge_error *err)
 {
-	forge_auto_free char *program = find_program("Rscript");
-
-	if (!program)
-		return forge_hint(err, forge_fail(err, ENOENT, "the host has no Rscript"),
-				  "Install R (Debian: r-base-core)");
 	forge_strv_foreach (dir, &rt->decl->libraries) {
 		struct stat st;
 		if (stat(dir, &st) < 0 || !S_ISDIR(st.st_mode))
@@ -196,7 +279,7 @@ static int r_open(struct forge_runtime *rt, struct forge_error *err)
 				err, EINVAL,
 				"library %s: R_LIBS cannot have a ':' in a path", dir);
 	}
-	return check_commands(rt, err);
+	return check_host(rt->decl, "Rscript", err);
 }
 
 static int r_view(const struct forge_runtime *rt, struct forge_strv *read_only,
@@ -215,8 +298,10 @@ static int r_view(const struct forge_runtime *rt, struct forge_strv *read_only,
 
 /* By the paths that are shown inside: a link of the host's would lead nowhere there. */
 static int r_activate(const struct forge_runtime *rt, struct forge_strv *env,
-		      struct forge_strv *scripts, struct forge_error *err)
+		      struct forge_strv *scripts, struct forge_strv *warnings,
+		      struct forge_error *err)
 {
+	(void)warnings;
 	char libs[8192] = "";
 	size_t len = 0;
 

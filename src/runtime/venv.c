@@ -61,16 +61,16 @@ static int venv_open(struct forge_runtime *rt, struct forge_error *err)
 
 	if (!rt->decl->prefix)
 		return forge_fail(err, EINVAL, "it has no prefix");
-	rt->prefix = realpath(rt->decl->prefix, NULL);
-	if (!rt->prefix)
-		return forge_fail_errno(err, errno, "prefix %s", rt->decl->prefix);
-	if (!cfg_value(rt->prefix, "home", home, sizeof(home)))
+	int rc = forge_runtime_set_prefix(rt, rt->decl->prefix, err);
+	if (rc < 0)
+		return rc;
+	if (!cfg_value(rt->real_prefix, "home", home, sizeof(home)))
 		return forge_hint(err,
 				  forge_fail(err, ENOENT,
 					     "%s has no pyvenv.cfg with a home",
 					     rt->prefix),
 				  "Make it with: python3 -m venv %s", rt->prefix);
-	forge_auto_free char *python = interpreter(rt->prefix);
+	forge_auto_free char *python = interpreter(rt->real_prefix);
 	if (!python || access(python, X_OK) < 0)
 		return forge_hint(err,
 				  forge_fail(err, ENOENT,
@@ -131,20 +131,22 @@ static int add_interpreter(const char *python, struct forge_strv *read_only,
 static int venv_view(const struct forge_runtime *rt, struct forge_strv *read_only,
 		     char **ret_root, struct forge_error *err)
 {
-	forge_auto_free char *python = interpreter(rt->prefix);
+	forge_auto_free char *python = interpreter(rt->real_prefix);
 
 	(void)ret_root;
-	if (forge_strv_add(read_only, rt->prefix) < 0)
+	if (forge_strv_add(read_only, rt->real_prefix) < 0)
 		return forge_fail(err, ENOMEM, "out of memory");
 	if (!python || forge_path_is_below(python, "/usr") ||
-	    forge_path_is_below(python, rt->prefix))
+	    forge_path_is_below(python, rt->real_prefix))
 		return 0;
 	return add_interpreter(python, read_only, err);
 }
 
 static int venv_activate(const struct forge_runtime *rt, struct forge_strv *env,
-			 struct forge_strv *scripts, struct forge_error *err)
+			 struct forge_strv *scripts, struct forge_strv *warnings,
+			 struct forge_error *err)
 {
+	(void)warnings;
 	(void)scripts;
 	if (forge_tree_prepend_path(rt->prefix, env) < 0 ||
 	    forge_strv_setenv(env, "VIRTUAL_ENV", rt->prefix) < 0)
@@ -159,16 +161,16 @@ static int venv_identify(const struct forge_runtime *rt, struct forge_packages *
 	forge_auto_strv struct forge_strv files = { 0 };
 	char shared[16] = "";
 
-	if (forge_strv_take(&files, interpreter(rt->prefix)) < 0)
+	if (forge_strv_take(&files, interpreter(rt->real_prefix)) < 0)
 		return forge_fail(err, ENOENT, "its interpreter is gone");
-	(void)cfg_value(rt->prefix, "include-system-site-packages", shared,
+	(void)cfg_value(rt->real_prefix, "include-system-site-packages", shared,
 			sizeof(shared));
 	forge_strv_foreach (module, &rt->decl->python)
 		if (strcmp(shared, "true") == 0 &&
 		    forge_python_module_file(module, &files) < 0)
 			return forge_fail(err, ENOMEM, "out of memory");
 	int rc = forge_dpkg_packages(&files, ret, err);
-	return rc < 0 ? rc : forge_pip_prefix(rt->prefix, ret, err);
+	return rc < 0 ? rc : forge_pip_prefix(rt->real_prefix, ret, err);
 }
 
 const struct forge_runtime_kind forge_kind_venv = {

@@ -374,14 +374,18 @@ int forge_store_runtime_history(struct forge_store *st, const char *name,
 {
 	struct uses u = { visit, arg };
 
-	/* Probes see contents that no run ever uses. */
+	/* Probes see contents that no run ever uses, and are no runs themselves. */
 	return forge_sql(
 		st, err, visit_use, &u,
 		"SELECT digest, min(since), max(till), sum(n) FROM (SELECT "
 		"runtime_digest "
 		"AS digest, min(created_at) AS since, max(created_at) AS till, count(*) "
 		"AS n "
-		"FROM runs WHERE runtime = $1 AND runtime_digest IS NOT NULL GROUP BY "
+		"FROM runs r WHERE runtime = $1 AND runtime_digest IS NOT NULL AND NOT "
+		"EXISTS (SELECT 1 FROM run_events e WHERE e.run_id = r.run_id AND "
+		"e.event = "
+		"'runtime_probe') AND run_id NOT IN (SELECT run_id FROM health_checks "
+		"WHERE name = $1) GROUP BY "
 		"runtime_digest UNION ALL SELECT digest, first_seen, last_seen, 0 FROM "
 		"runtimes WHERE name = $1) AS seen GROUP BY digest ORDER BY 3 DESC, 2 "
 		"DESC",

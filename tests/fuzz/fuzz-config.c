@@ -7,7 +7,9 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/yaml.h"
 #include "config/config.h"
+#include "runtime/pyjson.h"
 
 static void check_profiles(const struct forge_config *c)
 {
@@ -35,10 +37,28 @@ static void check_paths(const struct forge_config *c)
 		       !strstr(path, "/../"));
 }
 
+/* The same bytes as files of others: condarc, and conda's JSON. */
+static void check_foreign(const char *data, size_t size)
+{
+	forge_auto_yaml struct forge_yaml *yaml = NULL;
+	struct forge_error err = FORGE_ERROR_INIT;
+	json_t *json = NULL;
+	char *text = NULL;
+
+	assert(forge_yaml_parse_any(data, size, "fuzz", &yaml, &err) == 0 || err.msg[0]);
+	if (forge_pyjson_load(data, size, &json) == 0 &&
+	    forge_pyjson_str(json, &text) == 0)
+		assert(text);
+	free(text);
+	json_decref(json);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	forge_auto_config struct forge_config *c = NULL;
 	struct forge_error err = FORGE_ERROR_INIT;
+
+	check_foreign((const char *)data, size);
 	int rc = forge_config_parse((const char *)data, size, "fuzz", "/base", &c, &err);
 
 	if (rc < 0) {

@@ -59,6 +59,11 @@ setup_forge() {
     mapfile -t cgroup_dirs < <(own_cgroups)
     # What runs of root read must be readable for others.
     umask 022
+    # What the caller of the tests has active is none of theirs.
+    unset VIRTUAL_ENV CONDA_PREFIX
+    PATH=$(tr : '\n' <<<"$PATH" | grep -v '/shims$' | paste -sd :)
+    # Of the runtimes that come with forge a test has those that it asks for.
+    export FORGE_DATADIR=$T/no-data
     export FORGE FORGE_HOME=$T/home FORGE_CONFIG=$T/forge.yaml HOME=$T
     work=/tmp
     configure

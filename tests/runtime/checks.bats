@@ -25,7 +25,7 @@ as_if_older() {
     run "$FORGE" runtime history e
     echo "$output"
     [ "${#lines[@]}" -eq 4 ]
-    [[ "${lines[0]}" == sha256:*"1 run" ]]
+    [[ "${lines[0]}" == sha256:*"0 runs" ]] # a probe is none
     [[ "${lines[1]}" == *"broken: command tool: not in PATH" ]]
     [[ "${lines[3]}" == *healthy ]]
     "$FORGE" runtime history e --json | jq -se '.[1].checks[0].versions.tool == "tool 1.0"
@@ -36,7 +36,7 @@ as_if_older() {
 
 @test "a content that no run ever began with is in the history too" {
     light_env e
-    activate_script a.sh 'return 5'
+    activate_script a.sh 'exit 5'
     run "$FORGE" runtime check e
     [ "$status" -eq 1 ]
     [[ "$output" == *"its activate.d scripts failed"* ]]
@@ -117,7 +117,7 @@ as_if_older() {
 
 @test "scripts that fail are remembered as well" {
     light_env e
-    activate_script a.sh 'return 7'
+    activate_script a.sh 'exit 7'
     run "$FORGE" run -r e -- tool
     [ "$status" -eq 125 ]
     before=$(count_runs)

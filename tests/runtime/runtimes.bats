@@ -191,7 +191,7 @@ print(shape.__version__)"
     echo 'export SEEN=new' >"$script"
     forge_run -r one -- python -c 'import os; print(os.environ["SEEN"])'
     [ "$(cat "$out")" = new ]
-    echo 'return 7' >"$script"
+    echo 'exit 7' >"$script"
     run "$FORGE" run -r one -- python -c 1
     echo "$output"
     [ "$status" -eq 125 ]

@@ -10,6 +10,7 @@
 #include "base/fd.h"
 #include "base/rmtree.h"
 #include "runtime/conda.h"
+#include "runtime/conda_config.h"
 #include "unit.h"
 
 static char top[64];
@@ -141,7 +142,7 @@ static void odd_paths(void **state)
 	a = (struct act){ 0 };
 	set(&a, "PATH", "::/bin:");
 	activate(&a, "/c/envs/e", NULL, false);
-	is(&a, "PATH", "/c/envs/e/bin:::/bin:");
+	is(&a, "PATH", "/c/envs/e/bin:.:.:/bin:."); /* each the current directory */
 	act_done(&a);
 }
 
@@ -312,12 +313,33 @@ static void damaged_variables_are_told(void **state)
 	act_done(&a);
 }
 
+/* conda's own record of an environment has no limit; ours has one that is never met. */
+static void a_large_state_is_read(void **state)
+{
+	struct act a = { 0 };
+	const size_t size = 5u << 20;
+	char *text = malloc(size + 64);
+
+	(void)state;
+	assert_non_null(text);
+	int n = snprintf(text, 64, "{\"env_vars\": {\"V\": \"here\"}, \"note\": \"");
+	memset(text + n, 'x', size);
+	(void)snprintf(text + n + size, 8, "\"}");
+	put("e/conda-meta/state", text);
+	free(text);
+	activate(&a, below("e"), NULL, false);
+	is(&a, "V", "here");
+	act_done(&a);
+}
+
 /* ---- every rule, as a table ---- */
 
 #define STACK	  1u
 #define MAMBA	  2u
 #define KEEP_CASE 4u
 #define NO_PROMPT 8u
+#define AUTO_STACK_2 16u
+#define SHOW_STACK   32u
 
 /* In all strings '@' is the directory of the test. A name without '=' must not be set. */
 struct rule {
@@ -343,8 +365,11 @@ static const struct rule rules[] = {
 	  { "PATH=@/e/bin:/c/condabin:/bin", "CONDA_SHLVL=1" }, { NULL }, 0 },
 	{ "PATH that is not set", "@/e", "/c", 0, { NULL }, { "X=1" },
 	  { "PATH=@/e/bin:/c/condabin:/usr/bin" }, { NULL }, 0 },
-	{ "PATH that is empty", "@/e", NULL, 0, { NULL }, { "PATH=" }, { "PATH=@/e/bin:" },
+	{ "PATH that is empty", "@/e", NULL, 0, { NULL }, { "PATH=" }, { "PATH=@/e/bin:." },
 	  { NULL }, 0 },
+	{ "PATH is normalised", "@/e", NULL, 0, { NULL },
+	  { "PATH=/usr/bin/:/a/../b//c/./d:../x/..:./y:///z:/.." },
+	  { "PATH=@/e/bin:/usr/bin:/b/c/d:..:y:/z:/" }, { NULL }, 0 },
 	{ "no duplicate is removed", "@/e", "/c", 0, { NULL },
 	  { "PATH=@/e/bin:/bin:/bin:@/e/bin" },
 	  { "PATH=@/e/bin:/c/condabin:@/e/bin:/bin:/bin:@/e/bin" }, { NULL }, 0 },
@@ -366,6 +391,12 @@ static const struct rule rules[] = {
 	{ "... in front when it is not there, without condabin", "@/e", "/c", 0, { NULL },
 	  { "PATH=/bin", "CONDA_SHLVL=7", "CONDA_PREFIX=/o" },
 	  { "PATH=@/e/bin:/bin", "CONDA_SHLVL=8", "CONDA_PREFIX_7=/o" }, { NULL }, 0 },
+	{ "... and so are both of them", "@/e", "/c", 0, { NULL },
+	  { "PATH=/a//b:/x/../o/bin:/bin/", "CONDA_SHLVL=1", "CONDA_PREFIX=/o/" },
+	  { "PATH=/a/b:@/e/bin:/bin" }, { NULL }, 0 },
+	{ "... and in front where nobody knows which it was", "@/e", "/c", 0, { NULL },
+	  { "PATH=/a:/bin", "CONDA_SHLVL=1" }, { "PATH=@/e/bin:/a:/bin", "CONDA_PREFIX_1=" },
+	  { NULL }, 0 },
 	{ "stacked: in front, the old one stays", "@/e", "/c", STACK,
 	  { "o/etc/conda/deactivate.d/x.sh " },
 	  { "PATH=@/o/bin:/bin", "CONDA_SHLVL=1", "CONDA_PREFIX=@/o" },
@@ -374,6 +405,25 @@ static const struct rule rules[] = {
 	{ "stacked on nothing is not stacked", "@/e", "/c", STACK, { NULL }, { "PATH=/bin" },
 	  { "PATH=@/e/bin:/c/condabin:/bin", "CONDA_STACKED_1", "CONDA_PREFIX_0" }, { NULL },
 	  0 },
+	{ "auto_stack: stacked up to that level", "@/e", "/c", AUTO_STACK_2, { NULL },
+	  { "PATH=/o/bin:/bin", "CONDA_SHLVL=2", "CONDA_PREFIX=/o" },
+	  { "PATH=@/e/bin:/o/bin:/bin", "CONDA_STACKED_3=true" }, { NULL }, 0 },
+	{ "... and not above it", "@/e", "/c", AUTO_STACK_2, { NULL },
+	  { "PATH=/o/bin:/bin", "CONDA_SHLVL=3", "CONDA_PREFIX=/o" },
+	  { "PATH=@/e/bin:/bin", "CONDA_STACKED_4" }, { NULL }, 0 },
+	{ "{stacked_env}: those whose directories are in PATH, the last first", "@/e", "/c",
+	  STACK | SHOW_STACK, { NULL },
+	  { "PATH=/bin", "CONDA_SHLVL=3", "CONDA_PREFIX=/c/envs/three",
+	    "CONDA_PREFIX_1=/c", "CONDA_PREFIX_2=/c/envs/two", "CONDA_STACKED_2=true" },
+	  { "CONDA_PROMPT_MODIFIER=@/e,three,base" }, { NULL }, 0 },
+	{ "... of which one is replaced where nothing is stacked", "@/e", "/c", SHOW_STACK,
+	  { NULL }, { "PATH=/bin", "CONDA_SHLVL=2", "CONDA_PREFIX=/c/envs/two",
+		      "CONDA_PREFIX_1=/c", "CONDA_STACKED_2=true" },
+	  { "CONDA_PROMPT_MODIFIER=@/e,base" }, { NULL }, 0 },
+	{ "... and none is new when it is the same again", "@/e", "/c", SHOW_STACK, { NULL },
+	  { "PATH=/bin", "CONDA_SHLVL=2", "CONDA_PREFIX=@/e", "CONDA_PREFIX_1=/c",
+	    "CONDA_STACKED_2=true" },
+	  { "CONDA_PROMPT_MODIFIER=@/e,base" }, { NULL }, 0 },
 	/* the same once more */
 	{ "again: the level stays, variables are not set again", "@/e", "/c", 0,
 	  { STATE("\"V\": \"new\""), "e/etc/conda/activate.d/on.sh ",
@@ -423,7 +473,7 @@ static const struct rule rules[] = {
 	{ "PATH is reserved", "@/e", NULL, 0, { STATE("\"PATH\": \"/evil\"") },
 	  { "PATH=/bin" }, { "PATH=@/e/bin:/bin" }, { NULL }, 1 },
 	{ "... in small letters too", "@/e", NULL, 0, { STATE("\"path\": \"/evil\"") },
-	  { "PATH=/bin" }, { "PATH=@/e/bin:/bin", "path" }, { NULL }, 0 },
+	  { "PATH=/bin" }, { "PATH=@/e/bin:/bin", "path" }, { NULL }, 1 },
 	{ "names are in capitals", "@/e", NULL, 0, { STATE("\"Path_x\": \"1\"") }, { NULL },
 	  { "PATH_X=1", "Path_x" }, { NULL }, 0 },
 	{ "... unless conda is told otherwise", "@/e", NULL, KEEP_CASE,
@@ -440,20 +490,51 @@ static const struct rule rules[] = {
 	{ "values are what they are", "@/e", NULL, 0,
 	  { STATE("\"Q\": \"a'b\\\"c`d`$(e) \\\\n\\n\\tü\", \"E\": \"\"") }, { NULL },
 	  { "Q=a'b\"c`d`$(e) \\n\n\tü", "E=" }, { NULL }, 0 },
-	{ "a number is no value", "@/e", NULL, 0, { STATE("\"N\": 1, \"L\": [], \"O\": {}") },
-	  { NULL }, { "N", "L", "O" }, { NULL }, 0 },
+	{ "numbers and truths are values, as Python writes them", "@/e", NULL, 0,
+	  { STATE("\"N\": 4, \"T\": true, \"F\": false, \"R\": 1.50, \"E\": 1e16, \"M\": -0, "
+		  "\"S\": 0.00001") },
+	  { NULL }, { "N=4", "T=True", "F=False", "R=1.5", "E=1e+16", "M=0", "S=1e-05" },
+	  { NULL }, 0 },
+	{ "null is empty, and what was there is kept aside", "@/e", NULL, 0,
+	  { STATE("\"Z\": null, \"Y\": null") }, { "Y=old" },
+	  { "Z=", "Y=", "__CONDA_SHLVL_0_Y=old" }, { NULL }, 1 },
+	{ "null goes before values, whatever the order", "@/e", NULL, 0,
+	  { STATE("\"FOO\": \"x\", \"foo\": null") }, { "X=1" }, { "FOO=x" }, { NULL }, 0 },
+	{ "what conda sets itself is conda's", "@/e", NULL, 0,
+	  { STATE("\"CONDA_SHLVL\": 7, \"CONDA_PREFIX\": \"/evil\", \"CONDA_DEFAULT_ENV\": "
+		  "\"x\", \"CONDA_PROMPT_MODIFIER\": \"x\", \"CONDA_OTHER\": 1") },
+	  { "X=1" }, { "CONDA_SHLVL=1", "CONDA_PREFIX=@/e", "CONDA_OTHER=1" }, { NULL }, 4 },
+	{ "a list or a map is no value, and told", "@/e", NULL, 0,
+	  { STATE("\"L\": [1], \"O\": {\"A\": 1}, \"N\": 1") }, { NULL },
+	  { "L", "O", "N=1" }, { NULL }, 2 },
+	{ "numbers of any length, and those that are none", "@/e", NULL, 0,
+	  { STATE("\"B\": 123456789012345678901234567890, \"N\": NaN, \"I\": Infinity, "
+		  "\"J\": -Infinity, \"K\": 1e999, \"D\": 0.1") },
+	  { NULL }, { "B=123456789012345678901234567890", "N=nan", "I=inf", "J=-inf",
+		      "K=inf", "D=0.1" }, { NULL }, 0 },
+	{ "text that looks like a number is text", "@/e", NULL, 0,
+	  { STATE("\"A\": \"007\", \"B\": \"NaN\", \"C\": \"\\\\\\\"-1\"") }, { NULL },
+	  { "A=007", "B=NaN", "C=\\\"-1" }, { NULL }, 0 },
+	{ "two spellings of one name: the later one, and nothing is kept aside", "@/e",
+	  NULL, 0, { STATE("\"foo\": 1, \"FOO\": 2") }, { "X=1" },
+	  { "FOO=2", "foo", "__CONDA_SHLVL_0_FOO" }, { NULL }, 0 },
+	{ "... but what was there", "@/e", NULL, 0, { STATE("\"foo\": 1, \"FOO\": 2") },
+	  { "FOO=old" }, { "FOO=2", "__CONDA_SHLVL_0_FOO=old" }, { NULL }, 1 },
+	{ "... also in small letters", "@/e", NULL, 0,
+	  { STATE("\"foo\": 1, \"FOO\": 2") }, { "foo=old" },
+	  { "FOO=2", "foo=old", "__CONDA_SHLVL_0_FOO=old" }, { NULL }, 1 },
 	{ "state without variables", "@/e", NULL, 0, { "e/conda-meta/state {\"version\": 1}" },
 	  { NULL }, { "CONDA_SHLVL=1" }, { NULL }, 0 },
 	{ "variables that are none", "@/e", NULL, 0,
 	  { "e/conda-meta/state {\"env_vars\": [\"A\"]}" }, { NULL }, { "CONDA_SHLVL=1" },
-	  { NULL }, 0 },
+	  { NULL }, 1 },
 	/* names that nobody can set */
 	{ "what is no name is left out", "@/e", NULL, 0,
 	  { STATE("\"A=B\": \"1\", \"\": \"2\", \"1X\": \"3\", \"a b\": \"4\", \"N\\nL\": \"5\"") },
 	  { NULL }, { "A", "1X", "a b", "A B", "CONDA_SHLVL=1" }, { NULL }, 5 },
 	{ "forge's own are forge's", "@/e", NULL, 0,
 	  { STATE("\"FORGE_RUN_ID\": \"1\", \"forge_home\": \"2\"") }, { NULL },
-	  { "FORGE_RUN_ID", "FORGE_HOME" }, { NULL }, 1 },
+	  { "FORGE_RUN_ID", "FORGE_HOME" }, { NULL }, 2 },
 	/* scripts */
 	{ "old ones backwards, then new ones; .sh alone, hidden ones too", "@/e", NULL, 0,
 	  { "e/etc/conda/activate.d/b.sh ", "e/etc/conda/activate.d/.a.sh ",
@@ -491,6 +572,7 @@ static const char *at(const char *text)
 	size_t len = 0;
 
 	n = (n + 1) % 4;
+	out[n][0] = '\0';
 	for (; *text && len < sizeof(out[n]); text++)
 		len += (size_t)snprintf(out[n] + len, sizeof(out[n]) - len, "%.*s",
 					*text == '@' ? 64 : 1, *text == '@' ? top : text);
@@ -532,7 +614,10 @@ static bool follows(const struct rule *r)
 					 .stack = r->flags & STACK,
 					 .is_mamba = r->flags & MAMBA,
 					 .keep_case = r->flags & KEEP_CASE,
-					 .prompt = r->flags & NO_PROMPT ? "" : "({default_env}) " };
+					 .auto_stack = r->flags & AUTO_STACK_2 ? 2 : 0,
+					 .prompt = r->flags & NO_PROMPT    ? ""
+						   : r->flags & SHOW_STACK ? "{stacked_env}"
+									   : "({default_env}) " };
 	bool ok = true;
 	size_t n = 0;
 
@@ -788,11 +873,21 @@ static void names_and_paths_are_resolved_as_conda_does(void **state)
 	put("made2/bin/x", "");
 	resolves(below("made2"), NULL);
 	resolves(below("nowhere"), NULL);
-	/* What conda allows in no name. */
-	resolves("a b", NULL);
-	resolves("a:b", NULL);
-	resolves("a#b", NULL);
+	/* What conda makes no environment by, but activates. */
+	put("home/miniconda3/envs/a b/conda-meta/history", "");
+	put("home/miniconda3/envs/a:b/conda-meta/history", "");
+	put("home/miniconda3/envs/a#b/conda-meta/history", "");
+	resolves("a b", "home/miniconda3/envs/a b");
+	resolves("a:b", "home/miniconda3/envs/a:b");
+	resolves("a#b", "home/miniconda3/envs/a#b");
+	resolves("no b", NULL);
 	resolves("..", NULL);
+	resolves("", NULL);
+	/* Paths are expanded. */
+	resolves("~/miniconda3/envs/e", "home/miniconda3/envs/e");
+	assert_int_equal(setenv("SOMEWHERE", below("home/miniconda3"), 1), 0);
+	resolves("$SOMEWHERE/envs/e", "home/miniconda3/envs/e");
+	resolves("${SOMEWHERE}/envs/../envs/e/", "home/miniconda3/envs/e");
 	/* The first directory of that name counts, also when it is none. */
 	put("first/e/bin/x", "");
 	assert_int_equal(setenv("CONDA_ENVS_DIRS", below("first"), 1), 0);
@@ -811,7 +906,7 @@ static void every_condarc_is_read_the_last_first(void **state)
 		"home/.config/conda/.condarc", "home/.config/conda/condarc",
 		"home/.config/conda/condarc.d/b.yml", "home/.conda/.condarc",
 		"home/.conda/condarc", "home/.conda/condarc.d/c.yml", "home/.condarc",
-		"active/.condarc", "active/condarc", "active/condarc.d/d.yml", "explicit",
+		"active/.condarc", "active/condarc", "active/condarc.d/d.yml", "explicit.yml",
 	};
 	char text[600], dir[64], env[96];
 
@@ -821,7 +916,7 @@ static void every_condarc_is_read_the_last_first(void **state)
 	put("home/miniconda3/conda-meta/history", "");
 	assert_int_equal(setenv("XDG_CONFIG_HOME", below("xdg"), 1), 0);
 	assert_int_equal(setenv("CONDA_PREFIX", below("active"), 1), 0);
-	assert_int_equal(setenv("CONDARC", below("explicit"), 1), 0);
+	assert_int_equal(setenv("CONDARC", below("explicit.yml"), 1), 0);
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(places); i++) {
 		(void)snprintf(dir, sizeof(dir), "dirs/%zu", i);
 		(void)snprintf(env, sizeof(env), "%s/e/conda-meta/history", dir);
@@ -842,7 +937,7 @@ static void directories_are_expanded(void **state)
 	(void)state;
 	home_alone();
 	put("home/mine/e/conda-meta/history", "");
-	put("home/.condarc", "envs_dirs: [relative, '~/mine', '$NOT_SET/x']\n");
+	put("home/.condarc", "envs_dirs: [no/such, '~/mine', '$NOT_SET/x']\n");
 	resolves("e", "home/mine/e");
 	put("other/f/conda-meta/history", "");
 	assert_int_equal(setenv("SOMEWHERE", below("other"), 1), 0);
@@ -861,12 +956,10 @@ static void ones_own_come_after_a_root_that_one_may_write(void **state)
 	put("home/miniconda3/envs/e/conda-meta/history", "");
 	put("home/.conda/envs/e/conda-meta/history", "");
 	resolves("e", "home/miniconda3/envs/e");
-	assert_int_equal(chmod(below("home/miniconda3"), 0555), 0);
+	/* Which is one whose history one may write, says conda. */
+	assert_int_equal(chmod(below("home/miniconda3/conda-meta/history"), 0444), 0);
 	/* Root may write everywhere. */
-	resolves("e", access(below("home/miniconda3"), W_OK) == 0
-			      ? "home/miniconda3/envs/e"
-			      : "home/.conda/envs/e");
-	assert_int_equal(chmod(below("home/miniconda3"), 0755), 0);
+	resolves("e", geteuid() == 0 ? "home/miniconda3/envs/e" : "home/.conda/envs/e");
 }
 
 /* Pairs as "name=path below top" words, in the order found. */
@@ -970,24 +1063,44 @@ static void pixi_has_no_root_at_all(void **state)
 	assert_null(root);
 }
 
+/* The configuration as it is now, and how many things it could not make sense of. */
+static size_t read_config(struct forge_conda_config *ret)
+{
+	forge_auto_strv struct forge_strv warnings = { 0 };
+
+	assert_int_equal(forge_conda_config_read(NULL, ret, &warnings), 0);
+	forge_strv_foreach (w, &warnings)
+		print_message("# %s\n", w);
+	return warnings.n;
+}
+
+static void keeps_case(bool want)
+{
+	forge_auto_conda_config struct forge_conda_config c = { 0 };
+
+	(void)read_config(&c);
+	assert_int_equal(c.keeps_case, want);
+}
+
 static void the_case_of_names_is_condas_to_say(void **state)
 {
 	(void)state;
 	home_alone();
-	assert_false(forge_conda_keeps_case());
+	keeps_case(false);
 	put("home/.condarc", "envvars_force_uppercase: false\n");
-	assert_true(forge_conda_keeps_case());
+	keeps_case(true);
 	put("home/.condarc", "envvars_force_uppercase: true\n");
-	assert_false(forge_conda_keeps_case());
+	keeps_case(false);
 	assert_int_equal(setenv("CONDA_ENVVARS_FORCE_UPPERCASE", "false", 1), 0);
-	assert_true(forge_conda_keeps_case());
+	keeps_case(true);
 }
 
 static void configured_prompt_is(const char *want)
 {
-	forge_auto_free char *prompt = forge_conda_prompt();
+	forge_auto_conda_config struct forge_conda_config c = { 0 };
 
-	assert_string_equal(prompt, want);
+	(void)read_config(&c);
+	assert_string_equal(c.env_prompt, want);
 }
 
 static void the_prompt_is_condas_to_say(void **state)
@@ -1004,10 +1117,176 @@ static void the_prompt_is_condas_to_say(void **state)
 	assert_int_equal(setenv("CONDA_CHANGEPS1", "false", 1), 0);
 	configured_prompt_is("");
 	assert_int_equal(setenv("CONDA_CHANGEPS1", "true", 1), 0);
-	assert_int_equal(setenv("CONDA_ENV_PROMPT", "[{prefix}]", 1), 0);
-	configured_prompt_is("[{prefix}]");
+	assert_int_equal(setenv("CONDA_ENV_PROMPT", "  [{prefix}]  ", 1), 0);
+	configured_prompt_is("[{prefix}]"); /* of a variable: without the blanks around it */
+	assert_int_equal(setenv("CONDA_ENV_PROMPT", "{name} !important", 1), 0);
+	configured_prompt_is("{name}");
 	assert_int_equal(unsetenv("CONDA_CHANGEPS1"), 0);
 	assert_int_equal(unsetenv("CONDA_ENV_PROMPT"), 0);
+}
+
+static void conda_has_its_own_falsehoods(void **state)
+{
+	static const char *const no[] = { "false", "FALSE", "no",  "off", "n",	 "none", "non",
+					  "0",	   "00",    "0.0", "-0",  "0e3", "0j",	 "~",
+					  "null",  "",	    "''",  "' false '" };
+	static const char *const yes[] = { "true", "yes", "on", "y", "1", "2.5", "-1", "' y '" };
+	static const char *const odd[] = { "maybe", "'null'", "0x0", "[]" };
+	char text[80];
+
+	(void)state;
+	home_alone();
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(no); i++) {
+		(void)snprintf(text, sizeof(text), "changeps1: %s\n", no[i]);
+		put("home/.condarc", text);
+		print_message("# %s", text);
+		configured_prompt_is("");
+	}
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(yes); i++) {
+		(void)snprintf(text, sizeof(text), "changeps1: %s\n", yes[i]);
+		put("home/.condarc", text);
+		configured_prompt_is("({default_env}) ");
+	}
+	/* conda refuses these; they are told, and are nothing. */
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(odd); i++) {
+		forge_auto_conda_config struct forge_conda_config c = { 0 };
+		(void)snprintf(text, sizeof(text), "changeps1: %s\n", odd[i]);
+		put("home/.condarc", text);
+		assert_int_equal(read_config(&c), 1);
+		assert_string_equal(c.env_prompt, "({default_env}) ");
+	}
+	put("home/.condarc", "");
+	assert_int_equal(setenv("CONDA_CHANGEPS1", " none ", 1), 0);
+	configured_prompt_is("");
+	assert_int_equal(unsetenv("CONDA_CHANGEPS1"), 0);
+}
+
+/* "a b" of envs_dirs, each below top. */
+static void envs_dirs_are(const char *want)
+{
+	forge_auto_conda_config struct forge_conda_config c = { 0 };
+	char text[1000] = "";
+	size_t len = 0;
+
+	(void)read_config(&c);
+	forge_strv_foreach (dir, &c.envs_dirs) {
+		assert_memory_equal(dir, top, strlen(top));
+		len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%s",
+					len ? " " : "", dir + strlen(top) + 1);
+	}
+	assert_string_equal(text, want);
+}
+
+/* path below top gets text, in which every '@' is top. */
+static void put_at(const char *path, const char *text)
+{
+	put(path, at(text));
+}
+
+static void lists_are_merged_as_conda_does(void **state)
+{
+	(void)state;
+	home_alone();
+	put_at("home/.config/conda/.condarc", "envs_dirs: ['@/one', '@/both']\n");
+	put_at("home/.condarc", "envs_path:\n  - @/two\n  - @/both\n");
+	envs_dirs_are("two both one");
+	/* marks */
+	put_at("home/.config/conda/.condarc", "envs_dirs:\n  - @/one   #!top\n  - '@/x#y' # !top\n");
+	envs_dirs_are("one two both x#y");
+	put_at("home/.condarc", "envs_dirs:\n  - @/two #!bottom\n  - @/both\n");
+	envs_dirs_are("one both x#y two");
+	put_at("home/.config/conda/.condarc", "envs_dirs:  #!final\n  - @/one\n");
+	envs_dirs_are("one");
+	assert_int_equal(setenv("CONDA_ENVS_DIRS", at("@/v"), 1), 0);
+	envs_dirs_are("one");
+	put("home/.config/conda/.condarc", "");
+	put("home/.condarc", "");
+	/* variables: blanks, and what is relative is below the current directory */
+	assert_int_equal(setenv("CONDA_ENVS_DIRS", at(" @/a : : @/b/../c/ "), 1), 0);
+	envs_dirs_are("a c");
+	assert_int_equal(unsetenv("CONDA_ENVS_DIRS"), 0);
+	assert_int_equal(chdir(top), 0);
+	put("home/.condarc", "envs_dirs: [rel/envs, ./rel/envs, '~/own', '$HOME/own']\n");
+	envs_dirs_are("rel/envs home/own");
+	assert_int_equal(chdir("/"), 0);
+	/* a scalar of #!final goes before later files and the environment */
+	put("home/.config/conda/.condarc", "changeps1: false #!final\n");
+	put("home/.condarc", "changeps1: true\n");
+	assert_int_equal(setenv("CONDA_CHANGEPS1", "true", 1), 0);
+	configured_prompt_is("");
+	assert_int_equal(unsetenv("CONDA_CHANGEPS1"), 0);
+}
+
+static void any_yaml_will_do(void **state)
+{
+	static const char *const forms[] = {
+		"%YAML 1.2\n---\nenvs_dirs: ['@/one']\n",
+		"base: &b ['@/one']\nenvs_dirs: *b\n",
+		"base: &b {envs_dirs: ['@/one']}\n<<: *b\n",
+		"envs_dirs: !!seq [!!str '@/one']\n",
+		"d: &d '@/one'\nenvs_dirs: [*d]\nchannels: !mine [x]\n",
+	};
+	static const char *const bad[] = { "envs_dirs: [", "a: &a [*a]\n", "a: *none\n",
+					   "- list\n",	   "a: 1\n---\nb: 1\n" };
+	char *text = malloc(400000);
+
+	(void)state;
+	home_alone();
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(forms); i++) {
+		put_at("home/.condarc", forms[i]);
+		envs_dirs_are("one");
+	}
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(bad); i++) {
+		forge_auto_conda_config struct forge_conda_config c = { 0 };
+		put("home/.condarc", bad[i]);
+		assert_int_equal(read_config(&c), 1);
+	}
+	/* More than 64 KiB. */
+	assert_non_null(text);
+	size_t len = 0;
+	for (int i = 0; i < 20000; i++)
+		len += (size_t)snprintf(text + len, 400000 - len, "%s  - c%d\n",
+					i ? "" : "channels:\n", i);
+	(void)snprintf(text + len, 400000 - len, "envs_dirs:\n  - %s/one\n", top);
+	put("home/.condarc", text);
+	envs_dirs_are("one");
+	/* Copies of copies end. */
+	len = (size_t)snprintf(text, 400000, "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
+	for (int i = 1; i < 10; i++)
+		len += (size_t)snprintf(text + len, 400000 - len,
+					"a%d: &a%d [*a%d, *a%d, *a%d, *a%d, *a%d, *a%d]\n", i, i,
+					i - 1, i - 1, i - 1, i - 1, i - 1, i - 1);
+	put("home/.condarc", text);
+	free(text);
+	forge_auto_conda_config struct forge_conda_config c = { 0 };
+	assert_int_equal(read_config(&c), 1);
+}
+
+static void condarc_by_a_variable(void **state)
+{
+	(void)state;
+	home_alone();
+	put_at("home/my.yml", "envs_dirs: ['@/one']\n");
+	put_at("d/b.yaml", "envs_dirs: ['@/two']\n");
+	put_at("d/a.yml", "envs_dirs: ['@/one']\n");
+	put_at("d/c.txt", "envs_dirs: ['@/three']\n");
+	put_at("plain", "envs_dirs: ['@/three']\n");
+	put_at("condarc", "envs_dirs: ['@/four']\n");
+	static const struct {
+		const char *said, *want;
+	} cases[] = {
+		{ "~/my.yml", "one" }, { "$HOME/my.yml", "one" }, { "@/d", "two one" },
+		{ "@/d/", "two one" }, { "@/condarc", "four" },	  { "@/plain", "" },
+		{ "@/nowhere", "" },   { "", "" },		  { "condarc", "four" },
+	};
+	assert_int_equal(chdir(top), 0);
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(cases); i++) {
+		print_message("# CONDARC=%s\n", cases[i].said);
+		assert_int_equal(setenv("CONDARC", at(cases[i].said), 1), 0);
+		envs_dirs_are(cases[i].want);
+	}
+	assert_int_equal(chdir("/"), 0);
+	assert_int_equal(unsetenv("CONDARC"), 0);
 }
 
 /* prompt, as it is for an environment <dir>/envs/a b */
@@ -1032,6 +1311,14 @@ static void the_prompt_is_filled_in(void **state)
 	prompt_becomes("{name}|{stacked_env}|{{x}}|{other", "a b|a b|{x}|{other");
 	(void)snprintf(want, sizeof(want), "%s$", below("envs/a b"));
 	prompt_becomes("{prefix}$", want);
+	/* as Python's format() */
+	prompt_becomes("{name!r}|{name!s}|{name!a}", "'a b'|a b|'a b'");
+	prompt_becomes("{name:>10}|{name:<5}|{name:^6}|{name:5}|{name:}", "       a b|a b  | a b  |a b  |a b");
+	prompt_becomes("{name:*>6}|{name:ü^5}|{name:.2}|{name!r:>8s}|{name:05}",
+		       "***a b|üa bü|a |   'a b'|a b00");
+	/* what conda refuses stays */
+	prompt_becomes("{name!x}|{name:>99999}|{name.x}|{nope}|{name:d}|{0}|}",
+		       "{name!x}|{name:>99999}|{name.x}|{nope}|{name:d}|{0}|}");
 }
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, enter, leave)
@@ -1050,6 +1337,7 @@ int main(void)
 		TEST(clobbered_values_are_kept_aside),
 		TEST(scripts_are_sorted_and_shell_only),
 		TEST(damaged_variables_are_told),
+		TEST(a_large_state_is_read),
 		TEST(every_rule_holds),
 		TEST(the_digest_is_of_the_content),
 		TEST(the_installer_is_not_believed),
@@ -1065,6 +1353,10 @@ int main(void)
 		TEST(pixi_has_no_root_at_all),
 		TEST(the_case_of_names_is_condas_to_say),
 		TEST(the_prompt_is_condas_to_say),
+		TEST(conda_has_its_own_falsehoods),
+		TEST(lists_are_merged_as_conda_does),
+		TEST(any_yaml_will_do),
+		TEST(condarc_by_a_variable),
 		TEST(the_prompt_is_filled_in),
 	};
 

@@ -174,7 +174,7 @@ static void unknown_keys_name_the_known(void **state)
 		"sandbox: unknown key 'cgruop' (have: allow_missing, cgroup, tmp_size, "
 		"shm_size, uid_base, uid_count); did you mean 'cgroup'?");
 	refused("host: {maximum: {}}\n", 1, 8,
-		"host: unknown key 'maximum' (have: max, allow_unlimited, budget)");
+		"host: unknown key 'maximum' (have: max, allow_unlimited, scripts_network, budget)");
 	refused("profiles:\n  default:\n    memroy: 2G\n", 3, 5,
 		"profiles.default: unknown key 'memroy' (have: memory, cpus,");
 	refused("host: {max: {cpu-time: 1h}}\n", 1, 14, "did you mean 'cpu_time'?");
@@ -412,12 +412,12 @@ static void every_key_is_listed_once(void **state)
 
 	(void)state;
 	forge_config_each_key(see_key, &seen);
-	assert_int_equal(seen.n, 6 + 10 + 2 * FORGE_LIMIT_COUNT_ROWS + 4 + 1 + 3 + 1 + 4 + 6 + 2);
+	assert_int_equal(seen.n, 6 + 11 + 2 * FORGE_LIMIT_COUNT_ROWS + 5 + 1 + 3 + 1 + 4 + 6 + 2);
 	/* Callers may keep the paths. */
 	assert_string_equal(seen.paths[0], "version");
-	assert_string_equal(seen.paths[16], "profiles.NAME.memory");
-	assert_string_equal(seen.paths[16 + FORGE_LIMIT_COUNT_ROWS], "host.max.memory");
-	assert_string_equal(seen.paths[15 + 2 * FORGE_LIMIT_COUNT_ROWS], "host.max.grace");
+	assert_string_equal(seen.paths[17], "profiles.NAME.memory");
+	assert_string_equal(seen.paths[17 + FORGE_LIMIT_COUNT_ROWS], "host.max.memory");
+	assert_string_equal(seen.paths[16 + 2 * FORGE_LIMIT_COUNT_ROWS], "host.max.grace");
 	assert_string_equal(seen.paths[seen.n - 1], "env.set");
 }
 

@@ -192,6 +192,89 @@ static void the_search_has_an_order(void **state)
 	assert_string_equal(again->workdir, "/here/{id}");
 }
 
+static uint64_t cap(const struct forge_config *c) { return c->caps.memory_bytes; }
+
+/* What an inner file does not mention is as the outer one has it. */
+static void files_are_layers(void **state)
+{
+	(void)state;
+	assert_int_equal(mkdir(".config", 0700), 0);
+	assert_int_equal(mkdir(".config/forge", 0700), 0);
+	write_file(".config/forge/forge.yaml",
+		   "store: sqlite:/team.db\nhost: {max: {memory: 4G}, budget: {runs: 8}}\n"
+		   "env: {set: {A: outer, B: outer}}\n"
+		   "profiles: {default: {memory: 1G, pids: 50}, big: {memory: 4G}}\n"
+		   "runtimes: {one: {kind: system, description: outer}, two: {kind: system}}\n",
+		   0600);
+	write_file("forge.yaml",
+		   "analysis: {profile: big}\nenv: {set: {B: inner}}\n"
+		   "profiles: {default: {memory: 2G}}\n"
+		   "runtimes: {one: {kind: system, description: inner}}\n",
+		   0600);
+	forge_auto_config struct forge_config *c = load_ok(NULL);
+	assert_string_equal(c->store, "sqlite:/team.db");
+	assert_int_equal(cap(c), 4ULL << 30);
+	assert_int_equal(c->budget_runs, 8);
+	assert_int_equal(c->env_set.n, 2);
+	assert_string_equal(forge_strv_getenv(&c->env_set, "A"), "outer");
+	assert_string_equal(forge_strv_getenv(&c->env_set, "B"), "inner");
+	assert_int_equal(c->profiles[0].limits.memory_bytes, 2ULL << 30);
+	assert_int_equal(c->profiles[0].limits.pids, 50);
+	assert_int_equal(c->n_runtimes, 2);
+	assert_string_equal(c->runtimes[0].description, "inner");
+	assert_int_equal(c->files.n, 2);
+	assert_string_equal(c->path, c->files.v[1]);
+	/* One file under two names is one layer. */
+	forge_auto_config struct forge_config *twice = load_ok("forge.yaml");
+	assert_int_equal(twice->files.n, 2);
+}
+
+/* Lowered they can be, raised they cannot; what was asked for is told. */
+static void caps_hold_for_inner_files(void **state)
+{
+	static const struct {
+		const char *inner;
+		uint64_t memory, runs;
+		bool unlimited;
+		unsigned missing;
+		size_t held_back;
+	} rows[] = {
+		{ "version: 1\n", 4ULL << 30, 8, false, 0, 0 },
+		{ "host: {max: {memory: 2G}}\n", 2ULL << 30, 8, false, 0, 0 },
+		{ "host: {max: {memory: 8G}}\n", 4ULL << 30, 8, false, 0, 1 },
+		{ "host: {max: {memory: unlimited}}\n", 4ULL << 30, 8, false, 0, 1 },
+		{ "host: {budget: {runs: 9}}\n", 4ULL << 30, 8, false, 0, 1 },
+		{ "host: {budget: {runs: 2}}\n", 4ULL << 30, 2, false, 0, 0 },
+		{ "host: {allow_unlimited: true}\n", 4ULL << 30, 8, false, 0, 1 },
+		{ "sandbox: {allow_missing: [landlock]}\n", 4ULL << 30, 8, false, 0, 1 },
+	};
+
+	(void)state;
+	assert_int_equal(mkdir(".config", 0700), 0);
+	assert_int_equal(mkdir(".config/forge", 0700), 0);
+	write_file(".config/forge/forge.yaml",
+		   "host: {max: {memory: 4G}, budget: {runs: 8}, allow_unlimited: false}\n"
+		   "sandbox: {allow_missing: []}\n",
+		   0600);
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(rows); i++) {
+		write_file("forge.yaml", rows[i].inner, 0600);
+		forge_auto_config struct forge_config *c = load_ok(NULL);
+		if (cap(c) != rows[i].memory || c->budget_runs != rows[i].runs ||
+		    c->allow_unlimited != rows[i].unlimited ||
+		    c->allow_missing != rows[i].missing ||
+		    c->held_back.n != rows[i].held_back)
+			fail_msg("%s", rows[i].inner);
+	}
+	/* A profile above an outer cap is a mistake, and is pointed at. */
+	write_file("forge.yaml", "profiles: {default: {memory: 8G}}\n", 0600);
+	refused(NULL, -EINVAL, "profiles.default", "");
+	/* An outer profile above an inner cap gives way. */
+	write_file(".config/forge/forge.yaml", "profiles: {default: {memory: 8G}}\n", 0600);
+	write_file("forge.yaml", "host: {max: {memory: 1G}}\n", 0600);
+	forge_auto_config struct forge_config *c = load_ok(NULL);
+	assert_int_equal(c->profiles[0].limits.memory_bytes, 1ULL << 30);
+}
+
 static void a_named_file_must_be_there(void **state)
 {
 	(void)state;
@@ -270,7 +353,7 @@ static void root_trusts_only_root(void **state)
 		refused(NULL, -EPERM, "config ./forge.yaml belongs to user",
 			"chown root");
 	}
-	refused("forge.yaml", -EPERM, "belongs to user", "chown root forge.yaml");
+	refused("forge.yaml", -EPERM, "belongs to user", "chown root ./forge.yaml");
 }
 
 /* A file that somebody else left in the directory one happens to be in opens nothing. */
@@ -340,6 +423,8 @@ int main(void)
 		TEST(a_file_that_others_could_have_put_there_is_refused),
 		TEST(without_a_file_all_is_built_in),
 		TEST(the_search_has_an_order),
+		TEST(files_are_layers),
+		TEST(caps_hold_for_inner_files),
 		TEST(a_named_file_must_be_there),
 		TEST(paths_are_below_the_file),
 		TEST(errors_name_the_file_as_it_was_found),

@@ -40,6 +40,7 @@ static int enter(void **state)
 	(void)alarm(60);
 	(void)snprintf(top, sizeof(top), "/tmp/test-runtime-XXXXXX");
 	return mkdtemp(top) && setenv("HOME", below("user"), 1) == 0 &&
+	       setenv("FORGE_DATADIR", below("none"), 1) == 0 &&
 			       setenv("FORGE_HOME", below("home"), 1) == 0
 		       ? 0
 		       : -1;
@@ -294,10 +295,12 @@ static void variables_that_are_none_are_told(void **state)
 		put_link(files[i], "/etc/hostname");
 		activation_says("leads out");
 		(void)unlink(below(files[i]));
-		put_giant(files[i], 5 << 20);
+		put_giant(files[i], 65 << 20);
 		activation_says("too large");
 		put(files[i],
 		    "{\"env_vars\": {\"A\": \"x\\u0000y\"}, \"A\": \"x\\u0000y\"}");
+		activation_says(NULL); /* that one is left out, with a warning */
+		put(files[i], "{\"env_vars\": {\"A\": }}");
 		activation_says("no JSON object");
 		put(files[i], "{}");
 		activation_says(NULL);
@@ -496,7 +499,7 @@ static int identify_and_install(const struct forge_runtime *rt,
 				struct forge_packages *ret, struct forge_error *err)
 {
 	char text[64];
-	int rc = forge_conda_packages(rt->prefix, ret, err);
+	int rc = forge_conda_packages(rt->real_prefix, ret, err);
 
 	if (installs_left > 0) {
 		(void)snprintf(text, sizeof(text),
@@ -722,7 +725,7 @@ static void libraries_of_r(void **state)
 	    "Package: toy\nMinVersion: 9\nVersion: 1.5\nBuilt: R 4\n");
 	put_link("link", below("real"));
 	opened("kind: r, libraries: [link]", &rt);
-	assert_int_equal(forge_runtime_activate(&rt, &env, &scripts, NULL), 0);
+	assert_int_equal(forge_runtime_activate(&rt, &env, &scripts, NULL, NULL), 0);
 	assert_string_equal(forge_strv_getenv(&env, "R_LIBS"), below("real"));
 	assert_int_equal(forge_runtime_identify(&rt, &p, NULL), 0);
 	for (size_t i = 0; i < p.n; i++)
@@ -759,11 +762,13 @@ static void declared_ones_hide_those_found(void **state)
 	}
 	put("user/.conda/envs/x/conda-meta/history", "");
 	put("user/.conda/envs/not an id/conda-meta/history", "");
+	put("user/.conda/envs/moves\033[2J/conda-meta/history", "");
+	put("user/.conda/envs/\xff\xfe/conda-meta/history", "");
 	put("t/bin/tool", "");
 	opened("kind: prefix, prefix: t", &rt);
 	assert_string_equal(rt.decl->kind, "prefix");
 	forge_catalog_each(&catalog, count, &last);
-	assert_int_equal(catalog.n_sorted, 301);
+	assert_int_equal(catalog.n_sorted, 302);
 	assert_string_equal(last, "x");
 	forge_runtime_close(&rt);
 }
