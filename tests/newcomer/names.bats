@@ -84,12 +84,12 @@ teardown() {
     run script -qec 'stty cols 100; forge ps' /dev/null
     [ "${#lines[@]}" -eq 3 ]
     for line in "${lines[@]}"; do
-        line=$(sed 's/\x1b\[[0-9;]*m//g' <<<"$line" | tr -d '\r')
+        line=$(printf '%s\n' "$line" | sed 's/\x1b\[[0-9;]*m//g' | tr -d '\r')
         [ "${#line}" -le 100 ]
     done
     says "sleep 300"
     # Elapsed and memory of what runs; a clock, no date, for today.
-    plain=$(sed 's/\x1b\[[0-9;]*m//g' <<<"$output")
+    plain=$(printf '%s\n' "$output" | sed 's/\x1b\[[0-9;]*m//g')
     grep -Eq "going .*(preparing|running).* s .*[KM]iB .*[0-9]{2}:[0-9]{2}:[0-9]{2}" <<<"$plain"
     # What is shown of an id is enough to name the run.
     short=$(grep going <<<"$output" | cut -d' ' -f1)

@@ -58,7 +58,7 @@ analysis() {
     says "the value of API_TOKEN was not kept"
     run forge rerun -q --env API_TOKEN=again last
     [ "$status" -eq 0 ]
-    API_TOKEN=env run forge rerun -q last
+    API_TOKEN='env' run forge rerun -q last
     [ "$status" -eq 0 ]
 }
 
@@ -68,7 +68,7 @@ analysis() {
     mkdir gone
     cd gone
     forge run -q -- true
-    cd ..
+    cd "$T/project"
     rmdir gone
     run forge rerun last
     [ "$status" -eq 125 ]

@@ -86,7 +86,7 @@ siblings() {
         sed -n '/^# EXAMPLES/,/^# [^E]/p' "$page" | awk '/^```/ { is = !is; next } is' >"$T/lines"
         [ -s "$T/lines" ] || grep -L '^# EXAMPLES' "$page"
         while IFS= read -r line; do
-            grep -qxF -- "$(sed 's/^ *//' <<<"$line")" <(sed 's/^ *//' "$T/shown") ||
+            grep -qxF -- "${line#"${line%%[! ]*}"}" <(sed 's/^ *//' "$T/shown") ||
                 { echo "${page##*/}: $line"; false; }
         done <"$T/lines"
         # Whatever is indented there in another way would be joined.
@@ -113,7 +113,7 @@ offered() {
     id=$(forge ps -q)
     [ "$(offered forge show '')" = "$(printf '%s\n' "$id" fit-one last | sort | xargs)" ]
     [ "$(offered forge logs -f "${id:0:8}")" = "$id" ]
-    [ "$(offered forge diff last fi)" = fit-one ]
+    [ "$(offered forge diff last 'fi')" = fit-one ]
     [ "$(offered forge ps --analysis '')" = fit-one ]
     [ "$(offered forge run -r to)" = toy ]
     [ "$(offered forge run --runtime to)" = toy ]

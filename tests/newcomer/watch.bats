@@ -29,7 +29,7 @@ teardown() {
     echo 'host: {budget: {cpus: 1, memory: 4G}}' >forge.yaml
     mkdir gate
     forge submit -i gate -- sh -c 'until [ -e gate/open ]; do sleep 0.02; done' >/dev/null
-    forge run echo done >said 2>&1 &
+    forge run echo 'done' >said 2>&1 &
     runner=$!
     started+=("$runner")
     patiently grep -q "queued: waits for 1 CPU: 1 of 1 in use" said
