@@ -13,7 +13,8 @@ packages() {
         python3-sklearn r-base-core r-cran-irkernel r-cran-mass r-cran-survival samtools ;;
     test) packages demo
         packages runtimes
-        echo bats btrfs-progs busybox-static clang conmon crun e2fsprogs iproute2 jq mmdebstrap podman postgresql procps \
+        echo bats bsdextrautils btrfs-progs busybox-static clang conmon crun e2fsprogs iproute2 jq man-db mmdebstrap \
+            passwd podman postgresql procps \
             python3 shellcheck snakemake strace tmux user-mode-linux util-linux xfsprogs zsh ;;
     demo) packages build
         echo bowtie2-examples jq python3 ;;

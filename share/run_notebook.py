@@ -1,16 +1,24 @@
 #!/usr/bin/env python3
 """run_notebook.py NOTEBOOK OUTPUT [NAME=VALUE...]: executes a Jupyter notebook for forge.
 
-Runs inside the sandbox, in the runtime's Python. The executed notebook is written to OUTPUT,
-also when a cell fails: then with that cell's traceback. Parameters go into a cell behind the
-one tagged "parameters", or to the top. Exit status: 0, or 1 when a cell failed or the kernel
-died, or 3 when the runtime lacks what is needed.
+Runs inside the sandbox, in the runtime's Python. What the cells print is printed as it comes.
+OUTPUT is written after each cell, and now and then during one, so that it has what ran so far
+however the run ends. Parameters go into a cell behind the one tagged "parameters". Exit
+status: 0, or 1 when a cell failed or the kernel died, 2 when a parameter is not known, 3 when
+the runtime lacks what is needed, 143 after SIGTERM.
 """
 # SPDX-License-Identifier: Apache-2.0
+import ast
+import asyncio
+import builtins
+import difflib
 import json
 import os
+import re
+import signal
 import sys
 import tempfile
+import time
 
 # A warning of the kernel's debugger, which nobody attaches to.
 os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
@@ -24,6 +32,16 @@ except ImportError as e:
     print("  hint: it needs nbformat, nbclient and ipykernel", file=sys.stderr)
     sys.exit(3)
 
+TAG, INJECTED = "parameters", "injected-parameters"
+COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+
+
+def say(text):
+    sys.stdout.flush()
+    print(f"forge: {text}", file=sys.stderr, flush=True)
+
+
+# ---- parameters ----
 
 def value_of(text):
     """JSON where it is JSON, else the text itself."""
@@ -53,24 +71,98 @@ def parameter_source(language, parameters):
     return "\n".join(f"{k} = {v!r}" for k, v in parameters.items())
 
 
-def inject(notebook, language, parameters):
+def parse_python(source):
+    """The syntax tree, of what is left without magics and shell lines."""
+    lines = ("" if re.match(r"\s*[%!?]", line) else line for line in source.split("\n"))
+    return ast.parse("\n".join(lines))
+
+
+def assigned_names(language, source):
+    """What a cell assigns at its top level, in order. Raises SyntaxError."""
+    if language.lower() != "python":
+        return re.findall(r"(?m)(?:^|;)[ \t]*([A-Za-z.][\w.]*)[ \t]*(?:<-|=(?!=))", source)
+    names = []
+    for node in parse_python(source).body:
+        targets = (node.targets if isinstance(node, ast.Assign) else
+                   [node.target] if isinstance(node, ast.AnnAssign) and node.value else [])
+        names += [n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)]
+    return list(dict.fromkeys(names))
+
+
+def free_names(language, sources):
+    """What the cells use and never assign. Raises SyntaxError."""
+    text = "\n".join(sources)
+    if language.lower() != "python":
+        return set(re.findall(r"[A-Za-z.][\w.]*", text)) - set(assigned_names(language, text))
+    used = [n for n in ast.walk(parse_python(text)) if isinstance(n, ast.Name)]
+    stored = {n.id for n in used if not isinstance(n.ctx, ast.Load)}
+    return {n.id for n in used} - stored - set(dir(builtins))
+
+
+def has_tag(cell, tag):
+    return tag in cell.metadata.get("tags", [])
+
+
+def find_parameters(notebook, language):
+    """(cell that has them or None, names that it assigns, names that are only used).
+
+    Names are None where the cell cannot be read: the kernel will say what is wrong with it.
+    Without a tagged cell the first one counts, and what is used and assigned nowhere.
+    """
+    code = [c for c in notebook.cells if c.cell_type == "code"]
+    tagged = next((c for c in code if has_tag(c, TAG)), None)
+    cell = tagged or next(iter(code), None)
+    try:
+        names = assigned_names(language, cell.source) if cell else []
+        free = set() if tagged else free_names(language, [c.source for c in code])
+    except SyntaxError:
+        names, free = None, set()
+    return cell, names, free
+
+
+def unknown_parameter(name, names, free):
+    known = names + sorted(free)
+    near = difflib.get_close_matches(name, known, 1)
+    has = f"it has: {', '.join(known)}" if known else f"it has none: tag a cell '{TAG}'"
+    return (f"the notebook has no parameter '{name}' ({has})"
+            + (f"; did you mean '{near[0]}'?" if near else ""))
+
+
+def put_cell(notebook, at, language, parameters):
     if not parameters:
         return
     cell = nbformat.v4.new_code_cell(parameter_source(language, parameters))
-    cell.metadata["tags"] = ["injected-parameters"]
+    cell.metadata["tags"] = [INJECTED]
     # Minor versions before 5 do not know cell ids.
     if (notebook.nbformat, notebook.nbformat_minor) < (4, 5):
         cell.pop("id", None)
-    cells = [c for c in notebook.cells
-             if "injected-parameters" not in c.metadata.get("tags", [])]
-    at = next((i + 1 for i, c in enumerate(cells)
-               if "parameters" in c.metadata.get("tags", [])), 0)
-    notebook.cells = cells[:at] + [cell] + cells[at:]
+    notebook.cells.insert(at, cell)
 
+
+def inject(notebook, language, parameters):
+    """False, and said why, when there is no such parameter."""
+    notebook.cells = [c for c in notebook.cells if not has_tag(c, INJECTED)]
+    cell, names, free = find_parameters(notebook, language)
+    for name in parameters:
+        if names is not None and name not in names and name not in free:
+            say(unknown_parameter(name, names, free))
+            return False
+    behind = {k: v for k, v in parameters.items() if names is None or k in names}
+    first = {k: v for k, v in parameters.items() if k not in behind}
+    if behind and not has_tag(cell, TAG):
+        say(f"no cell is tagged '{TAG}': {', '.join(behind)} is set behind the first code cell")
+    at = notebook.cells.index(cell) + 1 if cell else 0
+    put_cell(notebook, at, language, behind)
+    put_cell(notebook, 0, language, first)
+    return True
+
+
+# ---- execution ----
 
 def provide_kernel(name, language, argv):
     """A kernel without having been registered by anybody, before all that were."""
-    top = tempfile.mkdtemp(prefix="kernels-")
+    # Hidden: forge tells users what their cells leave in /tmp, and this is not theirs.
+    top = tempfile.mkdtemp(prefix=".forge-kernels-")
     path = os.path.join(top, "kernels", name)
     os.makedirs(path)
     with open(os.path.join(path, "kernel.json"), "w", encoding="utf-8") as f:
@@ -79,21 +171,131 @@ def provide_kernel(name, language, argv):
     return name
 
 
-def write(notebook, path):
-    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-    with open(path + ".part", "w", encoding="utf-8") as f:
-        nbformat.write(notebook, f)
-    os.replace(path + ".part", path)
+class Saver:
+    """Writes the notebook: whoever looks sees it whole, before or after."""
+
+    def __init__(self, notebook, path):
+        self.notebook = notebook
+        self.path = os.path.abspath(path)
+        # Hidden: one that a kill left half written is no result.
+        self.part = os.path.abspath("." + os.path.basename(path) + ".part")
+        self.next = 0.0
+
+    def save(self):
+        start = time.monotonic()
+        try:
+            os.makedirs(os.path.dirname(self.path), exist_ok=True)
+            with open(self.part, "w", encoding="utf-8") as f:
+                nbformat.write(self.notebook, f)
+            os.replace(self.part, self.path)
+        except OSError as e:
+            say(f"the notebook cannot be saved: {e.strerror}")
+        # A large one must not cost more time than the cells.
+        now = time.monotonic()
+        self.next = now + max(2.0, 20 * (now - start))
+
+    def save_sometimes(self):
+        if time.monotonic() >= self.next:
+            self.save()
 
 
-def show_streams(notebook):
-    """What the cells printed, so that the log has it too."""
+def show(msg):
+    """What a cell prints goes to the run's own output, and so into its log."""
+    content = msg["content"]
+    if msg["msg_type"] == "stream":
+        stream = sys.stderr if content.get("name") == "stderr" else sys.stdout
+        stream.write(content.get("text", ""))
+    elif msg["msg_type"] in ("execute_result", "display_data"):
+        stream = sys.stdout
+        text = content.get("data", {}).get("text/plain")
+        if text:
+            stream.write(text + "\n")
+    else:
+        return
+    stream.flush()
+
+
+class Client(NotebookClient):
+    """Executes, shows and saves."""
+
+    def __init__(self, notebook, saver, **options):
+        super().__init__(notebook, **options)
+        self.saver = saver
+        self.at = 0  # of the cell that is executed, for messages
+
+    def on_end(self):
+        """forge asks it to end: the limit of time, or a user."""
+        self.saver.save()
+        os._exit(143)  # forge ends the kernel as well
+
+    async def async_execute_cell(self, cell, cell_index, *args, **kwargs):
+        if cell.cell_type != "code":
+            return cell
+        self.at += 1
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, self.on_end)
+        try:
+            return await super().async_execute_cell(cell, cell_index, *args, **kwargs)
+        finally:
+            self.saver.save()
+
+    def process_message(self, msg, cell, cell_index):
+        show(msg)
+        try:
+            return super().process_message(msg, cell, cell_index)
+        finally:
+            self.saver.save_sometimes()
+
+
+def choose_kernel(notebook, language):
+    if language == "R":
+        return provide_kernel("forge-r", "R", ["R", "--slave", "-e", "IRkernel::main()",
+                                               "--args", "{connection_file}"])
+    if language.lower() == "python":
+        # This very interpreter: one that the host has registered is another Python.
+        return provide_kernel("forge-python", "python",
+                              [sys.executable, "-m", "ipykernel_launcher", "-f",
+                               "{connection_file}"])
+    return notebook.metadata.get("kernelspec", {}).get("name", "python3")
+
+
+def traceback_of(notebook):
+    """Of the cell that failed, as its kernel wrote it, without colours."""
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
-            if output.get("output_type") == "stream":
-                stream = sys.stderr if output.get("name") == "stderr" else sys.stdout
-                stream.write(output.get("text", ""))
-    sys.stdout.flush()
+            if output.get("output_type") == "error":
+                failed = "\n".join(output.get("traceback", []))
+                if not has_tag(cell, "raises-exception"):
+                    return COLOURS.sub("", failed)
+    return ""
+
+
+def execute(notebook, language, target):
+    saver = Saver(notebook, target)
+    for cell in notebook.cells:  # what an earlier execution left is not of this one
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+    client = Client(notebook, saver, timeout=None, kernel_name=choose_kernel(notebook, language),
+                    resources={"metadata": {"path": os.getcwd()}})
+    of = f"cell {{}} of {sum(c.cell_type == 'code' for c in notebook.cells)}"
+    saver.save()
+    try:
+        client.execute()
+        status = 0
+    except CellExecutionError as e:
+        sys.stdout.flush()
+        print(traceback_of(notebook), file=sys.stderr)
+        say(f"{of.format(client.at)} failed: {e.ename}: {COLOURS.sub('', str(e.evalue))}")
+        status = 1
+    except DeadKernelError:
+        say(f"the kernel died in {of.format(client.at)}")
+        status = 1
+    except Exception as e:  # a kernel that does not start, in as many ways as there are kernels
+        where = f"in {of.format(client.at)}" if client.at else "before the first cell"
+        say(f"the notebook cannot be executed, {where}: {type(e).__name__}: {e}")
+        status = 1
+    saver.save()
+    return status
 
 
 def main():
@@ -103,37 +305,13 @@ def main():
     try:
         notebook = nbformat.read(source, as_version=4)
     except Exception as e:  # whatever a file that is no notebook makes it raise
-        print(f"forge: {source} is no notebook: {e}", file=sys.stderr)
+        say(f"{source} is no notebook: {e}")
         return 1
-    spec = notebook.metadata.get("kernelspec", {})
-    language = spec.get("language") or notebook.metadata.get(
-        "language_info", {}).get("name", "python")
-    kernel = spec.get("name", "python3")
-    if language == "R":
-        kernel = provide_kernel("forge-r", "R", ["R", "--slave", "-e", "IRkernel::main()",
-                                                 "--args", "{connection_file}"])
-    elif language.lower() == "python":
-        # This very interpreter: one that the host has registered is another Python.
-        kernel = provide_kernel("forge-python", "python",
-                                [sys.executable, "-m", "ipykernel_launcher", "-f",
-                                 "{connection_file}"])
-    inject(notebook, language, parameters)
-    client = NotebookClient(notebook, timeout=None, kernel_name=kernel,
-                            resources={"metadata": {"path": os.getcwd()}})
-    status = 0
-    try:
-        client.execute()
-    except CellExecutionError as e:
-        print(f"forge: a cell failed: {e.ename}: {e.evalue}", file=sys.stderr)
-        print(e.traceback, file=sys.stderr)
-        status = 1
-    except DeadKernelError:
-        print("forge: the kernel died", file=sys.stderr)
-        status = 1
-    finally:
-        write(notebook, target)
-        show_streams(notebook)
-    return status
+    language = notebook.metadata.get("kernelspec", {}).get("language") or \
+        notebook.metadata.get("language_info", {}).get("name", "python")
+    if not inject(notebook, language, parameters):
+        return 2
+    return execute(notebook, language, target)
 
 
 sys.exit(main())

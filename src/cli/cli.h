@@ -30,10 +30,13 @@ struct forge_cmd {
 	const char *about;    /* paragraphs for `forge help NAME`, may be NULL */
 	/*
 	 * What its first word is, for completion: "check|show" (these words), "COMMAND"
-	 * (a program), "NAME" (a command of forge); NULL: it takes no words.
+	 * (a program), "NAME" (a command of forge), "RUN" (so are those behind it); NULL: it
+	 * takes no words.
 	 */
 	const char *first;
 	bool stops;    /* options end at the first word */
+	/* ... unless it is such a word, which takes no options of its own; NULL: none is */
+	bool (*goes_on)(const char *word);
 	int bad_value; /* exit status for a value that an option does not take */
 	/* argv has the words that are left after the options. Returns the exit status. */
 	int (*run)(int argc, char **argv);
@@ -45,8 +48,9 @@ extern const struct forge_cmd *const forge_cmds[]; /* main.c; ends with NULL */
 extern const struct forge_cmd forge_cmd_run, forge_cmd_doctor, forge_cmd_gc,
 	forge_cmd_submit, forge_cmd_ps, forge_cmd_show, forge_cmd_logs, forge_cmd_wait,
 	forge_cmd_kill, forge_cmd_outputs, forge_cmd_post_process, forge_cmd_runtime,
-	forge_cmd_rm, forge_cmd_rerun, forge_cmd_diff, forge_cmd_top, forge_cmd_setup, forge_cmd_config, forge_cmd_completion,
-	forge_cmd_help, forge_cmd_man_options, forge_cmd_man_commands,
+	forge_cmd_rm, forge_cmd_rerun, forge_cmd_diff, forge_cmd_top, forge_cmd_setup,
+	forge_cmd_config, forge_cmd_completion, forge_cmd_help, forge_cmd_names,
+	forge_cmd_man_options, forge_cmd_man_commands,
 	forge_cmd_man_config;
 
 /* Every command's table has this row; main.c answers it. */
@@ -70,6 +74,9 @@ const struct forge_cmd *forge_cmd_find(const char *name);
 int forge_cmd_unknown(const char *name);
 /* Whether its value completes as a file name. */
 bool forge_opt_is_file(const struct forge_opt *o);
+/* Which words of `forge __names` it takes; NULL: none. */
+const char *forge_opt_names(const struct forge_opt *o);
+const char *forge_cmd_names_of(const struct forge_cmd *cmd);
 /* Whether a word after the first does. */
 bool forge_cmd_takes_file(const struct forge_cmd *cmd);
 

@@ -20,6 +20,20 @@ bool forge_opt_is_file(const struct forge_opt *o)
 	       (strcmp(o->metavar, "FILE") == 0 || strcmp(o->metavar, "PATH") == 0);
 }
 
+const char *forge_opt_names(const struct forge_opt *o)
+{
+	return strcmp(o->name, "runtime") == 0			      ? "runtimes"
+	       : o->metavar && strcmp(o->metavar, "ANALYSIS_ID") == 0 ? "analyses"
+								      : NULL;
+}
+
+const char *forge_cmd_names_of(const struct forge_cmd *cmd)
+{
+	return cmd->first && strcmp(cmd->first, "RUN") == 0 ? "runs"
+	       : strcmp(cmd->name, "runtime") == 0	    ? "runtimes"
+							    : NULL;
+}
+
 bool forge_cmd_takes_file(const struct forge_cmd *cmd)
 {
 	return strstr(cmd->synopsis, "FILE") != NULL;

@@ -8,6 +8,7 @@
 
 #include "cli/session.h"
 #include "run/live.h"
+#include "run/record.h"
 
 static bool is_now, is_json, is_sure;
 
@@ -58,7 +59,13 @@ static int kill_one(struct forge_session *s, const char *word, struct forge_erro
 	}
 	if (rc == 0)
 		rc = forge_session_reload(s, &record, err);
-	if (rc == 0 && !forge_record_is_over(record))
+	const char *owner = rc == 0 ? forge_record_text(record, "user") : NULL;
+	char user[FORGE_USER_MAX];
+	if (rc == 0 && !forge_record_is_over(record) && owner &&
+	    strcmp(owner, forge_user_name(user)) != 0)
+		rc = forge_fail(err, EPERM, "run %s is %s's, who alone can end it",
+				forge_record_text(record, "run_id"), owner);
+	else if (rc == 0 && !forge_record_is_over(record))
 		rc = forge_hint(err,
 				forge_fail(err, ESRCH, "run %s is not of this FORGE_HOME",
 					   forge_record_text(record, "run_id")),

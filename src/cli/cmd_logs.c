@@ -13,6 +13,7 @@
 
 #include "base/fd.h"
 #include "cli/session.h"
+#include "run/foreign.h"
 #include "run/live.h"
 
 static bool is_following, only_out, only_err, want_events;
@@ -44,7 +45,7 @@ struct stream {
  * By its name in our own directory: where a row of the store says that it lies is nothing to open. Not
  * blocking, should it be no file.
  */
-static int open_log(const struct forge_session *s, const json_t *record, const char *name,
+static int open_own(const struct forge_session *s, const json_t *record, const char *name,
 		    struct stream *ret, int to, struct forge_error *err)
 {
 	const char *run_id = forge_record_text(record, "run_id");
@@ -69,15 +70,25 @@ static int open_log(const struct forge_session *s, const json_t *record, const c
 		return forge_fail(err, EREMOTE, "the logs of run %s are on host %s",
 				  run_id, forge_record_text(record, "host"));
 	if (dir == -ENOENT)
-		return forge_hint(err,
-				  forge_fail(err, ENOENT,
-					     "run %s is not of this FORGE_HOME", run_id),
-				  "Its logs are shown with the FORGE_HOME it was started "
-				  "with");
+		return forge_foreign_fail(record, "logs", ENOENT, err);
 	if (json_is_true(json_object_get(record, "logs_removed")) || rc == -ENOENT)
 		return forge_fail(err, ENOENT,
 				  "the logs of run %s were removed by forge gc", run_id);
 	return forge_fail_errno(err, -rc, "open the log of run %s", run_id);
+}
+
+/* theirs: the other FORGE_HOME that has it, NULL: it is ours. */
+static int open_log(const struct forge_session *s, const struct forge_home *theirs,
+		    const json_t *record, const char *name, struct stream *ret, int to,
+		    struct forge_error *err)
+{
+	if (!theirs)
+		return open_own(s, record, name, ret, to, err);
+	int fd = forge_foreign_open_log(theirs, record, name);
+	if (fd < 0)
+		return forge_foreign_fail(record, "logs", -fd, err);
+	*ret = (struct stream){ .from = fd, .to = to };
+	return 0;
 }
 
 /* Where the last n lines begin. */
@@ -154,6 +165,28 @@ static int follow(struct forge_session *s, const json_t *record,
 	return rc < 0 && rc != -EPIPE ? forge_fail_errno(err, -rc, "write the log") : 0;
 }
 
+/* Of another FORGE_HOME only the store says whether it goes on. */
+static int follow_foreign(struct forge_session *s, const json_t *record,
+			  const struct stream streams[2], struct forge_error *err)
+{
+	json_t *now = json_incref((json_t *)record);
+	bool is_over;
+	int rc = 0;
+
+	do {
+		is_over = forge_record_is_over(now);
+		rc = copy_both(streams);
+		if (rc < 0)
+			(void)forge_fail_errno(err, -rc, "write the log");
+		if (rc == 0 && !is_over) {
+			(void)poll(NULL, 0, 500);
+			rc = forge_session_reload(s, &now, err);
+		}
+	} while (rc == 0 && !is_over);
+	json_decref(now);
+	return rc == -EPIPE ? 0 : rc;
+}
+
 static int show_events(struct forge_session *s, const json_t *record,
 		       struct forge_error *err)
 {
@@ -176,12 +209,16 @@ static int show_logs(struct forge_session *s, const json_t *record,
 		     struct forge_error *err)
 {
 	struct stream streams[2] = { { -1, -1 }, { -1, -1 } };
-	int rc = 0;
+	forge_auto_home struct forge_home other = FORGE_HOME_INIT;
+	const struct forge_home *theirs =
+		forge_foreign_is(&s->home, record) ? &other : NULL;
+	int rc = theirs ? forge_foreign_open(record, "logs", &other, err) : 0;
 
-	if (!only_err)
-		rc = open_log(s, record, "stdout", &streams[0], STDOUT_FILENO, err);
+	if (rc == 0 && !only_err)
+		rc = open_log(s, theirs, record, "stdout", &streams[0], STDOUT_FILENO,
+			      err);
 	if (rc == 0 && !only_out)
-		rc = open_log(s, record, "stderr", &streams[1],
+		rc = open_log(s, theirs, record, "stderr", &streams[1],
 			      only_err ? STDOUT_FILENO : STDERR_FILENO, err);
 	for (int i = 0; i < 2 && lines; i++)
 		if (streams[i].from >= 0)
@@ -189,10 +226,12 @@ static int show_logs(struct forge_session *s, const json_t *record,
 				    SEEK_SET);
 	if (rc == 0 && is_following &&
 	    strcmp(forge_record_text(record, "status"), "queued") == 0)
-		fprintf(stderr, "forge: run %s is queued; its log follows when it starts\n",
+		fprintf(stderr,
+			"forge: run %s is queued; its log follows when it starts\n",
 			forge_record_text(record, "run_id"));
 	if (rc == 0 && is_following) {
-		rc = follow(s, record, streams, err);
+		rc = theirs ? follow_foreign(s, record, streams, err)
+			    : follow(s, record, streams, err);
 	} else if (rc == 0) {
 		rc = copy_both(streams);
 		if (rc < 0)

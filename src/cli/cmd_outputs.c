@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +11,7 @@
 #include "cli/session.h"
 #include "cli/table.h"
 #include "run/export.h"
+#include "run/foreign.h"
 #include "run/objects.h"
 
 static bool is_json;
@@ -49,13 +51,37 @@ static const char *put(struct text *t, size_t size, const char *a, const char *b
 	return start;
 }
 
+/* The files of another's run are not ours, and not where ours are. */
+static void tell_owner(const json_t *record)
+{
+	forge_auto_home struct forge_home theirs = FORGE_HOME_INIT;
+	char text[1024];
+	int rc = forge_foreign_open(record, "outputs", &theirs, NULL);
+	forge_auto_close int objects =
+		rc < 0 ? -1
+		       : openat(theirs.fd, "objects",
+				O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	(void)snprintf(
+		text, sizeof(text), "forge: these are %s's, kept in %s%s%s%s",
+		forge_record_text(record, "user"), forge_foreign_home(record),
+		forge_record_is_here(record) ? "" : " on host ",
+		forge_record_is_here(record) ? "" : forge_record_text(record, "host"),
+		forge_record_is_here(record) && objects < 0 ? ", not readable to you"
+							    : "");
+	forge_print_clean(stderr, text, strlen(text));
+	putc('\n', stderr);
+}
+
 static int list(const struct forge_session *s, const json_t *record,
 		struct forge_error *err)
 {
+	bool is_foreign = forge_foreign_is(&s->home, record);
+	const char *home = is_foreign ? forge_foreign_home(record) : s->home.path;
 	enum { PATH, SIZE, DIGEST, STORED, COLUMNS };
 	const json_t *files = json_object_get(record, "outputs"), *f;
 	size_t n = json_array_size(files), i;
-	size_t place_max = strlen(s->home.path) + 1 + FORGE_STORED_MAX;
+	size_t place_max = strlen(home) + 1 + FORGE_STORED_MAX;
 	struct forge_cell *cells = calloc((n + 1) * COLUMNS, sizeof(*cells));
 	char *buffer = calloc(n + 1, FORGE_FORMAT_MAX + place_max);
 	struct text text = { buffer };
@@ -80,9 +106,11 @@ static int list(const struct forge_session *s, const json_t *record,
 		if (!forge_objects_is_digest(digest))
 			continue;
 		row[DIGEST].text = digest + strlen("sha256:");
-		row[STORED].text = put(&text, place_max, s->home.path,
-				       forge_objects_path(stored, digest));
+		row[STORED].text =
+			put(&text, place_max, home, forge_objects_path(stored, digest));
 	}
+	if (is_foreign)
+		tell_owner(record);
 	forge_table_print(stdout, cells, COLUMNS, n + 1);
 	free(cells);
 	free(buffer);
@@ -95,8 +123,15 @@ static int copy(const struct forge_session *s, const json_t *record,
 	const struct forge_export how = { .to = copy_to,
 					  .replaces = replaces,
 					  .stop_fd = -1 };
-	int n = forge_export_outputs(&s->home, record, &how, err);
+	forge_auto_home struct forge_home other = FORGE_HOME_INIT;
+	bool is_foreign = forge_foreign_is(&s->home, record);
+	int n = is_foreign ? forge_foreign_open(record, "outputs", &other, err) : 0;
 
+	if (n == 0)
+		n = forge_export_outputs(is_foreign ? &other : &s->home, record, &how,
+					 err);
+	if (is_foreign && n == -EACCES)
+		return forge_foreign_fail(record, "outputs", EACCES, err);
 	if (n >= 0 && !is_json)
 		printf("%d file%s copied to %s\n", n, n == 1 ? "" : "s", copy_to);
 	return n;

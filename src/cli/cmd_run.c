@@ -12,6 +12,7 @@
 #include "cli/request.h"
 #include "cli/table.h"
 #include "config/config.h"
+#include "run/spec.h"
 
 static bool is_dry_run, wants_limits, is_json, is_quiet;
 
@@ -113,6 +114,7 @@ const struct forge_cmd forge_cmd_run = {
 		 "128+N died of signal N, 130 cancelled.",
 	.first = "COMMAND",
 	.stops = true,
+	.goes_on = forge_spec_is_notebook,
 	.bad_value = FORGE_EXIT_NOT_RUN,
 	.run = cmd_run,
 	.opts = run_opts,

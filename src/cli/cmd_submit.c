@@ -5,6 +5,7 @@
 #include <errno.h>
 
 #include "cli/request.h"
+#include "run/spec.h"
 #include "run/submit.h"
 
 static bool is_json;
@@ -72,6 +73,7 @@ const struct forge_cmd forge_cmd_submit = {
 		 "Exits 0 when the run is recorded, 125 when it was refused.",
 	.first = "COMMAND",
 	.stops = true,
+	.goes_on = forge_spec_is_notebook,
 	.bad_value = FORGE_EXIT_NOT_RUN,
 	.run = cmd_submit,
 	.opts = submit_opts,

@@ -44,6 +44,8 @@ static void print_value(const char *name, const struct forge_opt *o)
 	if (o->type == FORGE_OPT_WORD) {
 		fputs("words", stdout);
 		print_words(o->metavar);
+	} else if (forge_opt_names(o)) {
+		printf("names %s", forge_opt_names(o));
 	} else {
 		fputs(forge_opt_is_file(o) ? "file" : "text", stdout);
 	}
@@ -65,6 +67,8 @@ static void print_first(const struct forge_cmd *cmd)
 	printf("\t'%s') REPLY='", cmd->name);
 	if (strcmp(cmd->first, "COMMAND") == 0) {
 		fputs("command", stdout);
+	} else if (strcmp(cmd->first, "RUN") == 0) {
+		printf("names %s", forge_cmd_names_of(cmd));
 	} else {
 		fputs("words", stdout);
 		if (strcmp(cmd->first, "NAME") == 0)
@@ -102,9 +106,15 @@ static void print_tables(void)
 	puts("\t*) REPLY='' ;;\n\tesac\n}\n");
 
 	puts("# What its other words are.\n_forge_rest()\n{\n\tcase $1 in");
-	for (size_t i = 0; forge_cmds[i]; i++)
-		if (forge_cmds[i]->help && forge_cmd_takes_file(forge_cmds[i]))
+	for (size_t i = 0; forge_cmds[i]; i++) {
+		if (!forge_cmds[i]->help)
+			continue;
+		if (forge_cmd_takes_file(forge_cmds[i]))
 			printf("\t'%s') REPLY='file' ;;\n", forge_cmds[i]->name);
+		else if (forge_cmd_names_of(forge_cmds[i]))
+			printf("\t'%s') REPLY='names %s' ;;\n", forge_cmds[i]->name,
+			       forge_cmd_names_of(forge_cmds[i]));
+	}
 	puts("\t*) REPLY='' ;;\n\tesac\n}\n");
 }
 
@@ -123,6 +133,13 @@ static const char walk[] =
 	"\tcommand)\n"
 	"\t\tcompopt -o filenames 2>/dev/null\n"
 	"\t\tmapfile -t COMPREPLY < <(compgen -c -f -- \"$2\" | sort -u)\n"
+	"\t\t;;\n"
+	/* Not compgen -W: it would expand what is in them. */
+	"\tnames*)\n"
+	"\t\tlocal forge=${COMP_WORDS[0]/#\\~/$HOME} name\n"
+	"\t\twhile IFS= read -r name; do\n"
+	"\t\t\t[[ $name == \"$2\"* ]] && COMPREPLY+=(\"$name\")\n"
+	"\t\tdone < <(\"$forge\" __names \"${1#names }\" 2>/dev/null | sort -u)\n"
 	"\t\t;;\n"
 	"\twords*)\n"
 	"\t\tmapfile -t COMPREPLY < <(compgen -W \"${1#words}\" -- \"$2\")\n"

@@ -41,6 +41,8 @@ static void print_value(const struct forge_opt *o)
 	putchar(':');
 	if (o->type == FORGE_OPT_WORD)
 		print_words(o->metavar);
+	else if (forge_opt_names(o))
+		printf(" _forge_names %s", forge_opt_names(o));
 	else
 		fputs(forge_opt_is_file(o) ? "_files" : " ", stdout);
 }
@@ -94,12 +96,21 @@ static void print_command(const struct forge_cmd *cmd)
 		     "\t\t'*::arguments: _normal'\n}\n");
 		return;
 	}
+	const char *names = forge_cmd_names_of(cmd);
+	if (strcmp(cmd->first, "RUN") == 0) {
+		printf("\t\t'*:run: _forge_names %s'\n}\n\n", names);
+		return;
+	}
 	fputs("\t\t'1:word:", stdout);
 	if (strcmp(cmd->first, "NAME") == 0)
 		print_command_names();
 	else
 		print_words(cmd->first);
-	puts(forge_cmd_takes_file(cmd) ? "' \\\n\t\t'*:file:_files'\n}\n" : "'\n}\n");
+	if (names)
+		printf("' \\\n\t\t'*:name: _forge_names %s'\n}\n\n", names);
+	else
+		puts(forge_cmd_takes_file(cmd) ? "' \\\n\t\t'*:file:_files'\n}\n"
+					       : "'\n}\n");
 }
 
 static void print_main(void)
@@ -131,7 +142,12 @@ static void print_main(void)
 void forge_completion_zsh(void)
 {
 	puts("#compdef forge\n"
-	     "# zsh completion, printed by \"forge completion zsh\" from its tables.\n");
+	     "# zsh completion, printed by \"forge completion zsh\" from its tables.\n\n"
+	     "_forge_names() {\n"
+	     "\tlocal -aU names\n"
+	     "\tnames=(${(f)\"$(command ${service:-forge} __names $1 2>/dev/null)\"})\n"
+	     "\tcompadd -a names\n"
+	     "}\n");
 	for (size_t i = 0; forge_cmds[i]; i++)
 		if (forge_cmds[i]->help)
 			print_command(forge_cmds[i]);

@@ -13,6 +13,7 @@
 #include "cli/cli.h"
 #include "config-build.h"
 
+/* clang-format off: one a line */
 const struct forge_cmd *const forge_cmds[] = {
 	&forge_cmd_run,
 	&forge_cmd_submit,
@@ -34,11 +35,13 @@ const struct forge_cmd *const forge_cmds[] = {
 	&forge_cmd_config,
 	&forge_cmd_completion,
 	&forge_cmd_help,
+	&forge_cmd_names,
 	&forge_cmd_man_options,
 	&forge_cmd_man_commands,
 	&forge_cmd_man_config,
 	NULL,
 };
+/* clang-format on */
 
 const char *forge_store_wanted;
 bool forge_help_wanted;
@@ -95,6 +98,11 @@ static int dispatch(const struct forge_cmd *cmd, int argc, char **argv)
 
 	if (cmd->stops) {
 		first = words = forge_opt_parse(opts, argc, argv, &err);
+		if (first > 0 && first < argc && cmd->goes_on &&
+		    strcmp(argv[first - 1], "--") != 0 && cmd->goes_on(argv[first])) {
+			words = forge_opt_permute(opts, argc - first, argv + first, &err);
+			argc = first + words;
+		}
 	} else {
 		words = forge_opt_permute(opts, argc, argv, &err);
 		first = 1;

@@ -122,7 +122,9 @@ static void set_example(struct walk *w)
 /* Whether any pattern means w->path; notes which have got a file that can be stored. */
 static bool is_declared(struct walk *w, bool is_file)
 {
-	bool found = w->spec->takes_all && w->aside == 0;
+	const char *always = w->spec->always;
+	bool found = (w->spec->takes_all && w->aside == 0) ||
+		     (always && strcmp(always, w->path) == 0);
 
 	for (size_t i = 0; i < w->spec->patterns->n; i++)
 		if (forge_glob_match(w->spec->patterns->v[i], w->path)) {

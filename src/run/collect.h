@@ -17,7 +17,8 @@ struct forge_collect_spec {
 	int workdir_fd;
 	bool takes_all; /* every regular file, hidden ones and __pycache__ aside; no patterns */
 	const struct forge_strv *patterns;
-	bool must_match; /* a pattern that matches nothing is a problem */
+	const char *always; /* this path too, if it is there; NULL: none */
+	bool must_match;    /* a pattern that matches nothing is a problem */
 	const struct forge_strv
 		*links; /* forge's own: "path below", "target", ...; left out */
 	uint64_t max_bytes, max_files;
@@ -33,7 +34,7 @@ struct forge_collected {
 	json_t *undeclared; /* [{path, size}]: the first thousand files that no pattern matched */
 	uint64_t n_undeclared;
 	uint64_t n_aside; /* of them hidden, or in __pycache__ */
-	uint64_t n_links;      /* symbolic links that were to be collected */
+	uint64_t n_links; /* symbolic links that were to be collected */
 	char *example; /* the name of one of the undeclared, or of the links; NULL: none */
 	bool is_stopped; /* by stop_fd: outputs are what was stored before, all partial */
 	bool is_missing; /* the problem is a pattern that nothing matches, and no other */

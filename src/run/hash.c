@@ -456,7 +456,7 @@ json_t *forge_hasher_finish(struct forge_hasher *h, const struct forge_strv *inp
 	forge_auto_free char *text = NULL;
 	size_t len = 0;
 	const char *why = h->pid ? read_result(h, signal_fd, patience, &text, &len)
-				 : "no process for it";
+				 : "not hashed: never started";
 	json_t *a = text ? json_loadb(text, len, 0, NULL) : NULL;
 
 	if (h->pid) {

@@ -101,6 +101,26 @@ static int make_parents(const char *path, struct forge_error *err)
 		      : 0;
 }
 
+void forge_home_share(const struct forge_home *h, int fd)
+{
+	struct stat st;
+
+	if (!h->shared || fstat(fd, &st) < 0)
+		return;
+	/* Not by the mode it is made with: the umask is for what nobody has asked to share. */
+	mode_t more = S_ISDIR(st.st_mode) ? 050 : 040;
+	if ((st.st_mode & more) != more)
+		(void)!fchmod(fd, (st.st_mode & 07777) | more);
+}
+
+/* chmod g+rx by its owner is the wish to share. */
+static mode_t shared_mode(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == 0 && (st.st_mode & 050) == 050 ? 050 : 0;
+}
+
 int forge_home_open(bool make, struct forge_home *ret, struct forge_error *err)
 {
 	struct forge_home h = FORGE_HOME_INIT;
@@ -115,6 +135,10 @@ int forge_home_open(bool make, struct forge_home *ret, struct forge_error *err)
 		rc = h.fd = open_own(AT_FDCWD, h.path, h.path, make, err);
 	if (rc >= 0)
 		rc = h.runs_fd = open_own(h.fd, "runs", "runs in FORGE_HOME", make, err);
+	if (rc >= 0) {
+		h.shared = shared_mode(h.fd);
+		forge_home_share(&h, h.runs_fd);
+	}
 	if (rc >= 0)
 		rc = h.active_fd =
 			open_own(h.fd, "active", "active in FORGE_HOME", make, err);

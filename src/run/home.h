@@ -2,6 +2,8 @@
 /* $FORGE_HOME: where runs leave their logs and records, and what is active right now. */
 #pragma once
 
+#include <sys/types.h>
+
 #include "base/error.h"
 
 /*
@@ -18,6 +20,7 @@
 struct forge_home {
 	char *path;
 	int fd, runs_fd, active_fd;
+	mode_t shared; /* 050 when its owner lets a group read it, else 0 */
 };
 
 /* Finds it, makes it (0700) when make is set. Without make, -ENOENT when there is none. */
@@ -25,7 +28,7 @@ FORGE_MUST_CHECK int forge_home_open(bool make, struct forge_home *ret,
 				     struct forge_error *err);
 /* Initialise with FORGE_HOME_INIT. */
 void forge_home_close(struct forge_home *h);
-#define FORGE_HOME_INIT ((struct forge_home){ NULL, -1, -1, -1 })
+#define FORGE_HOME_INIT ((struct forge_home){ NULL, -1, -1, -1, 0 })
 #define forge_auto_home FORGE_CLEANUP(forge_home_close)
 /* One of its directories, made when it is not there. The fd or -errno. */
 FORGE_MUST_CHECK int forge_home_subdir(const struct forge_home *h, const char *name,
@@ -35,5 +38,10 @@ FORGE_MUST_CHECK int forge_home_subdir(const struct forge_home *h, const char *n
  * id is -EINVAL.
  */
 FORGE_MUST_CHECK int forge_home_open_run(const struct forge_home *h, const char *run_id);
+/*
+ * Gives the group of a shared home the right to read what fd is: logs, outputs and the directories on
+ * the way. Of a home that is not shared nothing changes.
+ */
+void forge_home_share(const struct forge_home *h, int fd);
 /* The path alone; NULL when out of memory or no home is known. */
 char *forge_home_path(void);

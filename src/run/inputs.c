@@ -252,8 +252,9 @@ static int add_notebook(struct forge_spec *s, const char *real,
 		rc = forge_strv_add(&s->argv, runner);
 	if (rc == 0)
 		rc = forge_strv_add(&s->argv, real);
+	s->notebook = forge_asprintf("outputs/%s", name);
 	if (rc == 0)
-		rc = forge_strv_addf(&s->argv, "outputs/%s", name);
+		rc = s->notebook ? forge_strv_add(&s->argv, s->notebook) : -ENOMEM;
 	forge_strv_foreach (p, parameters)
 		if (rc == 0)
 			rc = forge_strv_add(&s->argv, p);

@@ -51,6 +51,8 @@ int forge_objects_open(const struct forge_home *home, int stop_fd,
 		return forge_fail_errno(err, -rc, "open %s/objects", home->path);
 	}
 	o.dev = st.st_dev;
+	o.shared = home->shared;
+	forge_home_share(home, o.fd);
 	o.stop_fd = stop_fd;
 	*ret = o;
 	return 0;
@@ -95,6 +97,18 @@ static int sync_object(const struct forge_objects *o, const char *name)
 	return fd < 0 || fsync(fd) < 0 ? -errno : 0;
 }
 
+static void share(const struct forge_objects *o, const char *name)
+{
+	const struct forge_home home = { .shared = o->shared };
+	forge_auto_close int fd =
+		o->shared ? openat(o->fd, name,
+				   O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+			  : -1;
+
+	if (fd >= 0)
+		forge_home_share(&home, fd);
+}
+
 /* Gives the inode of fd its name. 1: it is there already, with the same content. */
 static int give_name(struct forge_objects *o, int fd, const struct forge_object *obj)
 {
@@ -112,6 +126,7 @@ static int give_name(struct forge_objects *o, int fd, const struct forge_object 
 			break;
 		if (mkdirat(o->fd, dir, 0700) < 0 && errno != EEXIST)
 			return -errno;
+		share(o, dir);
 	}
 	if (errno != EEXIST)
 		return -errno;

@@ -15,6 +15,7 @@ struct forge_objects {
 	int lock_fd;	     /* shared: nothing is swept while it is held */
 	int stop_fd;	     /* readable: stop; -1: none */
 	dev_t dev;	     /* of its file system */
+	mode_t shared;	     /* as of its home */
 	uint8_t touched[32]; /* directories that got a name, a bit each */
 };
 #define FORGE_OBJECTS_INIT                                                               \

@@ -223,6 +223,11 @@ int forge_record_make_files(struct forge_record *r, const struct forge_home *hom
 		rc = open_file(r->dir_fd, "stdout", &r->log_fd[0]);
 	if (rc == 0)
 		rc = open_file(r->dir_fd, "stderr", &r->log_fd[1]);
+	if (rc == 0) {
+		forge_home_share(home, r->dir_fd);
+		forge_home_share(home, r->log_fd[0]);
+		forge_home_share(home, r->log_fd[1]);
+	}
 	if (rc < 0)
 		return forge_fail_errno(err, -rc, "make files in %s/runs/%s", home->path,
 					run_id);

@@ -228,6 +228,7 @@ static void collect(struct run *r, const struct forge_outcome *o, struct forge_v
 		.workdir_fd = r->workdir.fd,
 		.takes_all = r->spec.collects == FORGE_OUTPUTS_ALL,
 		.patterns = &r->spec.outputs,
+		.always = r->spec.notebook,
 		.must_match = r->spec.has_outputs,
 		.links = &r->spec.links,
 		.max_bytes = most ? most : disk,

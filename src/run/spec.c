@@ -36,6 +36,7 @@ void forge_spec_done(struct forge_spec *s)
 	forge_runtime_close(&s->runtime);
 	forge_catalog_close(&s->catalog);
 	forge_strv_done(&s->outputs);
+	free(s->notebook);
 	forge_analysis_done(&s->wishes);
 	free(s->copy_to);
 	free(s->not_given);

@@ -27,7 +27,8 @@ struct forge_spec {
 	enum forge_outputs collects;
 	struct forge_strv outputs; /* patterns, when it collects what is declared */
 	bool has_outputs;	   /* they are the user's: each must match something */
-	char *copy_to;		   /* absolute, NULL: nowhere */
+	char *notebook; /* executed, below the workdir: an output whatever the patterns; NULL: none */
+	char *copy_to;			/* absolute, NULL: nowhere */
 	struct forge_strv post_process; /* argv, empty: none */
 	struct forge_strv argv;
 	struct forge_strv env;

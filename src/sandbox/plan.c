@@ -161,14 +161,14 @@ static const char *link_place(const char *path)
 /*
  * Landlock gives rights to everything below a directory, mounts included: a tree shown below
  * /tmp would be writable for the second wall. Such a tree is shown in /mnt instead, and a
- * link leads to it.
+ * link leads to it. Its path goes on below /mnt: a program that resolves the link (Python does
+ * for sys.path) finds the other inputs where they were beside it.
  */
 static struct forge_mount *add_tree(struct forge_plan *p, const char *path)
 {
 	if (!forge_path_is_below(path, "/tmp") && !forge_path_is_below(path, "/var/tmp"))
 		return add(p, FORGE_MOUNT_RO, path, path);
-	const char *name = strrchr(path, '/') + 1;
-	forge_auto_free char *target = forge_asprintf("/mnt/%zu/%s", p->n_mounts, name);
+	forge_auto_free char *target = forge_asprintf("/mnt%s", path);
 	if (!target || !add(p, FORGE_MOUNT_SYMLINK, link_place(path), target))
 		return NULL;
 	return add(p, FORGE_MOUNT_RO, target, path);

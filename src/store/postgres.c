@@ -20,6 +20,7 @@
 	X(PQconnectdbParams, PGconn *,                                                   \
 	  (const char *const *keywords, const char *const *values, int expand))          \
 	X(PQstatus, ConnStatusType, (const PGconn *conn))                                \
+	X(PQuser, char *, (const PGconn *conn))                                          \
 	X(PQerrorMessage, char *, (const PGconn *conn))                                  \
 	X(PQparameterStatus, const char *, (const PGconn *conn, const char *name))       \
 	X(PQfinish, void, (PGconn * conn))                                               \
@@ -110,6 +111,23 @@ static int errno_of(const char *sqlstate)
 	return EINVAL;
 }
 
+/* Which right is missing is in the message; this is how it is given. */
+static int hint_grant(struct postgres_store *s, const char *said, struct forge_error *err)
+{
+	const char *role = pPQuser(s->conn);
+
+	if (strstr(said, "for schema"))
+		return forge_hint(err, -EACCES,
+				  "The owner of the database can give it: GRANT USAGE, "
+				  "CREATE ON SCHEMA public TO %s (docs/TEAM.md)",
+				  role);
+	return forge_hint(err, -EACCES,
+			  "The owner of the tables can give it: GRANT SELECT, INSERT, "
+			  "UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO %s "
+			  "(docs/TEAM.md)",
+			  role);
+}
+
 static int fail(struct postgres_store *s, PGresult *res, struct forge_error *err)
 {
 	char text[300];
@@ -124,7 +142,8 @@ static int fail(struct postgres_store *s, PGresult *res, struct forge_error *err
 	(void)snprintf(text, sizeof(text), "%s",
 		       said && *said ? said : "connection lost");
 	one_line(text);
-	return forge_fail(err, code, "postgres: %s", text);
+	int rc = forge_fail(err, code, "postgres: %s", text);
+	return code == EACCES ? hint_grant(s, text, err) : rc;
 }
 
 static void no_notice(void *arg, const char *message)

@@ -68,7 +68,7 @@ analysis() {
     mkdir gone
     cd gone
     forge run -q -- true
-    cd ..
+    cd "$T/project"
     rmdir gone
     run forge rerun last
     [ "$status" -eq 125 ]

@@ -1,6 +1,6 @@
 #!/bin/bash
 # delegate.sh [--user UID] COMMAND...: runs the command in cgroups of its own, given to UID,
-# and as UID; without --user as we are. Needs root. This is what docs/HOSTS.md tells an
+# and as UID (in the groups $FORGE_TEST_GROUPS); without --user as we are. Needs root. This is what docs/HOSTS.md tells an
 # administrator of a cgroup v1 or hybrid host to do. On a unified host nothing is made: there
 # forge asks systemd.
 # SPDX-License-Identifier: Apache-2.0
@@ -48,7 +48,9 @@ else
     export HOME=$home TMPDIR=/tmp USER=user$uid
     unset FORGE_HOME XDG_STATE_HOME XDG_RUNTIME_DIR
     rc=0
-    setpriv --reuid "$uid" --regid "$uid" --clear-groups "$@" || rc=$?
+    groups=(--clear-groups)
+    [ -z "${FORGE_TEST_GROUPS:-}" ] || groups=(--groups "$FORGE_TEST_GROUPS")
+    setpriv --reuid "$uid" --regid "$uid" "${groups[@]}" "$@" || rc=$?
     rm -rf "$home"
     exit "$rc"
 fi

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks the documents: nothing is said twice, links lead somewhere. TAP."""
+"""Checks the documents: nothing is said twice, links lead somewhere, they are installed. TAP."""
 # SPDX-License-Identifier: Apache-2.0
 import pathlib
 import re
@@ -43,9 +43,18 @@ def dead_links():
                 yield f"{path.relative_to(ROOT)}: {target}"
 
 
+def not_installed():
+    """What README.md links to must be beside the installed one."""
+    build = (ROOT / "meson.build").read_text()
+    for call in ("install_data('README.md'", "install_subdir('docs'"):
+        if call not in build:
+            yield f"meson.build: no {call}"
+
+
 def main():
     failed = 0
-    checks = [("no document repeats another", copies), ("links lead to files", dead_links)]
+    checks = [("no document repeats another", copies), ("links lead to files", dead_links),
+              ("documents are installed", not_installed)]
     for n, (name, check) in enumerate(checks, 1):
         found = list(check())
         failed += bool(found)

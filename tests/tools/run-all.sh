@@ -101,7 +101,7 @@ with_copy() {
     cp "$dir/src/cli/forge" "$dir/src/probe/forge-probe" "$dir/tests/tools/nosys" \
         "$dir/tests/tools/fuse-stuck" "$copy/"
     mkdir "$copy/r"
-    cp -r tests man examples "$copy/r/"
+    cp -r tests man examples docs README.md "$copy/r/"
     cp -r share "$copy/"
     chmod -R a+rX "$copy"
     (cd "$copy/r" && FORGE=$copy/forge FORGE_PROBE=$copy/forge-probe NOSYS=$copy/nosys \

@@ -21,7 +21,7 @@
 static char top[64];
 static struct forge_config *cfg;
 static struct forge_catalog catalog;
-static struct forge_home home = { NULL, -1, -1, -1 };
+static struct forge_home home = { NULL, -1, -1, -1, 0 };
 
 static const char *below(const char *path)
 {

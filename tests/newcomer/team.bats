@@ -1,0 +1,185 @@
+#!/usr/bin/env bats
+# docs/TEAM.md with two real users: who sees what of whose runs.
+# SPDX-License-Identifier: Apache-2.0
+
+load ../lib/newcomer.bash
+. "$BATS_TEST_DIRNAME/../lib/postgres.bash"
+
+setup() {
+    setup_newcomer
+    skip_unless "only root can do this" is_root
+    skip_unless "no PostgreSQL server" pg_bin
+    page=$BATS_TEST_DIRNAME/../../docs/TEAM.md
+    delegate=$BATS_TEST_DIRNAME/../tools/delegate.sh
+    # Names that nobody has; a place, and a copy of the program, that everybody can reach.
+    P=$(mktemp -d /tmp/forge-team-XXXXXX)
+    alice=fga$BATS_ROOT_PID bob=fgb$BATS_ROOT_PID carol=fgc$BATS_ROOT_PID team=fgt$BATS_ROOT_PID
+    chmod 755 "$P"
+    install -D -m 755 "$FORGE" "$P/bin/forge"
+    export PATH=$P/bin:$PATH
+    groupadd "$team"
+    for user in "$alice" "$bob" "$carol"; do
+        useradd -M -d "$P/$user" -s /bin/sh "$user"
+        install -d -m 700 -o "$user" "$P/$user"
+    done
+    pg_make
+    chmod 711 "$FORGE_PG_DIR"
+    pg_sql 'DROP DATABASE forge' postgres
+    block 1 | while IFS= read -r line; do pg_sql "$line" postgres; done
+}
+
+teardown() {
+    pg_remove
+    for user in "${alice:-}" "${bob:-}" "${carol:-}"; do
+        [ -z "$user" ] || userdel -f "$user" 2>/dev/null || true
+    done
+    [ -z "${P:-}" ] || rm -rf "$P"
+    [ -z "${team:-}" ] || groupdel "$team" 2>/dev/null || true
+    teardown_forge
+}
+
+# block N: the Nth block of SQL of the page, with our names.
+block() {
+    awk -v want="$1" '/^```/ { if (is) is = 0; else if ($0 == "```sql") is = ++n == want; next } is' "$page" |
+        sed "s/alice/$alice/g; s/bob/$bob/g; s/carol/$carol/g"
+}
+
+# as USER COMMAND...: in a session of that user, who is in the team's group.
+as() {
+    local user=$1 home=
+    shift
+    [ ! -d "$P/srv/$user" ] || home=$P/srv/$user
+    FORGE_TEST_GROUPS=$(getent group "$team" | cut -d: -f3) "$delegate" --user "$(id -u "$user")" \
+        env USER="$user" HOME="$P/$user" ${home:+FORGE_HOME="$home"} PATH="$PATH" \
+        FORGE_STORE="postgresql:///forge?host=$FORGE_PG_DIR" sh -c 'cd && exec "$@"' sh "$@"
+}
+
+# share: what the page says that root does.
+share() {
+    install -d -m 755 "$P/srv"
+    install -d -m 2750 -o "$alice" -g "$team" "$P/srv/$alice"
+    install -d -m 2750 -o "$bob" -g "$team" "$P/srv/$bob"
+}
+
+@test "a team: each sees the runs, logs and outputs of the other" {
+    share
+    # Whatever umask somebody has.
+    as "$alice" sh -c 'umask 077; exec forge run -q --id fit -- sh -c "echo said; echo warned >&2; echo 42 >answer"'
+    run as "$bob" forge ps
+    says fit
+    says "$alice"
+    run as "$bob" forge show fit
+    says Succeeded
+    run as "$bob" forge logs --stdout fit
+    [ "$status" -eq 0 ]
+    [ "$output" = said ]
+    run as "$bob" forge logs -f fit
+    [ "$status" -eq 0 ]
+    says warned
+    run as "$bob" forge outputs fit
+    [ "$status" -eq 0 ]
+    says "these are $alice's, kept in $P/srv/$alice"
+    says "$P/srv/$alice/objects/"
+    says_not "$P/srv/$bob"
+    says_not "not readable"
+    run as "$bob" forge outputs fit --copy got
+    [ "$status" -eq 0 ]
+    [ "$(cat "$P/$bob/got/answer")" = 42 ]
+    # And the other way round.
+    as "$bob" forge run -q --id hers -- sh -c 'echo 1 >x'
+    run as "$alice" forge ps
+    says fit
+    says hers
+    # What is not for sharing is not shared.
+    run as "$bob" cat "$P/srv/$alice/runs/$(as "$alice" forge ps -q --user "$alice")/record.json"
+    [ "$status" -eq 1 ]
+    run as "$bob" ls "$P/srv/$alice/active"
+    [ "$status" -eq 2 ]
+}
+
+@test "a team: what is private stays so, and whose it is and where is said" {
+    as "$alice" forge run -q --id fit -- sh -c 'echo said; echo 42 >answer'
+    theirs=$P/$alice/.local/state/forge
+    run as "$bob" forge logs fit
+    [ "$status" -eq 1 ]
+    says "are $alice's: kept in the owner's FORGE_HOME, $theirs, not readable to you"
+    says "$alice can share them with a group: chmod g+rx $theirs"
+    run as "$bob" forge outputs fit
+    [ "$status" -eq 0 ]
+    says "these are $alice's, kept in $theirs, not readable to you"
+    says "$theirs/objects/"
+    says_not "$P/$bob"
+    run as "$bob" forge outputs fit --copy got
+    [ "$status" -eq 1 ]
+    says "kept in the owner's FORGE_HOME, $theirs, not readable to you"
+    [ ! -e "$P/$bob/got" ]
+}
+
+@test "a team: only its owner ends or removes a run" {
+    share
+    as "$alice" forge run -q --id fit -- true
+    run as "$bob" forge rm -f fit
+    [ "$status" -eq 1 ]
+    says "is $alice's"
+    as "$alice" sh -c 'forge submit --id long -- sleep 300 >/dev/null
+        forge ps -rq >"$HOME/open"; until [ -e "$HOME/over" ]; do sleep 0.1; done; forge kill --now long' &
+    keeper=$!
+    started+=("$keeper")
+    patiently test -s "$P/$alice/open"
+    run as "$bob" forge kill long
+    [ "$status" -eq 1 ]
+    says "is $alice's, who alone can end it"
+    touch "$P/$alice/over"
+    wait "$keeper"
+    run as "$bob" forge gc
+    [ "$status" -eq 0 ]
+    [ "$(as "$alice" forge ps -qa | wc -l)" -eq 2 ]
+}
+
+@test "a team: who may only look looks; which right is missing is said" {
+    share
+    as "$alice" forge run -q --id fit -- sh -c 'echo 42 >answer; echo said'
+    pg_sql "CREATE ROLE \"$carol\" LOGIN" postgres
+    run as "$carol" forge ps
+    says "permission denied for table forge_schema"
+    says "GRANT SELECT"
+    says "TO $carol"
+    block 2 | grep -v '^CREATE' | while IFS= read -r line; do pg_sql "$line"; done
+    run as "$carol" forge ps
+    [ "$status" -eq 0 ]
+    says fit
+    run as "$carol" forge logs --stdout fit
+    [ "$output" = said ]
+    # A run of hers is made, and its record is kept until it may be told.
+    run as "$carol" forge run --id own -- sh -c 'echo mine'
+    [ "$status" -eq 0 ]
+    says mine
+    says "permission denied for table"
+    run as "$bob" forge show own
+    [ "$status" -eq 1 ]
+    pg_sql "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO \"$carol\""
+    run as "$carol" forge ps
+    run as "$bob" forge show own
+    [ "$status" -eq 0 ]
+}
+
+@test "a team: a row that lies about where its files are opens nothing" {
+    share
+    as "$alice" forge run -q --id fit -- echo said
+    id=$(as "$alice" forge ps -q)
+    # A directory of bob's, and one of alice's with a link in it to a file of bob's.
+    as "$bob" sh -c "umask 077; mkdir -p mine/runs/$id; echo secret >mine/runs/$id/stdout; touch mine/runs/$id/stderr"
+    as "$alice" sh -c "chmod 755 .; mkdir -p trap/runs/$id; ln -s $P/$bob/mine/runs/$id/stdout trap/runs/$id/stdout; chmod -R 755 trap"
+    for place in "$P/$bob/mine" "$P/$alice/trap"; do
+        pg_sql "UPDATE runs SET record = replace(record, '\"home\":\"$P/srv/$alice\"', '\"home\":\"$place\"'),
+            analysis_id = analysis_id" forge
+        [[ "$(pg_sql "SELECT record FROM runs" forge)" == *"$place"* ]]
+        run as "$bob" forge logs fit
+        [ "$status" -eq 1 ]
+        says_not secret
+        pg_sql "UPDATE runs SET record = replace(record, '$place', '$P/srv/$alice')" forge
+    done
+    run as "$bob" forge logs fit
+    [ "$status" -eq 0 ]
+    says said
+}
