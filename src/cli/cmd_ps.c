@@ -103,22 +103,13 @@ static bool make_room(struct listing *l)
 	return true;
 }
 
-/* "2026-01-31T12:00:00.123Z"; -1: it is none. */
-static time_t time_of(const char *text)
-{
-	struct tm tm = { 0 };
-	const char *end = text ? strptime(text, "%Y-%m-%dT%H:%M:%S", &tm) : NULL;
-
-	return end ? timegm(&tm) : -1;
-}
-
 /* For people, in their own time: today's only by the clock. Others get what the record has. */
 static const char *format_time(const struct listing *l, const char *text, char buf[32])
 {
-	time_t then = time_of(text);
+	time_t then = forge_record_time(text);
 	struct tm tm, today;
 
-	if (!l->is_terminal || then < 0 || !localtime_r(&then, &tm) ||
+	if (!l->is_terminal || then <= 0 || !localtime_r(&then, &tm) ||
 	    !localtime_r(&l->now, &today))
 		return text;
 	bool is_today = tm.tm_year == today.tm_year && tm.tm_yday == today.tm_yday;
@@ -126,39 +117,6 @@ static const char *format_time(const struct listing *l, const char *text, char b
 		   : tm.tm_year == today.tm_year ? strftime(buf, 32, "%b %d %H:%M", &tm)
 						 : strftime(buf, 32, "%Y-%m-%d", &tm);
 	return n ? buf : text;
-}
-
-/* The words of the command, as somebody would type them again. */
-static char *command_of(const json_t *record)
-{
-	const json_t *words = json_object_get(record, "command"), *word;
-	char *text = NULL;
-	size_t i, size = 0;
-	FILE *f = open_memstream(&text, &size);
-
-	if (!f)
-		return NULL;
-	json_array_foreach (words, i, word) {
-		const char *w = json_string_value(word);
-		bool is_plain = w && *w && !strpbrk(w, " \t\n'\"\\$`*?[]<>|&;(){}!#~");
-		fprintf(f, "%s%s%s%s", i ? " " : "", is_plain ? "" : "'", w ? w : "",
-			is_plain ? "" : "'");
-		if (size > 4096)
-			break;
-	}
-	if (fclose(f) != 0) {
-		free(text);
-		return NULL;
-	}
-	return text;
-}
-
-static uint64_t limit_of(const json_t *record, const char *key, double scale)
-{
-	const json_t *j = json_object_get(json_object_get(record, "limits"), key);
-
-	return json_is_number(j) ? (uint64_t)(json_number_value(j) * scale + 0.5)
-				 : FORGE_UNLIMITED;
 }
 
 /* Whole numbers without their hundredths: there is little room. */
@@ -178,12 +136,13 @@ static void add_open(struct listing *l, const struct forge_run_row *row,
 {
 	char text[FORGE_FORMAT_MAX], why[FORGE_WHY_MAX];
 	struct forge_live_usage u;
-	time_t start = time_of(row->started_at ? row->started_at : row->created_at);
+	time_t start =
+		forge_record_time(row->started_at ? row->started_at : row->created_at);
 
 	if (strcmp(row->status, "queued") == 0) {
 		struct forge_need need = {
-			.bytes = limit_of(record, "memory_bytes", 1),
-			.milli = limit_of(record, "cpus", 1000),
+			.bytes = forge_record_limit(record, "memory_bytes", 1),
+			.milli = forge_record_limit(record, "cpus", 1000),
 			.run_id = row->run_id,
 		};
 		forge_auto_free char *both = forge_asprintf(
@@ -228,7 +187,7 @@ static int add_row(const struct forge_run_row *row, void *arg)
 	size_t at = l->rows++;
 	forge_auto_json json_t *record =
 		row->record ? json_loads(row->record, 0, NULL) : NULL;
-	forge_auto_free char *command = command_of(record);
+	forge_auto_free char *command = forge_record_command(record);
 	for (int c = 0; c < COLUMNS; c++)
 		set(l, at, c, NULL, FORGE_PLAIN);
 	set(l, at, RUN, row->run_id, FORGE_PLAIN);
@@ -374,7 +333,7 @@ static int parse_time(const char *option, const char *text, char buf[FORGE_RUN_I
 		struct tm tm = { 0 };
 		const char *end = strptime(text, formats[i], &tm);
 		time_t then = end ? timegm(&tm) : -1;
-		if (!end || then < 0 || (*end && *end != '.' && *end != 'Z'))
+		if (!end || then <= 0 || (*end && *end != '.' && *end != 'Z'))
 			continue;
 		*ret = forge_run_id_at(buf, (uint64_t)then * 1000);
 		return 0;

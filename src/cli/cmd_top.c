@@ -32,7 +32,8 @@ static const struct forge_opt *top_opts(void)
 		FORGE_STRING('d', "delay", "TIME", &delay_text,
 			     "Draw it again after so long (2s)"),
 		FORGE_WORD(0, "sort", "memory|cpu", &sort, "What has most comes first"),
-		FORGE_FLAG(0, "all-users", &all_users, "Others' runs of the store as well"),
+		FORGE_FLAG(0, "all-users", &all_users,
+			   "Others' runs of the store as well"),
 		FORGE_FLAG(0, "once", &is_once, "Print it once, and no page"),
 		FORGE_STORE_ROW,
 		FORGE_CONFIG_ROW,
@@ -48,7 +49,7 @@ struct row {
 	char *name, *command, *why; /* why: it is queued */
 	char *status;
 	uint64_t memory, memory_limit, cpu_usec; /* UINT64_MAX: unknown */
-	double cpus;				 /* busy since the last look, < 0: unknown */
+	double cpus; /* busy since the last look, < 0: unknown */
 	time_t since;
 };
 
@@ -74,39 +75,6 @@ static void free_rows(struct row *rows, size_t n)
 	free(rows);
 }
 
-static time_t time_of(const char *text)
-{
-	struct tm tm = { 0 };
-
-	return text && strptime(text, "%Y-%m-%dT%H:%M:%S", &tm) ? timegm(&tm) : 0;
-}
-
-static uint64_t limit_of(const json_t *record, const char *key, double scale)
-{
-	const json_t *j = json_object_get(json_object_get(record, "limits"), key);
-
-	return json_is_number(j) ? (uint64_t)(json_number_value(j) * scale + 0.5)
-				 : FORGE_UNLIMITED;
-}
-
-static char *command_of(const json_t *record)
-{
-	char *text = NULL;
-	size_t size = 0, i;
-	const json_t *word;
-	FILE *f = open_memstream(&text, &size);
-
-	if (!f)
-		return NULL;
-	json_array_foreach (json_object_get(record, "command"), i, word)
-		fprintf(f, "%s%.200s", i ? " " : "", json_string_value(word));
-	if (fclose(f) != 0) {
-		free(text);
-		return NULL;
-	}
-	return text;
-}
-
 static int add_row(const struct forge_run_row *r, void *arg)
 {
 	struct page *p = arg;
@@ -118,29 +86,32 @@ static int add_row(const struct forge_run_row *r, void *arg)
 		return -ENOMEM;
 	p->rows = grown;
 	struct row *row = &grown[p->n++];
-	forge_auto_json json_t *record = r->record ? json_loads(r->record, 0, NULL) : NULL;
-	*row = (struct row){ .memory_limit = limit_of(record, "memory_bytes", 1),
-			     .cpus = -1,
-			     .since = time_of(r->started_at ? r->started_at
-							    : r->created_at) };
+	forge_auto_json json_t *record =
+		r->record ? json_loads(r->record, 0, NULL) : NULL;
+	*row = (struct row){
+		.memory_limit = forge_record_limit(record, "memory_bytes", 1),
+		.cpus = -1,
+		.since = forge_record_time(r->started_at ? r->started_at : r->created_at)
+	};
 	(void)snprintf(row->id, sizeof(row->id), "%s", r->run_id);
 	row->status = strdup(r->status);
 	if (strcmp(r->analysis_id, r->run_id) != 0)
 		row->name = strdup(r->analysis_id);
-	row->command = command_of(record);
+	row->command = forge_record_command(record);
 	forge_live_usage(&p->s->home, r->run_id, &u);
 	row->memory = u.memory_bytes;
 	row->cpu_usec = u.cpu_usec;
 	if (strcmp(r->status, "queued") == 0) {
 		struct forge_need need = { .bytes = row->memory_limit,
-					   .milli = limit_of(record, "cpus", 1000),
+					   .milli = forge_record_limit(record, "cpus",
+								       1000),
 					   .run_id = r->run_id };
-		row->why = strdup(
-			forge_admit_why(&p->s->home, p->s->cfg, &need, why));
+		row->why = strdup(forge_admit_why(&p->s->home, p->s->cfg, &need, why));
 	}
 	for (size_t i = 0; i < p->n_before; i++)
 		if (strcmp(p->before[i].id, row->id) == 0 && u.cpu_usec != UINT64_MAX &&
-		    p->before[i].cpu_usec <= u.cpu_usec && p->looked_usec > p->before_usec)
+		    p->before[i].cpu_usec <= u.cpu_usec &&
+		    p->looked_usec > p->before_usec)
 			row->cpus = (double)(u.cpu_usec - p->before[i].cpu_usec) /
 				    (double)(p->looked_usec - p->before_usec);
 	return 0;
@@ -194,13 +165,14 @@ static void fill(const struct page *p, const struct row *r, struct forge_cell *c
 
 	(void)snprintf(text[RUN], FORGE_WHY_MAX, "%.13s", r->id);
 	(void)snprintf(text[TIME], FORGE_WHY_MAX, "%s",
-		       forge_format_duration(size, r->since && p->now > r->since
-							   ? (uint64_t)(p->now - r->since) *
-								     1000000
-							   : 0));
+		       forge_format_duration(
+			       size, r->since && p->now > r->since
+					     ? (uint64_t)(p->now - r->since) * 1000000
+					     : 0));
 	(void)snprintf(text[CPUS], FORGE_WHY_MAX, r->cpus < 0 ? "-" : "%.2f", r->cpus);
 	(void)snprintf(text[MEMORY], FORGE_WHY_MAX, "%s",
-		       r->memory == UINT64_MAX ? "-" : forge_format_size(size, r->memory));
+		       r->memory == UINT64_MAX ? "-"
+					       : forge_format_size(size, r->memory));
 	(void)snprintf(text[LIMIT], FORGE_WHY_MAX, "%s",
 		       forge_format_size(size, r->memory_limit));
 	for (int c = 0; c < COLUMNS; c++)
@@ -225,13 +197,13 @@ static void print_head(const struct page *p)
 		queued += p->rows[i].why != NULL;
 	if (localtime_r(&p->now, &tm))
 		(void)strftime(clock, sizeof(clock), "%H:%M:%S", &tm);
-	printf("forge top  %s  %zu running, %zu queued  by %s%s\n\n", clock, p->n - queued,
-	       queued, sort, is_once ? "" : "  (m memory, c CPU, q quit)");
+	printf("forge top  %s  %zu running, %zu queued  by %s%s\n\n", clock,
+	       p->n - queued, queued, sort, is_once ? "" : "  (m memory, c CPU, q quit)");
 }
 
 static void draw(const struct page *p, size_t height)
 {
-	static const char *const heading[COLUMNS] = { "RUN",	"NAME",	 "TIME", "CPUS",
+	static const char *const heading[COLUMNS] = { "RUN",	"NAME",	 "TIME",   "CPUS",
 						      "MEMORY", "LIMIT", "COMMAND" };
 	/* The head has three lines, and the cursor wants one. */
 	size_t shown = height > 5 && p->n > height - 5 ? height - 5 : p->n;
@@ -353,7 +325,8 @@ static int cmd_top(int argc, char **argv)
 		if (rc == 0)
 			draw(&p, SIZE_MAX);
 	} else if (rc == 0) {
-		rc = serve(&p, usec > 3600000000ULL ? 3600000 : (int)(usec / 1000) + 1, &err);
+		rc = serve(&p, usec > 3600000000ULL ? 3600000 : (int)(usec / 1000) + 1,
+			   &err);
 	}
 	free_rows(p.rows, p.n);
 	free_rows(p.before, p.n_before);
@@ -366,7 +339,8 @@ const struct forge_cmd forge_cmd_top = {
 	.help = "Watch what runs and what waits",
 	.about = "A page of the runs that are not over: CPUs they keep busy, memory they "
 		 "have now\n"
-		 "and may have, and why the queued ones wait. m sorts by memory, c by CPU, q "
+		 "and may have, and why the queued ones wait. m sorts by memory, c by "
+		 "CPU, q "
 		 "ends it.\n"
 		 "Without a terminal, or with --once, it is printed once.",
 	.bad_value = FORGE_EXIT_FAILED,

@@ -4,7 +4,10 @@
 
 #include <errno.h>
 #include <fnmatch.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -273,4 +276,43 @@ enum forge_colour forge_status_colour(const char *status)
 		break;
 	}
 	return FORGE_PLAIN;
+}
+
+time_t forge_record_time(const char *text)
+{
+	struct tm tm = { 0 };
+
+	return text && strptime(text, "%Y-%m-%dT%H:%M:%S", &tm) ? timegm(&tm) : 0;
+}
+
+uint64_t forge_record_limit(const json_t *record, const char *key, double scale)
+{
+	const json_t *j = json_object_get(json_object_get(record, "limits"), key);
+
+	return json_is_number(j) ? (uint64_t)(json_number_value(j) * scale + 0.5)
+				 : FORGE_UNLIMITED;
+}
+
+char *forge_record_command(const json_t *record)
+{
+	const json_t *words = json_object_get(record, "command"), *word;
+	char *text = NULL;
+	size_t i, size = 0;
+	FILE *f = open_memstream(&text, &size);
+
+	if (!f)
+		return NULL;
+	json_array_foreach (words, i, word) {
+		const char *w = json_string_value(word);
+		bool is_plain = w && *w && !strpbrk(w, " \t\n'\"\\$`*?[]<>|&;(){}!#~");
+		fprintf(f, "%s%s%s%s", i ? " " : "", is_plain ? "" : "'", w ? w : "",
+			is_plain ? "" : "'");
+		if (size > 4096)
+			break;
+	}
+	if (fclose(f) != 0) {
+		free(text);
+		return NULL;
+	}
+	return text;
 }

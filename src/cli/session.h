@@ -2,6 +2,9 @@
 /* What every command about runs begins with: configuration, repair, state directory, store. */
 #pragma once
 
+#include <stdint.h>
+#include <time.h>
+
 #include "base/strv.h"
 #include "cli/cli.h"
 #include "config/config.h"
@@ -66,3 +69,9 @@ bool forge_record_is_over(const json_t *record);
 int forge_record_exit_status(const json_t *record);
 bool forge_record_is_here(const json_t *record);
 enum forge_colour forge_status_colour(const char *status);
+/* "2026-01-31T12:00:00.123Z" of a record; 0: it is no time. */
+time_t forge_record_time(const char *text);
+/* A limit of a record, times scale; FORGE_UNLIMITED where there is none. */
+uint64_t forge_record_limit(const json_t *record, const char *key, double scale);
+/* The words of the command, as somebody would type them again. NULL: out of memory. */
+char *forge_record_command(const json_t *record);
