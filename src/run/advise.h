@@ -15,7 +15,8 @@ FORGE_MUST_CHECK int forge_advise_prepare(struct forge_spec *s,
 					  const struct forge_run_request *req,
 					  struct forge_error *err);
 /* Whether the command is a file that is not here: -ENOENT, and err says so. */
-FORGE_MUST_CHECK int forge_advise_missing(const struct forge_run_request *req,
+FORGE_MUST_CHECK int forge_advise_missing(const struct forge_spec *s,
+					  const struct forge_run_request *req,
 					  struct forge_error *err);
 /* After it, when it failed. */
 void forge_advise(const struct forge_spec *s, const struct forge_run_request *req,

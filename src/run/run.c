@@ -504,7 +504,7 @@ static int carry_out(struct run *r, struct forge_run_result *ret, struct forge_e
 static int check_submission(const struct run *r, struct forge_error *err)
 {
 	struct forge_need need = need_of(r);
-	int rc = forge_advise_missing(r->req, err);
+	int rc = forge_advise_missing(&r->spec, r->req, err);
 
 	return rc < 0 ? rc : forge_admit_check(r->cfg, &need, err);
 }

@@ -102,6 +102,15 @@ except OSError:
     [ -z "$(forge ps -qa --status queued)" ]
 }
 
+@test "a program of a runtime whose name ends like a script's is no missing script" {
+    mkdir -p prefix/bin
+    printf '#!/bin/sh\necho tool\n' >prefix/bin/tool.sh
+    chmod 755 prefix/bin/tool.sh
+    id=$(forge submit -r ./prefix tool.sh)
+    forge wait -q "$id"
+    [ "$(forge logs "$id")" = tool ]
+}
+
 @test "submit ends with 125 for what is over the cap" {
     echo 'host: {max: {memory: 1G}}' >forge.yaml
     run forge submit --memory 2G -- true
