@@ -15,8 +15,7 @@ static const char *const REMOVALS[] = {
 	"DELETE FROM post_process_records WHERE run_id = $1",
 	"DELETE FROM runs WHERE run_id = $1",
 	/* Of a run without a name of its own; the others' stay. */
-	"DELETE FROM analyses WHERE analysis_id = $1 AND NOT EXISTS (SELECT 1 FROM runs "
-	"WHERE analysis_id = $1)",
+	"DELETE FROM analyses WHERE analysis_id = $1 AND $1 NOT IN (SELECT analysis_id FROM runs)",
 };
 
 static int remove_work(struct forge_store *st, const void *arg, struct forge_error *err)
