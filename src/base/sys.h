@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <signal.h>
 #include <linux/mount.h>
 #include <linux/openat2.h>
 #include <linux/sched.h>
@@ -108,9 +109,10 @@ static inline int sys_pidfd_open(pid_t pid, unsigned flags)
 	return (int)syscall(SYS_pidfd_open, pid, flags);
 }
 
-static inline int sys_pidfd_send_signal(int pidfd, int sig)
+/* info: NULL, or what sigqueue(3) would send. */
+static inline int sys_pidfd_send_signal(int pidfd, int sig, siginfo_t *info)
 {
-	return (int)syscall(SYS_pidfd_send_signal, pidfd, sig, NULL, 0);
+	return (int)syscall(SYS_pidfd_send_signal, pidfd, sig, info, 0);
 }
 
 static inline int sys_close_range(unsigned first, unsigned last, unsigned flags)

@@ -28,13 +28,15 @@ static const struct forge_opt *kill_opts(void)
 	return opts;
 }
 
-/* The first signal asks, the second insists; in between it must have been taken. */
+/* What it left is collected; who asked for now waits only so long for that. */
+#define COLLECT_MSEC 3000
+
 static int end_it(const struct forge_live *live, struct forge_error *err)
 {
-	int rc = forge_live_signal(live, SIGTERM, err);
+	int rc = forge_live_end(live, is_now, err);
 
-	while (rc == 0 && forge_live_wait(live, is_now ? 20 : -1) != 0)
-		rc = forge_live_signal(live, SIGTERM, err);
+	while (rc == 0 && forge_live_wait(live, is_now ? COLLECT_MSEC : -1) != 0)
+		rc = forge_live_end(live, is_now, err);
 	return rc;
 }
 

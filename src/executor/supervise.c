@@ -230,7 +230,8 @@ static void on_signal(struct loop *l)
 
 	while (read(l->signals, &si, sizeof(si)) == (ssize_t)sizeof(si)) {
 		bool again = l->out->stop == FORGE_STOP_CANCEL;
-		stop(l, FORGE_STOP_CANCEL, "cancelled", !again);
+		bool now = si.ssi_code == SI_QUEUE && si.ssi_int == FORGE_SIGNAL_NOW;
+		stop(l, FORGE_STOP_CANCEL, "cancelled", !again && !now);
 	}
 }
 

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <jansson.h>
 #include <poll.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -15,6 +16,7 @@
 #include "base/fd.h"
 #include "base/proc.h"
 #include "base/sys.h"
+#include "executor/executor.h"
 #include "run/active.h"
 
 /*
@@ -156,9 +158,15 @@ void forge_live_usage(const struct forge_home *home, const char *run_id,
 	json_decref(facts);
 }
 
-int forge_live_signal(const struct forge_live *l, int sig, struct forge_error *err)
+int forge_live_end(const struct forge_live *l, bool now, struct forge_error *err)
 {
-	if (sys_pidfd_send_signal(l->pidfd, sig) == 0 || errno == ESRCH)
+	siginfo_t info = { .si_signo = SIGTERM, .si_code = SI_QUEUE };
+
+	info.si_pid = getpid();
+	info.si_uid = getuid();
+	info.si_value.sival_int = FORGE_SIGNAL_NOW;
+	if (sys_pidfd_send_signal(l->pidfd, SIGTERM, now ? &info : NULL) == 0 ||
+	    errno == ESRCH)
 		return 0;
 	return forge_fail_errno(err, errno, "signal process %d", (int)l->pid);
 }

@@ -36,8 +36,9 @@ struct forge_live_usage {
 };
 void forge_live_usage(const struct forge_home *home, const char *run_id,
 		      struct forge_live_usage *ret);
-FORGE_MUST_CHECK int forge_live_signal(const struct forge_live *l, int sig,
-				       struct forge_error *err);
+/* Asks its supervisor to end it; now: without the grace period. */
+FORGE_MUST_CHECK int forge_live_end(const struct forge_live *l, bool now,
+				    struct forge_error *err);
 /* Until it is gone, and with it all that it ran. 1: not within msec (-1: for ever). */
 int forge_live_wait(const struct forge_live *l, int msec);
 void forge_live_close(struct forge_live *l);

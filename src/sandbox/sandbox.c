@@ -300,7 +300,7 @@ void forge_sandbox_signal(struct forge_sandbox *sb, int sig)
 void forge_sandbox_kill(struct forge_sandbox *sb)
 {
 	if (sb->pidfd >= 0)
-		(void)sys_pidfd_send_signal(sb->pidfd, SIGKILL); /* ESRCH: dead already */
+		(void)sys_pidfd_send_signal(sb->pidfd, SIGKILL, NULL); /* ESRCH: dead already */
 }
 
 int forge_sandbox_read_report(struct forge_sandbox *sb, struct forge_child_report *ret)

@@ -225,3 +225,11 @@ EOF
     [ "$status" -eq 0 ]
     [ "$(xargs <<<"$output")" = "one succeeded" ]
 }
+
+@test "killed at once: what it had made is kept, however much" {
+    id=$(forge submit -- sh -c 'i=0; while [ $i -lt 3000 ]; do echo $i >$i; i=$((i + 1)); done; echo made; sleep 300')
+    patiently sh -c "forge logs $id | grep -q made"
+    forge kill --now "$id"
+    [ "$(forge show --json "$id" | jq -r .status)" = cancelled ]
+    [ "$(forge outputs --json "$id" | jq length)" -eq 3000 ]
+}
