@@ -7,6 +7,11 @@
 #include "base/strv.h"
 #include "store/backend.h"
 
+/* The analysis of a run without a name of its own; the others' stay. */
+#define SQL_NAMELESS                                                                     \
+	("DELETE FROM analyses WHERE analysis_id = $1 AND NOT EXISTS (SELECT 1 FROM "    \
+	 "runs WHERE analysis_id = $1)")
+
 /* What refers to a run goes before it. */
 static const char *const REMOVALS[] = {
 	"DELETE FROM run_events WHERE run_id = $1",
@@ -14,8 +19,7 @@ static const char *const REMOVALS[] = {
 	"DELETE FROM outputs WHERE run_id = $1",
 	"DELETE FROM post_process_records WHERE run_id = $1",
 	"DELETE FROM runs WHERE run_id = $1",
-	/* Of a run without a name of its own; the others' stay. */
-	"DELETE FROM analyses WHERE analysis_id = $1 AND $1 NOT IN (SELECT analysis_id FROM runs)",
+	SQL_NAMELESS,
 };
 
 static int remove_work(struct forge_store *st, const void *arg, struct forge_error *err)
