@@ -10,6 +10,7 @@
 #include "cli/request.h"
 #include "cli/session.h"
 #include "run/asked.h"
+#include "run/deliver.h"
 
 static bool is_json, is_quiet;
 
@@ -45,10 +46,27 @@ static int find(const char *word, json_t **ret, struct forge_error *err)
 	int rc = forge_session_open(&s, false, err);
 	if (rc == 0)
 		rc = forge_session_record(&s, word, ret, err);
-	if (rc == 0 && !forge_record_is_here(*ret))
-		rc = forge_fail(err, EREMOTE, "run %s was on host %s",
-				forge_record_text(*ret, "run_id"),
-				forge_record_text(*ret, "host"));
+	if (rc < 0)
+		return rc;
+	/* A store that others write too must not choose what we run: our own directory has it. */
+	forge_auto_free char *id = strdup(forge_record_text(*ret, "run_id"));
+	json_t *local = NULL;
+	rc = id ? forge_load_record(&s.home, id, &local, err)
+		: forge_fail(err, ENOMEM, "out of memory");
+	if (rc == 0) {
+		json_decref(*ret);
+		*ret = local;
+		return 0;
+	}
+	if (forge_is_no_record(rc)) {
+		*err = FORGE_ERROR_INIT;
+		rc = forge_hint(
+			err,
+			forge_fail(err, EPERM, "run %s is not of this FORGE_HOME", id),
+			"Only its owner can run it again; `forge show %s` has the "
+			"command",
+			id);
+	}
 	return rc;
 }
 

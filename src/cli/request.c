@@ -124,6 +124,9 @@ static int check_names(struct forge_error *err)
 {
 	if (forge_request.analysis_id) {
 		int rc = forge_parse_id(forge_request.analysis_id, err);
+		if (rc == 0 && strcmp(forge_request.analysis_id, "last") == 0)
+			rc = forge_fail(err, EINVAL,
+					"'last' means the newest run everywhere");
 		if (rc < 0)
 			return forge_wrap(err, rc, "--id");
 	}

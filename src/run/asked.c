@@ -20,8 +20,9 @@
 
 bool forge_asked_is_secret(const char *name, size_t len)
 {
-	static const char *const parts[] = { "KEY",	   "TOKEN", "SECRET", "PASS",
-					     "CREDENTIAL", "AUTH",  "COOKIE", "PRIVATE" };
+	static const char *const parts[] = { "PWD",   "_PAT",	"DSN",	  "KEY",
+					     "TOKEN", "SECRET", "PASS",	  "CREDENTIAL",
+					     "AUTH",  "COOKIE", "PRIVATE" };
 
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(parts); i++)
 		for (size_t at = 0; at + strlen(parts[i]) <= len; at++)
@@ -30,13 +31,22 @@ bool forge_asked_is_secret(const char *name, size_t len)
 	return false;
 }
 
+/* "://user:password@host", in whatever variable. */
+static bool has_password(const char *value)
+{
+	const char *at = strstr(value, "://");
+	size_t len = at ? strcspn(at + 3, "/ ") : 0;
+
+	return at && memchr(at + 3, '@', len) && memchr(at + 3, ':', len);
+}
+
 static json_t *env_json(const struct forge_strv *env)
 {
 	json_t *list = json_array();
 
 	forge_strv_foreach (var, env) {
 		size_t len = strcspn(var, "=");
-		if (forge_asked_is_secret(var, len))
+		if (forge_asked_is_secret(var, len) || has_password(var + len))
 			json_array_append_new(list, json_stringn(var, len));
 		else
 			json_array_append_new(list, forge_json_text(var));
@@ -109,8 +119,8 @@ json_t *forge_asked_json(const struct forge_spec *s, const struct forge_run_requ
 				    forge_json_text(req->post_process));
 	if (req->parameters.n)
 		json_object_set_new(j, "parameters", forge_json_texts(&req->parameters));
-	json_object_set_new(j, "network",
-			    json_string(req->network ? req->network : "none"));
+	if (req->network)
+		json_object_set_new(j, "network", json_string(req->network));
 	json_object_set_new(j, "limits", limits_json(&req->limits));
 	if (script)
 		json_object_set_new(j, "script",

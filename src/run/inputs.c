@@ -145,15 +145,12 @@ static int add_names(struct forge_spec *s, const char *typed, const char *real)
 	return rc < 0 ? rc : forge_strv_add(&s->links, real);
 }
 
-/* path: where it is; name: how it was written, and is found by. */
-static int add_input(struct forge_spec *s, const char *path, const char *name,
+/* real: where it is; name: how it was written, and is found by. */
+static int add_input(struct forge_spec *s, const char *real, const char *name,
 		     struct forge_error *err)
 {
-	forge_auto_free char *real = realpath(path, NULL);
-
-	if (!real)
-		return forge_fail_errno(err, errno, "input %s", path);
 	int rc = check_input(name, real, s->workdir, err);
+
 	if (rc < 0)
 		return rc;
 	size_t before = s->links.n;
@@ -169,19 +166,17 @@ static int add_input(struct forge_spec *s, const char *path, const char *name,
 
 int forge_spec_add_input(struct forge_spec *s, const char *typed, struct forge_error *err)
 {
-	return *typed ? add_input(s, typed, typed, err)
-		      : forge_fail(err, EINVAL, "input: the path is empty");
+	if (!*typed)
+		return forge_fail(err, EINVAL, "input: the path is empty");
+	forge_auto_free char *real = realpath(typed, NULL);
+	return real ? add_input(s, real, typed, err)
+		    : forge_fail_errno(err, errno, "input %s", typed);
 }
 
-int forge_spec_add_wish(struct forge_spec *s, const char *script, const char *path,
+int forge_spec_add_wish(struct forge_spec *s, const char *real, const char *name,
 			struct forge_error *err)
 {
-	forge_auto_free char *joined = forge_spec_beside(script, path);
-
-	if (!joined)
-		return forge_fail(err, ENOMEM, "out of memory");
-	int rc = add_input(s, joined, path, err);
-	return rc < 0 ? forge_wrap(err, rc, "%s", script) : 0;
+	return add_input(s, real, name, err);
 }
 
 /* A word without a slash that the sandbox's PATH would find is that program. */

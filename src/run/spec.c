@@ -38,6 +38,7 @@ void forge_spec_done(struct forge_spec *s)
 	forge_strv_done(&s->outputs);
 	free(s->notebook);
 	forge_analysis_done(&s->wishes);
+	forge_strv_done(&s->wishes_real);
 	free(s->copy_to);
 	free(s->not_given);
 	forge_strv_done(&s->input_names);
@@ -218,6 +219,9 @@ static int resolve_outputs(struct forge_spec *s, const struct forge_config *cfg,
 		s->collects = FORGE_OUTPUTS_DECLARED;
 		s->has_outputs = true;
 		rc = forge_strv_copy(&s->outputs, &req->outputs);
+	} else if (s->wishes.outputs.n == 1 &&
+		   strcmp(s->wishes.outputs.v[0], "none") == 0) {
+		s->collects = FORGE_OUTPUTS_NONE;
 	} else if (s->wishes.outputs.n) {
 		s->collects = FORGE_OUTPUTS_DECLARED;
 		s->has_outputs = true;
@@ -371,7 +375,8 @@ int forge_spec_resolve(const struct forge_config *cfg,
 	for (size_t i = 0; i < req->inputs.n && rc == 0; i++)
 		rc = forge_spec_add_input(ret, req->inputs.v[i], err);
 	for (size_t i = 0; i < ret->wishes.inputs.n && rc == 0; i++)
-		rc = forge_spec_add_wish(ret, req->argv[0], ret->wishes.inputs.v[i], err);
+		rc = forge_spec_add_wish(ret, ret->wishes_real.v[i],
+					 ret->wishes.inputs.v[i], err);
 	if (rc == 0)
 		rc = forge_spec_command(ret, req->argv, &req->parameters, err);
 	if (rc == 0)

@@ -45,6 +45,7 @@ struct forge_spec {
 	const char *header_why; /* who of the two said header_runtime */
 	struct forge_limits header_limits,
 		beside_limits; /* of the script, of the forge.yaml beside it */
+	struct forge_strv wishes_real; /* wishes.inputs, each as it was found */
 	struct forge_analysis
 		wishes; /* of both: inputs, outputs, network and variables */
 	struct forge_catalog catalog;
@@ -79,9 +80,9 @@ FORGE_MUST_CHECK int forge_spec_add_input(struct forge_spec *s, const char *type
 FORGE_MUST_CHECK int forge_spec_command(struct forge_spec *s, char *const *argv,
 					const struct forge_strv *parameters,
 					struct forge_error *err);
-/* One that a script named: it is found under that name, from the workdir. */
-FORGE_MUST_CHECK int forge_spec_add_wish(struct forge_spec *s, const char *script,
-					 const char *path, struct forge_error *err);
+/* One that a script named: real is where it is, name how it is found from the workdir. */
+FORGE_MUST_CHECK int forge_spec_add_wish(struct forge_spec *s, const char *real,
+					 const char *name, struct forge_error *err);
 /* A path that a script names is meant from where the script is. NULL: out of memory. */
 char *forge_spec_beside(const char *script, const char *path);
 /* Whether this word of a command line is a notebook to be executed. */

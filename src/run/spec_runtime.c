@@ -151,17 +151,22 @@ char *forge_spec_beside(const char *script, const char *path)
 		       : forge_asprintf("%.*s/%s", (int)(slash - script), script, path);
 }
 
-/* Below the script's own directory, or what the configuration shows to every run. */
-static bool may_read(const struct forge_config *cfg, const char *script, const char *path)
+/* The directory that a script was named in: a link to a script elsewhere does not widen it. */
+static char *home_of(const char *script)
 {
-	forge_auto_free char *joined = forge_spec_beside(script, path);
-	forge_auto_free char *real = joined ? realpath(joined, NULL) : NULL;
-	forge_auto_free char *here = realpath(script, NULL);
+	const char *slash = strrchr(script, '/');
+	forge_auto_free char *dir =
+		slash ? strndup(script, (size_t)(slash - script) + 1) : strdup(".");
 
-	if (!real || !here)
-		return true; /* what is not there is told by its name */
-	*strrchr(here, '/') = '\0';
-	if (forge_path_is_below(real, *here ? here : "/"))
+	return dir ? realpath(dir, NULL) : NULL;
+}
+
+/* real: below the script's own directory, or what the configuration shows to every run. */
+static bool may_read(const struct forge_config *cfg, const char *script, const char *real)
+{
+	forge_auto_free char *here = home_of(script);
+
+	if (here && forge_path_is_below(real, here))
 		return true;
 	forge_strv_foreach (root, &cfg->read_only) {
 		forge_auto_free char *top = realpath(root, NULL);
@@ -171,22 +176,56 @@ static bool may_read(const struct forge_config *cfg, const char *script, const c
 	return false;
 }
 
-/* Nobody has read the script: what it wishes beyond its own place a person gives it, by an option. */
-static int check_wishes(const struct forge_spec *s, const struct forge_config *cfg,
-			const struct forge_run_request *req, const char *script,
-			struct forge_error *err)
+/*
+ * Nobody has read the script: what it wishes beyond its own place a person gives it, by an option. Each
+ * path is resolved once, and what it led to then is what the run gets.
+ */
+static int resolve_wishes(struct forge_spec *s, const struct forge_config *cfg,
+			  const char *script, struct forge_error *err)
 {
-	forge_strv_foreach (path, &s->wishes.inputs)
-		if (!may_read(cfg, script, path))
-			return forge_hint(
-				err,
+	forge_strv_foreach (path, &s->wishes.inputs) {
+		forge_auto_free char *joined = forge_spec_beside(script, path);
+		char *real = joined ? realpath(joined, NULL) : NULL;
+		if (!real)
+			return forge_fail_errno(err, errno, "%s: input %s", script, path);
+		if (!may_read(cfg, script, real)) {
+			int rc =
 				forge_fail(err, EPERM,
 					   "%s asks for the input %s, which is not below "
 					   "its own directory",
-					   script, path),
-				"If it may have it: -i %s (or read_only in the "
-				"configuration)",
-				path);
+					   script, path);
+			rc = forge_hint(err, rc,
+					"If it may have it: -i %s (or read_only in the "
+					"configuration)",
+					joined);
+			free(real);
+			return rc;
+		}
+		if (forge_strv_take(&s->wishes_real, real) < 0)
+			return forge_fail(err, ENOMEM, "out of memory");
+	}
+	return 0;
+}
+
+static int check_wishes(struct forge_spec *s, const struct forge_config *cfg,
+			const struct forge_run_request *req, const char *script,
+			struct forge_error *err)
+{
+	/* A directory is shown to the run whole, and most directories have a bin/ somewhere. */
+	if (!req->runtime && s->header_runtime &&
+	    forge_runtime_is_path(s->header_runtime)) {
+		forge_auto_free char *joined =
+			forge_spec_beside(script, s->header_runtime);
+		forge_auto_free char *real = joined ? realpath(joined, NULL) : NULL;
+		if (*s->header_runtime == '~' || !real || !may_read(cfg, script, real))
+			return forge_hint(
+				err,
+				forge_fail(err, EPERM,
+					   "%s asks for the runtime %s, which is not "
+					   "below its own directory",
+					   script, s->header_runtime),
+				"If it may have it: -r %s", joined ? joined : "PATH");
+	}
 	if (!req->network && s->wishes.network &&
 	    strcmp(s->wishes.network, "host") == 0 && !cfg->scripts_network)
 		return forge_hint(
@@ -194,7 +233,7 @@ static int check_wishes(const struct forge_spec *s, const struct forge_config *c
 			forge_fail(err, EPERM, "%s asks for the host's network", script),
 			"If it may have it: --network host (or "
 			"host.scripts_network in the configuration)");
-	return 0;
+	return resolve_wishes(s, cfg, script, err);
 }
 
 /* An input that was given by hand is given, whatever the script says of it. */

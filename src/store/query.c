@@ -114,14 +114,23 @@ int forge_store_find(struct forge_store *st, const char *word, const char *user,
 				 "SELECT run_id FROM runs WHERE analysis_id = $1 AND "
 				 "username = $2 ORDER BY run_id DESC LIMIT 1",
 				 word, user, ret_run_id, err);
-	if (rc == 0)
+	if (rc != 0)
+		return rc < 0 ? rc : 0;
+	/* Somebody else's label is not taken for the beginning of an id. */
+	struct forge_error none = FORGE_ERROR_INIT;
+	rc = find_beginning(st, word, ret_run_id, &none);
+	if (rc == -ENOENT) {
 		rc = find_newest(st,
 				 "SELECT run_id FROM runs WHERE analysis_id = $1 ORDER "
 				 "BY run_id DESC LIMIT 1",
 				 word, NULL, ret_run_id, err);
-	if (rc == 0)
-		return find_beginning(st, word, ret_run_id, err);
-	return rc < 0 ? rc : 0;
+		if (rc != 0)
+			return rc < 0 ? rc : 0;
+		rc = -ENOENT;
+	}
+	if (rc < 0 && err)
+		*err = none;
+	return rc;
 }
 
 int forge_store_get(struct forge_store *st, const char *run_id, json_t **ret,
@@ -137,7 +146,7 @@ int forge_store_get(struct forge_store *st, const char *run_id, json_t **ret,
 		return rc;
 	json_t *j = json_loads(f.text, 0, NULL);
 	free(f.text);
-	if (!json_is_object(j)) {
+	if (!json_is_string(json_object_get(j, "status"))) {
 		json_decref(j);
 		return forge_fail(err, EUCLEAN, "the record of %s is damaged", run_id);
 	}

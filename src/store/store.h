@@ -73,8 +73,8 @@ FORGE_MUST_CHECK int forge_store_find_key(struct forge_store *st, const char *us
 					  struct forge_error *err);
 /*
  * The full id of the run that a person means by word: "last", the newest that this user asked for; a run
- * id; an analysis id, of which it is the newest run, this user's before others'; or the beginning of one
- * run id. -ENOENT none, -ENOTUNIQ several begin so.
+ * id; an analysis id of this user's, of which it is the newest run; the beginning of one run id; or
+ * somebody else's analysis id. -ENOENT none, -ENOTUNIQ several begin so.
  */
 FORGE_MUST_CHECK int forge_store_find(struct forge_store *st, const char *word,
 				      const char *user, char **ret_run_id,
