@@ -63,7 +63,12 @@ static json_t *by_path(const json_t *record, const char *key)
 	size_t i;
 	const json_t *f;
 
-	json_array_foreach (json_object_get(record, key), i, f) {
+	const json_t *files = json_object_get(record, key);
+
+	/* What was removed was there all the same. */
+	if (strcmp(key, "outputs") == 0 && json_object_get(record, "outputs_removed"))
+		files = json_object_get(record, "outputs_removed");
+	json_array_foreach (files, i, f) {
 		const char *path = forge_record_text(f, "path");
 		json_t *digest = json_object_get(f, "sha256");
 		if (path)
@@ -151,8 +156,8 @@ static void print_value(const json_t *v)
 
 	if (!v || json_is_null(v)) {
 		fputs("-", stdout);
-	} else if (text && strncmp(text, "sha256:", 7) == 0) {
-		printf("sha256:%.12s", text + 7);
+	} else if (text && forge_objects_is_digest(text)) {
+		printf("%.19s", text);
 	} else if (text) {
 		forge_print_clean(stdout, text, strlen(text));
 	} else if (json_is_array(v)) {
@@ -262,6 +267,8 @@ static void print_scripts(const struct forge_session *s, const json_t *a, const 
 	    read_script(s, b, &texts[1]) >= 0) {
 		puts("script");
 		print_lines(&texts[0], &texts[1]);
+		if (texts[0].n == LINES_MAX || texts[1].n == LINES_MAX)
+			printf("  (only the first %d lines are compared)\n", LINES_MAX);
 	}
 	for (int i = 0; texts && i < 2; i++)
 		free(texts[i].all);

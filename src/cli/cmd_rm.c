@@ -91,9 +91,8 @@ static int remove_all(struct forge_session *s, const struct forge_strv *ids,
 	       outputs_only ? "outputs" : "records, logs and outputs", done,
 	       done == 1 ? "" : "s", forge_format_size(size, removal.bytes));
 	if (removal.is_left)
-		fputs("forge: a record cannot be read: files that it may need are left "
-		      "to "
-		      "forge gc\n",
+		fputs("forge: the files of outputs are left to forge gc: another run is "
+		      "collecting its own, or a record cannot be read\n",
 		      stderr);
 	forge_removal_done(&removal);
 	return rc < 0 ? rc : freed;

@@ -293,6 +293,24 @@ uint64_t forge_record_limit(const json_t *record, const char *key, double scale)
 				 : FORGE_UNLIMITED;
 }
 
+/* In single quotes, where a shell would make something else of it. */
+static void print_word(FILE *f, const char *word)
+{
+	if (*word && !strpbrk(word, " \t\n'\"\\$`*?[]<>|&;(){}!#~")) {
+		fputs(word, f);
+		return;
+	}
+	putc('\'', f);
+	for (; *word; word++)
+		if (*word == '\'')
+			fputs("'\\''", f);
+		else
+			putc(*word, f);
+	putc('\'', f);
+}
+
+#define COMMAND_MAX 4096
+
 char *forge_record_command(const json_t *record)
 {
 	const json_t *words = json_object_get(record, "command"), *word;
@@ -303,16 +321,17 @@ char *forge_record_command(const json_t *record)
 	if (!f)
 		return NULL;
 	json_array_foreach (words, i, word) {
-		const char *w = json_string_value(word);
-		bool is_plain = w && *w && !strpbrk(w, " \t\n'\"\\$`*?[]<>|&;(){}!#~");
-		fprintf(f, "%s%s%s%s", i ? " " : "", is_plain ? "" : "'", w ? w : "",
-			is_plain ? "" : "'");
-		if (size > 4096)
+		if (i)
+			putc(' ', f);
+		print_word(f, json_string_value(word) ? json_string_value(word) : "");
+		if (ftell(f) > COMMAND_MAX)
 			break;
 	}
 	if (fclose(f) != 0) {
 		free(text);
 		return NULL;
 	}
+	if (size > COMMAND_MAX)
+		memcpy(text + COMMAND_MAX - 4, "...", 4);
 	return text;
 }

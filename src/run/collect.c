@@ -372,6 +372,29 @@ static void publish_all(struct walk *w, struct forge_objects *objects)
 			strerror(-rc));
 }
 
+/*
+ * When not everything could be stored, the workdir is kept for its user. What is stored is not left in it
+ * as another name of the object, which somebody might write to.
+ */
+static void take_out_stored(struct walk *w)
+{
+	for (size_t i = 0; i < w->n; i++) {
+		const struct file *f = &w->files[i];
+		const char *slash = strrchr(f->path, '/');
+		forge_auto_free char *dir =
+			slash ? strndup(f->path, (size_t)(slash - f->path)) : strdup(".");
+		forge_auto_close int fd =
+			f->error || !dir ? -1
+					 : forge_open_inside(w->spec->workdir_fd, dir,
+							     O_PATH | O_DIRECTORY);
+		const char *name = slash ? slash + 1 : f->path;
+		struct stat st;
+		if (fd >= 0 && fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+		    st.st_nlink > 1)
+			(void)unlinkat(fd, name, 0); /* the object stays */
+	}
+}
+
 static int by_path(const void *a, const void *b)
 {
 	return strcmp(((const struct file *)a)->path, ((const struct file *)b)->path);
@@ -455,6 +478,8 @@ static int collect(struct walk *w, struct forge_objects *objects, struct forge_e
 			qsort(w->files, w->n, sizeof(*w->files), by_path);
 			publish_all(w, objects);
 			list_files(w);
+			if (w->ret->problem[0])
+				take_out_stored(w);
 		}
 		check_patterns(w);
 	}

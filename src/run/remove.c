@@ -4,12 +4,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/entries.h"
 #include "base/json.h"
 #include "base/rmtree.h"
@@ -26,7 +29,6 @@ static const char *text_of(const json_t *record, const char *key)
 	return json_string_value(json_object_get(record, key));
 }
 
-/* Each digest once: an equal file may be there under several names. */
 static int note_digests(struct forge_removal *r, const json_t *record, bool outputs_only)
 {
 	const char *script = forge_asked_script(record);
@@ -90,6 +92,21 @@ static int add_part(const struct forge_run_row *row, void *arg)
 	return forge_strv_add(&p->ids, row->run_id);
 }
 
+/*
+ * Whether this run of ours is a post-process of that one, by its own record: others can write what the
+ * store says of it.
+ */
+static bool is_part(const struct forge_home *home, const char *id, const char *of,
+		    json_t **ret_record)
+{
+	*ret_record = NULL;
+	if (!forge_run_id_is_valid(id) || forge_live_has_slot(home, id) ||
+	    forge_load_record(home, id, ret_record, NULL) < 0)
+		return false;
+	const char *parent = text_of(*ret_record, "parent_run");
+	return parent && strcmp(parent, of) == 0;
+}
+
 /* Its post-processes, which nobody would find without it. */
 static int remove_parts(const struct forge_home *home, struct forge_store *st,
 			const char *run_id, int log, struct forge_removal *r,
@@ -102,14 +119,15 @@ static int remove_parts(const struct forge_home *home, struct forge_store *st,
 	rc = rc < 0 ? rc : 0;
 	for (size_t i = 0; i < parts.ids.n && rc == 0; i++) {
 		const char *id = parts.ids.v[i];
-		json_t *record = NULL;
-		rc = forge_store_get(st, id, &record, err);
-		if (rc == 0 && note_digests(r, record, false) < 0)
-			rc = forge_fail(err, ENOMEM, "out of memory");
-		if (rc == 0)
-			rc = remove_directory(home, id, log, err);
-		if (rc == 0)
-			rc = forge_store_remove(st, id, err);
+		json_t *record;
+		if (is_part(home, id, run_id, &record)) {
+			if (note_digests(r, record, false) < 0)
+				rc = forge_fail(err, ENOMEM, "out of memory");
+			if (rc == 0)
+				rc = remove_directory(home, id, log, err);
+			if (rc == 0)
+				rc = forge_store_remove(st, id, err);
+		}
 		json_decref(record);
 	}
 	forge_strv_done(&parts.ids);
@@ -121,11 +139,20 @@ static int drop_outputs(const struct forge_home *home, struct forge_store *st,
 			const json_t *given, struct forge_error *err)
 {
 	const char *run_id = text_of(given, "run_id");
-	json_t *record = json_deep_copy(given), *events = NULL, *outputs;
-	int rc = 0;
+	json_t *record = NULL, *events = NULL, *outputs;
+	/* Our own, if we have it: the store's may have been changed by others. */
+	int rc = forge_load_record(home, run_id, &record, err);
 
-	if (!record)
-		return forge_fail(err, ENOMEM, "out of memory");
+	if (rc < 0 && !forge_is_no_record(rc))
+		return rc;
+	if (rc < 0) {
+		if (err)
+			*err = FORGE_ERROR_INIT;
+		record = json_deep_copy(given);
+		rc = record ? 0 : forge_fail(err, ENOMEM, "out of memory");
+	}
+	if (rc < 0)
+		return rc;
 	outputs = json_incref(json_object_get(record, "outputs"));
 	if (json_array_size(outputs)) {
 		json_object_set_new(record, "outputs_removed", outputs);
@@ -175,16 +202,43 @@ int forge_remove_run(const struct forge_home *home, struct forge_store *st,
 
 /* ---- objects ---- */
 
-static void forget(struct forge_removal *r, const char *digest)
+static int compare(const void *a, const void *b)
 {
-	for (size_t i = 0; i < r->digests.n; i++)
-		if (strcmp(r->digests.v[i], digest) == 0)
-			r->digests.v[i][0] = '\0';
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Sorted, each once: an equal file may be there under several names. */
+static void sort_digests(struct forge_strv *v)
+{
+	size_t n = 0;
+
+	if (v->n)
+		qsort(v->v, v->n, sizeof(char *), compare);
+	for (size_t i = 0; i < v->n; i++) {
+		if (n && strcmp(v->v[n - 1], v->v[i]) == 0)
+			free(v->v[i]);
+		else
+			v->v[n++] = v->v[i];
+	}
+	v->n = n;
+	if (v->v)
+		v->v[n] = NULL;
+}
+
+/* Somebody needs it: its mark goes up. */
+static void forget(struct forge_removal *r, const char *digest, bool *is_needed)
+{
+	char **at = r->digests.n ? bsearch(&digest, r->digests.v, r->digests.n,
+					   sizeof(char *), compare)
+				 : NULL;
+
+	if (at)
+		is_needed[at - r->digests.v] = true;
 }
 
 /* A run in this FORGE_HOME can have told another store, or none yet. */
 static int forget_of_runs(const struct forge_home *home, struct forge_removal *r,
-			  struct forge_error *err)
+			  bool *is_needed, struct forge_error *err)
 {
 	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
 
@@ -199,9 +253,9 @@ static int forget_of_runs(const struct forge_home *home, struct forge_removal *r
 			return rc;
 		json_array_foreach (json_object_get(record, "outputs"), i, f)
 			if (text_of(f, "sha256"))
-				forget(r, text_of(f, "sha256"));
+				forget(r, text_of(f, "sha256"), is_needed);
 		if (forge_asked_script(record))
-			forget(r, forge_asked_script(record));
+			forget(r, forge_asked_script(record), is_needed);
 		json_decref(record);
 	}
 	return d.error ? forge_fail_errno(err, -d.error, "read %s/runs", home->path) : 0;
@@ -225,41 +279,55 @@ static int remove_object(const struct forge_home *home, const char *digest, int 
 	return 0;
 }
 
+/* Who collects for long is not waited for: gc removes what nobody needs. */
+#define LOCK_MSEC 5000
+
+static int lock_objects(const struct forge_home *home)
+{
+	const struct timespec pause = { .tv_nsec = 20000000 };
+	int fd = openat(home->fd, "objects.lock",
+			O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+
+	if (fd < 0)
+		return -errno;
+	for (int left = LOCK_MSEC / 20; flock(fd, LOCK_EX | LOCK_NB) < 0; left--) {
+		if ((errno != EWOULDBLOCK && errno != EINTR) || left == 0) {
+			int code = errno;
+			close(fd);
+			return -code;
+		}
+		(void)nanosleep(&pause, NULL);
+	}
+	return fd;
+}
+
 /* Whoever collects holds the lock from before it publishes until its record is written. */
 int forge_remove_objects(const struct forge_home *home, struct forge_store *st,
 			 struct forge_removal *r, struct forge_error *err)
 {
-	struct forge_error why = FORGE_ERROR_INIT;
-	size_t n = 0;
 	int rc = 0;
 
+	sort_digests(&r->digests);
 	if (r->digests.n == 0)
 		return 0;
-	forge_auto_close int lock =
-		openat(home->fd, "objects.lock",
-		       O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	while (lock >= 0 && (rc = flock(lock, LOCK_EX)) < 0 && errno == EINTR)
-		;
-	if (lock < 0 || rc < 0)
-		return forge_fail_errno(err, errno, "lock objects.lock");
-	for (size_t i = 0; i < r->digests.n; i++) {
-		rc = forge_store_has_object(st, r->digests.v[i], err);
-		if (rc < 0)
-			return rc;
-		if (rc == 1)
-			r->digests.v[i][0] = '\0';
-		n += rc == 0;
-	}
+	forge_auto_free bool *is_needed = calloc(r->digests.n, sizeof(bool));
+	if (!is_needed)
+		return forge_fail(err, ENOMEM, "out of memory");
+	forge_auto_close int lock = lock_objects(home);
 	/* A record that cannot be read may point to any of them. */
-	if (n && forget_of_runs(home, r, &why) < 0) {
+	if (lock < 0 || forget_of_runs(home, r, is_needed, NULL) < 0) {
 		r->is_left = true;
 		return 0;
 	}
 	forge_auto_close int log = forge_gc_open_log(home);
-	forge_strv_foreach (digest, &r->digests)
-		if (*digest && (rc = remove_object(home, digest, log, r, err)) < 0)
-			return rc;
-	return 0;
+	for (size_t i = 0; i < r->digests.n && rc >= 0; i++) {
+		if (is_needed[i])
+			continue;
+		rc = forge_store_has_object(st, r->digests.v[i], err);
+		if (rc == 0)
+			rc = remove_object(home, r->digests.v[i], log, r, err);
+	}
+	return rc < 0 ? rc : 0;
 }
 
 void forge_removal_done(struct forge_removal *r)

@@ -16,7 +16,7 @@
 struct forge_removal {
 	struct forge_strv digests; /* of the removed runs' outputs */
 	uint64_t objects, bytes;   /* that are gone */
-	bool is_left; /* objects stay for forge gc: a record that may need them is not known */
+	bool is_left; /* objects stay for forge gc: others collect, or a record cannot be read */
 };
 
 /*

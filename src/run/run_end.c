@@ -281,8 +281,11 @@ static void copy_outputs(struct run *r, struct forge_verdict *v)
 					  .stop_fd = signals };
 	struct forge_error err = FORGE_ERROR_INIT;
 	char text[sizeof(err.msg) + sizeof(err.hint) + 256];
-	int rc = forge_export_outputs(&r->home, r->record.json, &how, &err);
+	/* Should we be killed while we copy, repair finds in the slot what is stored. */
+	int rc = forge_active_note_record(&r->active, r->record.json, &err);
 
+	if (rc == 0)
+		rc = forge_export_outputs(&r->home, r->record.json, &how, &err);
 	if (rc >= 0) {
 		json_object_set_new(r->record.json, "copied_to",
 				    forge_json_text(r->spec.copy_to));
