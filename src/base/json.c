@@ -61,6 +61,39 @@ json_t *forge_json_name(const char *s)
 	return copy ? json_string(copy) : NULL;
 }
 
+static int hex_value(char c)
+{
+	return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+char *forge_json_name_decode(const char *s)
+{
+	if (!looks_written(s))
+		return strdup(s);
+	forge_auto_free char *copy = malloc(strlen(s) + 1);
+	char *to = copy;
+	for (; copy && *s; s++) {
+		if (*s != '\\') {
+			*to++ = *s;
+			continue;
+		}
+		s++;
+		if (*s == '\\') {
+			*to++ = '\\';
+			continue;
+		}
+		int high = *s == 'x' ? hex_value(s[1]) : -1;
+		int low = high >= 8 ? hex_value(s[2]) : -1;
+		if (low < 0)
+			return NULL;
+		*to++ = (char)(high << 4 | low);
+		s += 2;
+	}
+	if (copy)
+		*to = '\0';
+	return forge_take_ptr(copy);
+}
+
 json_t *forge_json_texts(const struct forge_strv *sv)
 {
 	json_t *a = json_array();

@@ -15,6 +15,8 @@ json_t *forge_json_text(const char *s);
  * two names are written alike.
  */
 json_t *forge_json_name(const char *s);
+/* And back: the name that forge_json_name() made s of. NULL: it can have made no such text. */
+char *forge_json_name_decode(const char *s);
 json_t *forge_json_texts(const struct forge_strv *sv);
 /* UINT64_MAX, which is "unknown" or "unlimited", is null. */
 json_t *forge_json_number(uint64_t n);

@@ -7,12 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fd.h"
 #include "base/parse.h"
 #include "cli/session.h"
 #include "cli/table.h"
 #include "run/export.h"
 #include "run/foreign.h"
 #include "run/objects.h"
+#include "run/signals.h"
 
 static bool is_json;
 static bool replaces;
@@ -120,9 +122,13 @@ static int list(const struct forge_session *s, const json_t *record,
 static int copy(const struct forge_session *s, const json_t *record,
 		struct forge_error *err)
 {
+	struct forge_signals before;
+	/* ^C leaves nothing half done. */
+	forge_signals_catch(&before);
+	forge_auto_close int signals = forge_signals_fd();
 	const struct forge_export how = { .to = copy_to,
 					  .replaces = replaces,
-					  .stop_fd = -1 };
+					  .stop_fd = signals };
 	forge_auto_home struct forge_home other = FORGE_HOME_INIT;
 	bool is_foreign = forge_foreign_is(&s->home, record);
 	int n = is_foreign ? forge_foreign_open(record, "outputs", &other, err) : 0;
@@ -130,6 +136,7 @@ static int copy(const struct forge_session *s, const json_t *record,
 	if (n == 0)
 		n = forge_export_outputs(is_foreign ? &other : &s->home, record, &how,
 					 err);
+	forge_signals_release(&before);
 	if (is_foreign && n == -EACCES)
 		return forge_foreign_fail(record, "outputs", EACCES, err);
 	if (n >= 0 && !is_json)
@@ -176,6 +183,10 @@ static int cmd_outputs(int argc, char **argv)
 			"--copy takes one run: several can have files of one name");
 	for (size_t i = 0; i < ids.n && rc == 0; i++)
 		rc = show(&s, ids.v[i], ids.n > 1, &err);
+	if (rc == -ECANCELED) {
+		fputs("forge: nothing was copied\n", stderr);
+		return 130;
+	}
 	return rc < 0 ? forge_session_fail(&err) : FORGE_EXIT_OK;
 }
 

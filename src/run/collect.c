@@ -185,6 +185,10 @@ static void add_file(struct walk *w, const struct stat *st)
 
 static void add_undeclared(struct walk *w, const struct stat *st)
 {
+	if (w->aside == 0 && w->ret->n_undeclared == w->ret->n_aside) {
+		free(w->ret->example); /* a link's */
+		w->ret->example = NULL;
+	}
 	w->ret->n_undeclared++;
 	if (w->aside == 0)
 		set_example(w);
@@ -210,10 +214,12 @@ static void look_at(struct walk *w, const struct stat *st)
 		return;
 	}
 	skip(w, kind_of(st->st_mode));
-	if (S_ISLNK(st->st_mode)) {
-		w->ret->n_links++;
+	if (!S_ISLNK(st->st_mode))
+		return;
+	/* A file that was not kept is the better example. */
+	w->ret->n_links++;
+	if (w->ret->n_undeclared == w->ret->n_aside)
 		set_example(w);
-	}
 }
 
 /* An ordinary user's run may have taken its own rights away from a directory. */

@@ -18,6 +18,7 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/json.h"
 #include "base/rmtree.h"
 #include "base/sha256.h"
 #include "base/strv.h"
@@ -60,23 +61,64 @@ static int open_parent(int top, const char *path, bool makes, const char **ret_n
 	return -errno;
 }
 
-static int copy_one(const struct forge_home *home, int top, const json_t *output,
+/* An output, and what has become of it. */
+struct item {
+	const json_t *output;
+	char *path; /* below the directory, in bytes */
+	enum { STAGED, MOVED, EXCHANGED } state;
+};
+
+struct items {
+	struct item *at;
+	size_t n;
+};
+
+static void items_done(struct items *items)
+{
+	for (size_t i = 0; i < items->n; i++)
+		free(items->at[i].path);
+	free(items->at);
+	*items = (struct items){ .at = NULL };
+}
+
+static int items_of(const json_t *outputs, struct items *ret, struct forge_error *err)
+{
+	struct items items = { .at = calloc(json_array_size(outputs) + 1,
+					    sizeof(struct item)) };
+	size_t i;
+	const json_t *output;
+
+	if (!items.at)
+		return forge_fail(err, ENOMEM, "out of memory");
+	json_array_foreach (outputs, i, output) {
+		const char *written = json_string_value(json_object_get(output, "path"));
+		char *path = written ? forge_json_name_decode(written) : NULL;
+		if (!path) {
+			items_done(&items);
+			return forge_fail(err, EINVAL, "output %zu has no name", i + 1);
+		}
+		items.at[items.n++] = (struct item){ .output = output, .path = path };
+	}
+	*ret = items;
+	return 0;
+}
+
+static int copy_one(const struct forge_home *home, int top, const struct item *item,
 		    int stop_fd)
 {
-	const char *path = json_string_value(json_object_get(output, "path"));
-	const char *wanted = json_string_value(json_object_get(output, "sha256"));
+	const char *wanted = json_string_value(json_object_get(item->output, "sha256"));
 	const char *name = NULL;
 	char stored[FORGE_STORED_MAX], digest[FORGE_DIGEST_MAX];
 	uint64_t size;
 
 	/* A store that others write too says where nothing is. */
-	if (!path || !forge_objects_is_digest(wanted))
+	if (!forge_objects_is_digest(wanted))
 		return -EINVAL;
 	forge_auto_close int from = openat(home->fd, forge_objects_path(stored, wanted),
 					   O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	if (from < 0)
 		return -errno;
-	forge_auto_close int dir = open_parent(top, path, true, &name);
+	forge_auto_close int dir = open_parent(top, item->path, true, &name);
 	if (dir < 0)
 		return dir;
 	forge_auto_close int to = openat(
@@ -88,10 +130,10 @@ static int copy_one(const struct forge_home *home, int top, const json_t *output
 	return rc == 0 && strcmp(digest, wanted) != 0 ? -EUCLEAN : rc;
 }
 
-static int fail_output(const json_t *output, const char *to, int rc,
+static int fail_output(const struct item *item, const char *to, int rc,
 		       struct forge_error *err)
 {
-	const char *path = json_string_value(json_object_get(output, "path"));
+	const char *path = json_string_value(json_object_get(item->output, "path"));
 
 	if (rc == -EUCLEAN)
 		return forge_fail(err, EUCLEAN,
@@ -104,16 +146,13 @@ static int fail_output(const json_t *output, const char *to, int rc,
 	return forge_fail_errno(err, -rc, "output %s", path);
 }
 
-static int copy_all(const struct forge_home *home, const json_t *outputs, int top,
+static int copy_all(const struct forge_home *home, const struct items *items, int top,
 		    const struct forge_export *how, struct forge_error *err)
 {
-	size_t i;
-	const json_t *output;
-
-	json_array_foreach (outputs, i, output) {
-		int rc = copy_one(home, top, output, how->stop_fd);
+	for (size_t i = 0; i < items->n; i++) {
+		int rc = copy_one(home, top, &items->at[i], how->stop_fd);
 		if (rc < 0)
-			return fail_output(output, how->to, rc, err);
+			return fail_output(&items->at[i], how->to, rc, err);
 	}
 	return 0;
 }
@@ -127,54 +166,76 @@ static int check_one(int top, const char *path, bool replaces)
 
 	if (dir < 0)
 		return dir == -ENOENT ? 0 : dir;
+	if (faccessat(dir, ".", W_OK, AT_EACCESS) < 0)
+		return -errno;
 	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT ? 0 : -errno;
 	return S_ISDIR(st.st_mode) ? -EISDIR : replaces ? 0 : -EEXIST;
 }
 
-static int check_all(const json_t *outputs, int top, const struct forge_export *how,
+static int check_all(const struct items *items, int top, const struct forge_export *how,
 		     struct forge_error *err)
 {
-	size_t i;
-	const json_t *output;
-
-	json_array_foreach (outputs, i, output) {
-		const char *path = json_string_value(json_object_get(output, "path"));
-		int rc = path ? check_one(top, path, how->replaces) : -EINVAL;
+	for (size_t i = 0; i < items->n; i++) {
+		int rc = check_one(top, items->at[i].path, how->replaces);
 		if (rc < 0)
-			return fail_output(output, how->to, rc, err);
+			return fail_output(&items->at[i], how->to, rc, err);
 	}
 	return 0;
 }
 
-static int move_one(int stage, int top, const char *path, bool replaces)
+/* What is replaced goes into the stage in exchange, so that it can come back. */
+static int move_one(int stage, int top, struct item *item, bool replaces)
 {
 	const char *name, *same;
-	forge_auto_close int from = open_parent(stage, path, false, &name);
-	forge_auto_close int to = open_parent(top, path, true, &same);
+	forge_auto_close int from = open_parent(stage, item->path, false, &name);
+	forge_auto_close int to = open_parent(top, item->path, true, &same);
 
 	if (from < 0 || to < 0)
 		return from < 0 ? from : to;
-	int rc = replaces ? renameat(from, name, to, name)
-			  : renameat2(from, name, to, name, RENAME_NOREPLACE);
-	/* A file system without the flag: the place was free a moment ago. */
-	if (rc < 0 && !replaces && (errno == EINVAL || errno == ENOSYS))
-		rc = linkat(from, name, to, name, 0);
-	return rc < 0 ? -errno : 0;
+	if (renameat2(from, name, to, name, RENAME_NOREPLACE) == 0) {
+		item->state = MOVED;
+		return 0;
+	}
+	if (errno == EEXIST && replaces &&
+	    renameat2(from, name, to, name, RENAME_EXCHANGE) == 0) {
+		item->state = EXCHANGED;
+		return 0;
+	}
+	if (errno != EINVAL && errno != ENOSYS)
+		return -errno;
+	/* A file system without these flags: the place was looked at a moment ago. */
+	if (renameat(from, name, to, name) < 0)
+		return -errno;
+	item->state = MOVED;
+	return 0;
 }
 
-static int move_all(const json_t *outputs, int stage, int top,
+static void move_back(int stage, int top, const struct item *item)
+{
+	const char *name, *same;
+	forge_auto_close int from = open_parent(top, item->path, false, &name);
+	forge_auto_close int to = open_parent(stage, item->path, true, &same);
+
+	if (from < 0 || to < 0 || item->state == STAGED)
+		return;
+	(void)renameat2(from, name, to, name,
+			item->state == EXCHANGED ? RENAME_EXCHANGE : 0); /* or it stays */
+}
+
+static int move_all(struct items *items, int stage, int top,
 		    const struct forge_export *how, struct forge_error *err)
 {
-	size_t i;
-	const json_t *output;
-
-	json_array_foreach (outputs, i, output) {
-		int rc = move_one(stage, top,
-				  json_string_value(json_object_get(output, "path")),
-				  how->replaces);
-		if (rc < 0)
-			return fail_output(output, how->to, rc, err);
+	for (size_t i = 0; i < items->n; i++) {
+		int rc = move_one(stage, top, &items->at[i], how->replaces);
+		if (rc == 0)
+			continue;
+		while (i-- > 0)
+			move_back(stage, top, &items->at[i]);
+		/* i has gone below the first. */
+		for (i = 0; i < items->n && items->at[i].state != STAGED; i++)
+			;
+		return fail_output(&items->at[i], how->to, rc, err);
 	}
 	return 0;
 }
@@ -199,22 +260,28 @@ static int name_stage(int stage, const char *path, const char *to,
 	mode_t mask = umask(0);
 
 	(void)umask(mask);
-	if (fchmod(stage, 0777 & ~mask) < 0 ||
-	    renameat2(AT_FDCWD, path, AT_FDCWD, to, RENAME_NOREPLACE) < 0)
+	if (fchmod(stage, 0777 & ~mask) < 0)
 		return forge_fail_errno(err, errno, "make %s", to);
-	return 0;
+	int rc = renameat2(AT_FDCWD, path, AT_FDCWD, to, RENAME_NOREPLACE);
+	/* Without the flag nothing but an empty directory is replaced. */
+	if (rc < 0 && (errno == EINVAL || errno == ENOSYS))
+		rc = rename(path, to);
+	return rc < 0 ? forge_fail_errno(err, errno, "make %s", to) : 0;
 }
 
-static int export(const struct forge_home *home, const json_t *outputs, int top,
+static int export(const struct forge_home *home, struct items *items, int top,
 		  const char *stage_path, const struct forge_export *how,
 		  struct forge_error *err)
 {
-	forge_auto_close int stage = open(stage_path, DIR_FLAGS);
+	/* rmtree takes no path with a link in it. */
+	forge_auto_free char *real = realpath(stage_path, NULL);
+	forge_auto_close int stage = real ? open(real, DIR_FLAGS) : -1;
+	struct forge_error late = FORGE_ERROR_INIT;
 	struct stat st;
 
 	if (stage < 0 || fstat(stage, &st) < 0)
 		return forge_fail_errno(err, errno, "open %s", stage_path);
-	int rc = copy_all(home, outputs, stage, how, err);
+	int rc = copy_all(home, items, stage, how, err);
 	if (rc == 0 && top < 0) {
 		rc = name_stage(stage, stage_path, how->to, err);
 		if (rc == 0)
@@ -222,47 +289,64 @@ static int export(const struct forge_home *home, const json_t *outputs, int top,
 	}
 	/* Only now: meanwhile somebody else may have put something there. */
 	if (rc == 0)
-		rc = check_all(outputs, top, how, err);
+		rc = check_all(items, top, how, err);
 	if (rc == 0)
-		rc = move_all(outputs, stage, top, how, err);
-	(void)!forge_rmtree(stage_path, st.st_dev, st.st_ino, NULL, NULL); /* hidden */
+		rc = move_all(items, stage, top, how, err);
+	if (forge_rmtree(real, st.st_dev, st.st_ino, NULL, &late) < 0 && rc == 0) {
+		if (err)
+			*err = late;
+		return forge_wrap(err, -late.code, "the outputs are copied, but");
+	}
 	return rc;
 }
 
-int forge_export_outputs(const struct forge_home *home, const json_t *record,
-			 const struct forge_export *how, struct forge_error *err)
+static int export_below(const struct forge_home *home, struct items *items,
+			const struct forge_export *how, struct forge_error *err)
 {
-	const json_t *outputs = json_object_get(record, "outputs");
-	forge_auto_free char *to = strdup(how->to);
-	size_t len = to ? strlen(to) : 0;
-
-	while (len > 1 && to[len - 1] == '/')
-		to[--len] = '\0';
-	if (!to)
-		return forge_fail(err, ENOMEM, "out of memory");
-	struct forge_export as = *how;
-	as.to = to;
+	const char *to = how->to, *slash = strrchr(to, '/');
 	forge_auto_close int top = open(to, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
 	if (top < 0 && errno != ENOENT)
 		return forge_fail_errno(err, errno, "open %s", to);
-	int rc = top >= 0 ? check_all(outputs, top, &as, err) : 0;
+	int rc = top >= 0 ? check_all(items, top, how, err) : 0;
 	if (rc < 0)
 		return rc;
 	rc = top < 0 ? make_above(to) : 0;
 	if (rc < 0)
 		return forge_fail_errno(err, -rc, "make %s", to);
-	const char *slash = strrchr(to, '/');
 	forge_auto_free char *stage =
-		top >= 0 ? forge_asprintf("%s/.forge-XXXXXX", to)
-			 : forge_asprintf("%.*s.forge-XXXXXX",
+		top >= 0 ? forge_asprintf("%s/.forge-copy-XXXXXX", to)
+			 : forge_asprintf("%.*s.forge-copy-XXXXXX",
 					  slash ? (int)(slash + 1 - to) : 0, to);
 	if (!stage)
 		return forge_fail(err, ENOMEM, "out of memory");
 	if (!mkdtemp(stage))
 		return forge_fail_errno(err, errno, "make a directory in %s",
 					top >= 0 ? to : "its parent");
-	rc = export(home, outputs, top, stage, &as, err);
-	return rc < 0 ? rc : (int)json_array_size(outputs);
+	return export(home, items, top, stage, how, err);
+}
+
+int forge_export_outputs(const struct forge_home *home, const json_t *record,
+			 const struct forge_export *how, struct forge_error *err)
+{
+	forge_auto_free char *to = strdup(how->to);
+	size_t len = to ? strlen(to) : 0;
+	struct items items = { .at = NULL };
+
+	while (len > 1 && to[len - 1] == '/')
+		to[--len] = '\0';
+	if (!to)
+		return forge_fail(err, ENOMEM, "out of memory");
+	int rc = items_of(json_object_get(record, "outputs"), &items, err);
+	if (rc < 0)
+		return rc;
+	struct forge_export as = *how;
+	as.to = to;
+	rc = export_below(home, &items, &as, err);
+	if (rc == 0)
+		rc = (int)items.n;
+	items_done(&items);
+	return rc;
 }
 
 int forge_export_check(const char *to, const char *path, bool replaces,

@@ -128,6 +128,20 @@ EOF
     printf '# forge: input=../secret\n' >fit.py
     run forge run fit.py
     [ "$status" -eq 125 ]
+    # Nor by a link to a script elsewhere, nor as a runtime.
+    mkdir -p repo "$T/secret/bin"
+    printf 'cat %s/x\n' "$T/secret" >"$T/tool.sh"
+    ln -s "$T/tool.sh" repo/run.sh
+    printf 'analysis: {inputs: [../../secret]}\n' >repo/forge.yaml
+    run forge run repo/run.sh
+    [ "$status" -eq 125 ]
+    rm repo/run.sh repo/forge.yaml
+    for word in "$T/secret" ../secret; do
+        printf '# forge: runtime=%s\nprint(1)\n' "$word" >fit.py
+        run forge run fit.py
+        [ "$status" -eq 125 ]
+        says "asks for the runtime"
+    done
     # The file beside it is no better.
     printf 'print(1)\n' >fit.py
     printf 'analysis: {inputs: [%s]}\n' "$T/secret" >forge.yaml

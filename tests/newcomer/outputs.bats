@@ -233,3 +233,34 @@ EOF
     [ "$(forge show --json "$id" | jq -r .status)" = cancelled ]
     [ "$(forge outputs --json "$id" | jq length)" -eq 3000 ]
 }
+
+@test "a copy leaves no directory of its own, whatever way the path was written" {
+    forge run -q -- sh -c 'mkdir d; echo 1 >d/x'
+    mkdir relative "$T/real"
+    ln -s "$T/real" link
+    forge outputs last --copy relative
+    forge outputs last --copy link/
+    forge run -q --copy link --force -- sh -c 'echo 2 >y'
+    [ -z "$(find . "$T/real" -name '.forge*')" ]
+    [ "$(cat relative/d/x "$T/real/d/x" "$T/real/y" | xargs)" = "1 1 2" ]
+}
+
+@test "copies have the names that the run gave, also those that are no text, and long" {
+    forge run -q -- python3 -c 'open(b"\xe9" * 70, "w").write("long"); open(b"a\\xe9", "w").write("text")'
+    forge outputs last --copy got
+    [ "$(cat got/"$(printf '\xe9%.0s' {1..70})")" = long ]
+    [ "$(cat 'got/a\xe9')" = text ]
+}
+
+@test "a run that is killed while it copies has its outputs all the same" {
+    skip_unless "strace is not installed" command -v strace
+    run strace -o /dev/null -qq -f -P "$PWD/results" -e trace=openat,mkdir,renameat2 \
+        -e inject=openat:signal=KILL:when=1 "$FORGE" run --id killed --copy results -- sh -c 'echo 1 >one'
+    [ "$status" -ne 0 ]
+    [ "$(forge show --json killed | jq -r .status)" = lost ]
+    [ "$(forge outputs --json killed | jq -r '.[].path')" = one ]
+    echo 'retention: {objects: 1ms}' >forge.yaml
+    forge gc
+    forge outputs killed --copy got
+    [ "$(cat got/one)" = 1 ]
+}

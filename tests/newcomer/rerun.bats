@@ -134,3 +134,47 @@ EOF
     ran=$(forge show --json "$id" | jq -r '[.inputs[] | select(.path | endswith("edit.sh"))][0].sha256')
     [ "$kept" = none ] || [ "$kept" = "$ran" ]
 }
+
+# sql STATEMENT: what somebody else who writes the store can do.
+sql() { python3 -c 'import sqlite3, sys; db = sqlite3.connect(sys.argv[1]); db.execute(sys.argv[2]); db.commit()' "$FORGE_HOME/forge.db" "$1"; }
+
+@test "rerun runs what our own record says, and nothing that only a store has" {
+    forge run -q --id fit -- echo mine
+    sql "UPDATE runs SET record = replace(record, '\"mine\"', '\"forged\"')"
+    run forge rerun fit
+    says mine
+    says_not forged
+    mv "$FORGE_HOME/runs" "$FORGE_HOME/gone"
+    mkdir -m 700 "$FORGE_HOME/runs"
+    run forge rerun fit
+    [ "$status" -eq 125 ]
+    says "is not of this FORGE_HOME"
+}
+
+@test "somebody else's label is not taken for the beginning of an id" {
+    forge run -q --id mine -- true
+    id=$(forge ps -q)
+    forge run -q --id "${id:0:13}" -- false || true
+    sql "UPDATE runs SET username = 'bob' WHERE run_id <> '$id'"
+    [ "$(forge show --json "${id:0:12}" | jq -r .run_id)" = "$id" ] || forge show "${id:0:12}"
+    sql "DELETE FROM run_events WHERE run_id <> '$id'"
+    run forge show --json "${id:0:13}"
+    [ "$(jq -r .run_id <<<"$output")" = "$id" ]
+}
+
+@test "the rerun of a run that had the host's network by its script has it too" {
+    mkdir -p "$HOME/.config/forge"
+    echo 'host: {scripts_network: true}' >"$HOME/.config/forge/forge.yaml"
+    printf '# forge: network=host\nprint(1)\n' >net.py
+    forge run -q net.py
+    forge rerun -q last
+    [ "$(forge show --json last | jq -r .network)" = host ]
+}
+
+@test "diff prints nothing that a terminal obeys" {
+    forge run -q --id one echo $'sha256:\e[31mX'
+    forge run -q --id two echo plain
+    run forge diff one two
+    [ "$status" -eq 1 ]
+    run ! grep -q $'\e' <<<"$output"
+}

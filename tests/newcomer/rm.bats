@@ -117,3 +117,38 @@ db.commit()" "$FORGE_HOME/forge.db"
     says "is bob's"
     [ -e "$FORGE_HOME/runs/$id" ]
 }
+
+# sql STATEMENT: what somebody else who writes the store can do.
+sql() { python3 -c 'import sqlite3, sys; db = sqlite3.connect(sys.argv[1]); db.execute(sys.argv[2]); db.commit()' "$FORGE_HOME/forge.db" "$1"; }
+
+@test "what only the store calls a part of the run stays" {
+    forge run -q --id one -- true
+    forge run -q --id mine --keep -- sh -c 'echo thesis >x'
+    id=$(forge submit --id busy -- sleep 300)
+    one=$(forge show --json one | jq -r .run_id)
+    dir=$(forge show --json mine | jq -r .workdir)
+    sql "UPDATE runs SET part_of = '$one' WHERE run_id <> '$one'"
+    forge rm -f one
+    [ "$(cat "$dir/x")" = thesis ]
+    [ "$(forge ps -qa | wc -l)" -eq 2 ]
+    [ -e "$FORGE_HOME/runs/$id" ]
+    forge kill --now busy
+}
+
+@test "--outputs-only changes our own record, not to what the store says" {
+    forge run -q --id one -- sh -c 'echo 1 >one'
+    sql "UPDATE runs SET record = replace(record, 'Succeeded', 'FORGED')"
+    forge rm -f --outputs-only one
+    run ! grep -q FORGED "$FORGE_HOME/runs/$(forge ps -q)/record.json"
+}
+
+@test "rm does not wait for ever for somebody who collects" {
+    forge run -q --id one -- sh -c 'echo 1 >one'
+    exec {other}<>"$FORGE_HOME/objects.lock"
+    flock -s "$other"
+    run forge rm -f one
+    exec {other}>&-
+    [ "$status" -eq 0 ]
+    says "left to forge gc"
+    [ -z "$(forge ps -qa)" ]
+}

@@ -178,7 +178,7 @@ open(b"outputs/latin\xe4", "w").write("l")'
     run ! grep -q "$(printf '\033')" list
     # Given back as well, also the one whose name no text can hold.
     "$FORGE" outputs --copy got "$(field .run_id)"
-    [ "$(cat 'got/outputs/latin\xe4')" = l ]
+    [ "$(cat $'got/outputs/latin\xe4')" = l ]
     [ "$(cat "$(printf 'got/outputs/new\nline')")" = $'new\nline' ]
     [ "$(cat got/outputs/-rf)" = -rf ]
 }
@@ -192,7 +192,7 @@ for name in [b"caf\xe8", b"caf\xe9", b"zz"]:
     [ "$(field .post_process.status)" = succeeded ]
     "$FORGE" outputs --copy got "$(field .run_id)"
     [ "$(ls got/outputs | wc -l)" -eq 3 ]
-    [ "$(od -An -tx1 'got/outputs/caf\xe9')" = " 63 61 66 e9" ]
+    [ "$(od -An -tx1 $'got/outputs/caf\xe9')" = " 63 61 66 e9" ]
 }
 
 @test "directories and files without permissions are collected" {
