@@ -40,7 +40,8 @@ static int apply_layers(const struct forge_config_layer *layers, size_t n,
 	for (size_t i = 0; i < n && rc == 0; i++) {
 		loaders[i] = (struct forge_loader){ .config = c,
 						    .name = layers[i].name,
-						    .base_dir = layers[i].base_dir };
+						    .base_dir = layers[i].base_dir,
+						    .is_project = layers[i].is_project };
 		rc = forge_yaml_parse(layers[i].text, layers[i].len, layers[i].name,
 				      &roots[i], err);
 		if (rc == 0)
@@ -77,7 +78,9 @@ int forge_config_parse(const char *text, size_t len, const char *name,
 		       const char *base_dir, struct forge_config **ret,
 		       struct forge_error *err)
 {
-	const struct forge_config_layer layer = { text, len, name, base_dir };
+	const struct forge_config_layer layer = {
+		.text = text, .len = len, .name = name, .base_dir = base_dir
+	};
 
 	return forge_config_parse_layers(&layer, 1, ret, err);
 }

@@ -147,6 +147,7 @@ struct forge_config_layer {
 	const char *text;
 	size_t len;
 	const char *name, *base_dir;
+	bool is_project; /* it was found in the current directory, and nobody named it */
 };
 /* The same from memory, the outermost first. */
 FORGE_MUST_CHECK int forge_config_parse_layers(const struct forge_config_layer *layers,

@@ -109,6 +109,7 @@ struct source {
 	char *text;
 	size_t len;
 	char *shown, *path, *dir;
+	bool is_project;
 	dev_t dev;
 	ino_t ino;
 };
@@ -277,26 +278,36 @@ struct layers {
 	size_t n;
 };
 
-/* One that is there already (./forge.yaml, named by --config too) counts where it is innermost. */
-static int add_layer(struct layers *l, const char *shown, const char *named_by,
-		     struct forge_error *err)
+enum role { HOSTS, USERS, PROJECTS, NAMED };
+
+/*
+ * A file under two names is one layer: where it was named, else where it is outermost (the current
+ * directory may be the user's ~/.config/forge).
+ */
+static int add_layer(struct layers *l, enum role role, const char *shown,
+		     const char *named_by, struct forge_error *err)
 {
 	struct source s;
 	int rc = shown ? read_source(shown, &s, err) : 0;
 
-	if (rc == 0 && named_by)
+	if (rc == 0 && role == NAMED)
 		return forge_fail(err, ENOENT, "config %s (named by %s) does not exist",
 				  shown, named_by);
 	if (rc <= 0)
 		return rc;
-	for (size_t i = 0; i < l->n; i++)
-		if (l->at[i].dev == s.dev && l->at[i].ino == s.ino) {
-			source_done(&l->at[i]);
-			memmove(&l->at[i], &l->at[i + 1],
-				(l->n - i - 1) * sizeof(l->at[0]));
-			l->n--;
-			break;
+	s.is_project = role == PROJECTS;
+	for (size_t i = 0; i < l->n; i++) {
+		if (l->at[i].dev != s.dev || l->at[i].ino != s.ino)
+			continue;
+		if (role != NAMED) {
+			source_done(&s);
+			return 0;
 		}
+		source_done(&l->at[i]);
+		memmove(&l->at[i], &l->at[i + 1], (l->n - i - 1) * sizeof(l->at[0]));
+		l->n--;
+		break;
+	}
 	l->at[l->n++] = s;
 	return 0;
 }
@@ -313,15 +324,15 @@ static int read_layers(const char *explicit_path, struct layers *l,
 		if (!user)
 			return forge_loader_oom(err);
 	}
-	int rc = add_layer(l, "/etc/forge/forge.yaml", NULL, err);
+	int rc = add_layer(l, HOSTS, "/etc/forge/forge.yaml", NULL, err);
 	if (rc == 0)
-		rc = add_layer(l, user, NULL, err);
+		rc = add_layer(l, USERS, user, NULL, err);
 	if (rc == 0)
-		rc = add_layer(l, "./forge.yaml", NULL, err);
+		rc = add_layer(l, PROJECTS, "./forge.yaml", NULL, err);
 	if (rc == 0 && explicit_path)
-		rc = add_layer(l, explicit_path, "--config", err);
+		rc = add_layer(l, NAMED, explicit_path, "--config", err);
 	else if (rc == 0 && env && *env)
-		rc = add_layer(l, env, "$FORGE_CONFIG", err);
+		rc = add_layer(l, NAMED, env, "$FORGE_CONFIG", err);
 	return rc;
 }
 
@@ -429,7 +440,8 @@ static int load(const char *explicit_path, struct forge_config **ret,
 
 	for (size_t i = 0; i < l.n; i++)
 		texts[i] = (struct forge_config_layer){ l.at[i].text, l.at[i].len,
-							l.at[i].shown, l.at[i].dir };
+							l.at[i].shown, l.at[i].dir,
+							l.at[i].is_project };
 	if (rc == 0)
 		rc = forge_config_parse_layers(texts, l.n, ret, err);
 	for (size_t i = 0; i < l.n; i++) {

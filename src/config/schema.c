@@ -37,7 +37,7 @@ static const struct forge_schema_row rows[] = {
 	{ .path = "runtime",
 	  .type = "name of a runtime, or path",
 	  .builtin = "none",
-	  .set = forge_set_text,
+	  .set = forge_set_runtime,
 	  .offset = FIELD(runtime),
 	  .help = "What analyses run in that name no runtime" },
 	{ .path = "runtimes", .set = forge_set_runtimes },

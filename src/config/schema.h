@@ -21,6 +21,7 @@ struct forge_loader {
 	struct forge_config *config;
 	const char *name;     /* of the file, in errors */
 	const char *base_dir; /* of relative paths; NULL: the current directory */
+	bool is_project;      /* see struct forge_config_layer */
 	const struct forge_yaml
 		*profiles; /* set aside: they need host.max, wherever it stands */
 	const struct forge_yaml *runtimes; /* likewise */

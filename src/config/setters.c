@@ -111,7 +111,7 @@ FORGE_SETTER(forge_set_bool)
 /* A project is where scripts come from: it does not say what they may. */
 FORGE_SETTER(forge_set_scripts_network)
 {
-	if (strcmp(ld->name, "./forge.yaml") == 0)
+	if (ld->is_project)
 		return forge_loader_fail(ld, node, row->path, err,
 					 "is for /etc/forge/forge.yaml, "
 					 "~/.config/forge/forge.yaml or --config");
@@ -196,6 +196,22 @@ FORGE_SETTER(forge_set_text)
 	char **slot = field(ld, row);
 	free(*slot);
 	*slot = copy;
+	return 0;
+}
+
+/* A name, or a path, which is meant from where the file is. */
+FORGE_SETTER(forge_set_runtime)
+{
+	int rc = forge_set_text(ld, row, node, err);
+	char **slot = field(ld, row);
+
+	if (rc < 0 || strchr("/~", **slot) || (!strchr(*slot, '/') && **slot != '.'))
+		return rc;
+	char *path = forge_path_absolute(ld->base_dir, *slot);
+	if (!path)
+		return forge_loader_oom(err);
+	free(*slot);
+	*slot = path;
 	return 0;
 }
 

@@ -36,6 +36,7 @@ FORGE_SETTER(forge_set_outputs_default);
 FORGE_SETTER(forge_set_size);
 FORGE_SETTER(forge_set_uid);
 FORGE_SETTER(forge_set_text);
+FORGE_SETTER(forge_set_runtime);
 FORGE_SETTER(forge_set_count);
 FORGE_SETTER(forge_set_cpus);
 FORGE_SETTER(forge_set_duration);

@@ -161,6 +161,9 @@ EOF
     run forge run fit.py
     [ "$status" -eq 125 ]
     says "is for /etc/forge/forge.yaml"
+    # Who names it has read it.
+    run forge run --config ./forge.yaml fit.py
+    [ "$status" -eq 0 ]
     mv forge.yaml "$mine"
     run forge run fit.py
     [ "$status" -eq 0 ]
