@@ -60,7 +60,8 @@ def in_blocks(path):
         for n, line in joined(lines):
             if kind == "console" and not line.startswith("$ "):
                 continue
-            if kind or re.match(r"\S*=?\$?\(?forge ", line):
+            # Elsewhere a block of no kind is a diagram, or what something printed.
+            if kind or path.suffix == ".scd" or line.startswith("forge "):
                 for command in commands_of_line(line):
                     yield start + n, command
 
