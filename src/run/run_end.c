@@ -99,6 +99,15 @@ static void set_inputs(struct run *r, const struct forge_outcome *o)
 	json_object_set_new(r->record.json, "inputs", inputs);
 }
 
+/* Only an empty directory can be removed so, which needs no descriptor and follows nothing. */
+static bool has_nothing(const struct forge_workdir *w)
+{
+	forge_auto_free char *inner =
+		forge_asprintf("%s/%s", w->path, FORGE_WORKDIR_INNER);
+
+	return inner && rmdir(inner) == 0;
+}
+
 /*
  * What the run made is not stored, or not all of it: it stays where it is, and retention.workdirs
  * says for how long. One that was stopped at a limit leaves nothing: it may have filled the disk.
@@ -108,7 +117,8 @@ static void keep_what_is_left(struct run *r, const struct forge_outcome *o,
 {
 	struct forge_error late = FORGE_ERROR_INIT;
 
-	if (o->stop != FORGE_STOP_NONE || o->oom_kills > 0 || r->workdir.fd < 0)
+	if (o->stop != FORGE_STOP_NONE || o->oom_kills > 0 || r->workdir.fd < 0 ||
+	    has_nothing(&r->workdir))
 		return;
 	r->keeps = true;
 	if (forge_active_intend_keep(&r->active, &late) < 0 ||
