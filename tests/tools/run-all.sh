@@ -157,7 +157,8 @@ stage_sandbox_nested() {
 # The probe, the analysis and its post-process succeed, the attacks do not; the newest first.
 stage_newcomer() {
     needs_root "what a new user types" || return 0
-    with_copy build tests/tools/delegate.sh bats --tap tests/newcomer
+    # Who started us in the background may ignore what a terminal sends.
+    with_copy build env --default-signal=INT,HUP,TERM tests/tools/delegate.sh bats --tap tests/newcomer
 }
 
 stage_demo() {
