@@ -374,8 +374,9 @@ for name in [b"\xff", b"\\xff", b"\\\\xff", b"back\\slash"]:
     [ "$(sql "SELECT count(*) FROM outputs WHERE run_id = '$id'")" -eq 4 ]
     forge outputs --copy got "$id"
     [ "$(find got/outputs -type f -printf x | wc -c)" -eq 4 ]
-    [ "$(od -An -tx1 'got/outputs/\xff')" = " ff" ]
-    [ "$(cat 'got/outputs/\\xff')" = '\xff' ]
+    [ "$(od -An -tx1 $'got/outputs/\xff')" = " ff" ]
+    [ "$(cat 'got/outputs/\xff')" = '\xff' ]
+    [ "$(cat 'got/outputs/\\xff')" = '\\xff' ]
     [ "$(cat 'got/outputs/back\slash')" = 'back\slash' ]
 }
 

@@ -108,13 +108,22 @@ sound() {
 
 # ---- a full disk ----
 
-@test "outputs for which there is no room make a failure, and leave none of it" {
+# kept FILE: the newest run's workdir is kept, and this is in it. Then the run is removed with it.
+kept() {
+    local workdir
+    workdir=$("$FORGE" show --json "$(newest)" | jq -r 'select(.workdir_kept) | .workdir')
+    [ "$(stat -c %s "$workdir/$1")" -eq 31457280 ]
+    "$FORGE" rm -f "$(newest)"
+}
+
+@test "outputs for which there is no room make a failure, and what was made is in the workdir" {
     small_disk
     timed 0 5000 "$FORGE" run -o big -- sh -c 'head -c 30M /dev/urandom >big'
     [ "$status" -eq 1 ]
     [[ "$stderr" == *"big could not be collected: No space left on device"* ]]
     [ "$("$FORGE" show --json "$(newest)" | jq -r '.status, .reason' | xargs)" = "failed missing_output" ]
     [ -z "$(find "$FORGE_HOME/objects" -type f)" ]
+    kept big
     timed 0 2000 "$FORGE" run -q -o small -- sh -c 'echo hi >small'
     [ "$status" -eq 0 ]
     sound
@@ -125,6 +134,7 @@ sound() {
     timed 0 5000 "$FORGE" run -o 'o/**' -- sh -c 'mkdir o; echo hi >o/a; head -c 30M /dev/urandom >o/b'
     [ "$status" -eq 1 ]
     [ "$(status_of "$(newest)")" = failed ]
+    kept o/b
     sound
 }
 
