@@ -114,6 +114,9 @@ static int list(const struct forge_session *s, const json_t *record,
 	if (is_foreign)
 		tell_owner(record);
 	forge_table_print(stdout, cells, COLUMNS, n + 1);
+	if (json_object_get(record, "outputs_removed"))
+		fputs("forge: its outputs were removed; `forge show --json` names them\n",
+		      stderr);
 	free(cells);
 	free(buffer);
 	return 0;

@@ -69,6 +69,25 @@ static int check_all(struct forge_session *s, const struct forge_strv *ids,
 	return rc;
 }
 
+/* Before the question: a name means its newest run, which may not be the one in mind. */
+static void show_some(struct forge_session *s, const struct forge_strv *ids)
+{
+	const size_t most = 10;
+
+	for (size_t i = 0; i < ids->n && i < most; i++) {
+		forge_auto_json json_t *record = NULL;
+		struct forge_error err = FORGE_ERROR_INIT;
+		if (forge_session_record(s, ids->v[i], &record, &err) < 0)
+			continue; /* it was there a moment ago; removing it tells */
+		const char *name = forge_record_text(record, "analysis_id");
+		fprintf(stderr, "%s  %s  %s\n", ids->v[i],
+			name && strcmp(name, ids->v[i]) != 0 ? name : "-",
+			forge_record_text(record, "status"));
+	}
+	if (ids->n > most)
+		fprintf(stderr, "... and %zu more\n", ids->n - most);
+}
+
 static int remove_all(struct forge_session *s, const struct forge_strv *ids,
 		      struct forge_error *err)
 {
@@ -117,6 +136,8 @@ static int cmd_rm(int argc, char **argv)
 					   "standard input is no terminal: nobody can be "
 					   "asked"),
 				"-f removes without asking");
+	if (rc == 0 && !is_sure)
+		show_some(&s, &ids);
 	if (rc == 0 && !is_sure &&
 	    !forge_ask("Remove %s of %zu run%s?",
 		       outputs_only ? "the outputs" : "record, logs and outputs", ids.n,
@@ -133,9 +154,9 @@ const struct forge_cmd forge_cmd_rm = {
 	.help = "Remove runs that are over, or what they left",
 	.about = "Removes record, logs, a kept workdir and the outputs that no other run "
 		 "has.\n"
-		 "A pattern ('sweep-*') means all runs of yours with such an analysis "
-		 "id. With\n"
-		 "--outputs-only the record stays, and says what was there.",
+		 "A name means its newest run, a pattern ('sweep-*') all runs of yours with "
+		 "such\n"
+		 "a name. With --outputs-only the record stays, and says what was there.",
 	.first = "RUN",
 	.bad_value = FORGE_EXIT_FAILED,
 	.run = cmd_rm,

@@ -207,7 +207,7 @@ static void print_outputs(const json_t *record, const char *run_id)
 	char size[FORGE_FORMAT_MAX];
 	uint64_t bytes = 0;
 
-	if (n == 0 || !run_id)
+	if ((n == 0 && !to) || !run_id)
 		return;
 	json_array_foreach (outputs, i, f)
 		bytes += (uint64_t)json_integer_value(json_object_get(f, "size"));

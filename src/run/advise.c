@@ -197,7 +197,7 @@ void forge_advise(const struct forge_spec *s, const struct forge_run_request *re
 	if (s->not_given)
 		advise_input(s, v);
 	if (o->network_tries && s->own_network)
-		forge_judge_add(v,
-				"It looked for a host or a name on the network, and has "
-				"none (--network none).");
+		forge_judge_add(
+			v, "It looked for a host or a name on the network, and has "
+			   "none (--network none); --network host gives it the host's.");
 }
