@@ -43,7 +43,7 @@ static const struct forge_opt *ps_opts(void)
 		FORGE_STRING(0, "runtime", "NAME", &o.filter.runtime,
 			     "Only those in this runtime"),
 		FORGE_STRING(0, "analysis", "ANALYSIS_ID", &o.filter.analysis,
-			     "Only those of this analysis"),
+			     "Only those of this analysis; * and ? stand for letters"),
 		FORGE_STRING(0, "user", "NAME", &o.filter.user,
 			     "Only those of this user"),
 		FORGE_STRING(

@@ -254,6 +254,7 @@ struct builder {
 	struct forge_sql_value v[16];
 	size_t n;
 	bool has_where;
+	char like[256]; /* a pattern, as SQL writes it */
 };
 
 FORGE_PRINTF(2, 3)
@@ -276,6 +277,25 @@ static void where(struct builder *b, const char *column, const char *op,
 	b->v[b->n++] = SQL_TEXT(value);
 	add(b, " %s %s %s $%zu", b->has_where ? "AND" : "WHERE", column, op, b->n);
 	b->has_where = true;
+}
+
+/* A name, or one with * and ?, which SQL writes otherwise. */
+static void where_analysis(struct builder *b, const char *analysis)
+{
+	size_t n = 0;
+
+	if (!analysis || !strpbrk(analysis, "*?")) {
+		where(b, "analysis_id", "=", analysis);
+		return;
+	}
+	for (const char *p = analysis; *p && n + 3 < sizeof(b->like); p++) {
+		if (strchr("%_!", *p))
+			b->like[n++] = '!';
+		b->like[n++] = *p == '*' ? '%' : *p == '?' ? '_' : *p;
+	}
+	b->like[n] = '\0';
+	where(b, "analysis_id", "LIKE", b->like);
+	add(b, " ESCAPE '!'");
 }
 
 static const char *sort_column(const char *sort)
@@ -301,7 +321,7 @@ static void build_list(struct builder *b, const struct forge_run_filter *f)
 	where(b, "status", "=", f->status);
 	where(b, "reason", "=", f->reason);
 	where(b, "runtime", "=", f->runtime);
-	where(b, "analysis_id", "=", f->analysis);
+	where_analysis(b, f->analysis);
 	where(b, "host", "=", f->host);
 	where(b, "username", "=", f->user);
 	where(b, "run_id", ">=", f->since);

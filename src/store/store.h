@@ -90,7 +90,8 @@ FORGE_MUST_CHECK int forge_store_post_records(struct forge_store *st, const char
 
 /* What to list; NULL, 0 and false mean "do not care". */
 struct forge_run_filter {
-	const char *status, *reason, *runtime, *analysis, *host, *user;
+	const char *status, *reason, *runtime, *host, *user;
+	const char *analysis;	   /* a name, or a pattern with * and ? */
 	const char *since, *until; /* as the beginnings of run ids, which sort by time */
 	const char *after;	   /* the last run id of the page before */
 	const char *output;	   /* "sha256:...": they left a file with this content */

@@ -67,6 +67,9 @@ plain() { printf '%s\n' "$1" | sed 's/\x1b\[[0-9;]*m//g' | tr -d '\r'; }
 @test "a sweep of 20: watched, some killed by pattern with a count and a question" {
     for i in $(seq 20); do forge submit --memory 32M --cpus 0.1 --id "sweep-$i" -- sleep 300 >/dev/null; done
     [ "$(forge ps -rq | wc -l)" -eq 20 ]
+    [ "$(forge ps -rqa --analysis 'sweep-1*' | wc -l)" -eq 11 ]
+    [ "$(forge ps -rqa --analysis 'sweep-?' | wc -l)" -eq 9 ]
+    [ -z "$(forge ps -rqa --analysis 'sweep_*')" ]
     run script -qec "forge kill --now 'sweep-1*'" /dev/null <<<n
     says "End 11 runs? [y/N]"
     [ "$(forge ps -rq | wc -l)" -eq 20 ]
