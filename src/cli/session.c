@@ -19,6 +19,21 @@
 #include "store/state.h"
 
 const char *forge_session_config;
+bool forge_session_forgives;
+
+static int load_config(struct forge_session *s, struct forge_error *err)
+{
+	struct forge_error why = FORGE_ERROR_INIT;
+	int rc = forge_config_load(forge_session_config, &s->cfg, &why);
+
+	if (rc < 0 && forge_session_forgives && rc != -ENOMEM) {
+		forge_print_warning(&why);
+		return forge_config_parse("", 0, "built-in", NULL, &s->cfg, err);
+	}
+	if (rc < 0)
+		*err = why;
+	return rc;
+}
 
 static int open_store(struct forge_session *s, bool need_store, struct forge_error *err)
 {
@@ -42,7 +57,7 @@ static int open_store(struct forge_session *s, bool need_store, struct forge_err
 
 int forge_session_open(struct forge_session *s, bool need_store, struct forge_error *err)
 {
-	int rc = forge_config_load(forge_session_config, &s->cfg, err);
+	int rc = load_config(s, err);
 
 	if (rc < 0)
 		return rc;

@@ -26,6 +26,9 @@ extern const char *forge_session_config;
 	FORGE_STRING(0, "config", "FILE", &forge_session_config,                         \
 		     "Read this configuration")
 
+/* A configuration that cannot be read is a warning: what must work at any time goes on without. */
+extern bool forge_session_forgives;
+
 /*
  * Opens everything. Without need_store a store that cannot be reached is a warning: what is in
  * FORGE_HOME can still be shown.
