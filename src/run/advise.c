@@ -138,27 +138,14 @@ static bool is_missing_file(const char *word)
 	       errno == ENOENT;
 }
 
-/* Debian has programs whose names end like a script's. */
-static bool is_program(const char *word)
-{
-	static const char *const dirs[] = { "/usr/local/bin", "/usr/bin", "/bin" };
-	char path[PATH_MAX];
-
-	for (size_t i = 0; i < FORGE_ARRAY_SIZE(dirs); i++)
-		if (snprintf(path, sizeof(path), "%s/%s", dirs[i], word) <
-			    (int)sizeof(path) &&
-		    access(path, X_OK) == 0)
-			return true;
-	return false;
-}
-
 int forge_advise_missing(const struct forge_spec *s, const struct forge_run_request *req,
 			 struct forge_error *err)
 {
 	const char *word = req->argv[0];
 
 	/* A runtime may have it in its PATH, or at that place in a system of its own. */
-	if (*word == '/' || (!strchr(word, '/') && (s->has_runtime || is_program(word))))
+	if (*word == '/' ||
+	    (!strchr(word, '/') && (s->has_runtime || forge_spec_is_program(word))))
 		return 0;
 	return is_missing_file(word)
 		       ? forge_fail(err, ENOENT, "%.300s does not exist here", word)

@@ -179,8 +179,7 @@ int forge_spec_add_wish(struct forge_spec *s, const char *real, const char *name
 	return add_input(s, real, name, err);
 }
 
-/* A word without a slash that the sandbox's PATH would find is that program. */
-static bool is_in_path(const char *word)
+bool forge_spec_is_program(const char *word)
 {
 	static const char *const dirs[] = { "/usr/local/bin", "/usr/bin", "/bin" };
 	char path[PATH_MAX];
@@ -274,7 +273,7 @@ static int add_script(struct forge_spec *s, const char *word, bool *ret_is_scrip
 	struct stat st;
 
 	*ret_is_script = false;
-	if ((!strchr(word, '/') && is_in_path(word)) || stat(word, &st) < 0 ||
+	if ((!strchr(word, '/') && forge_spec_is_program(word)) || stat(word, &st) < 0 ||
 	    !S_ISREG(st.st_mode))
 		return 0;
 	forge_auto_free char *real = realpath(word, NULL);
@@ -335,8 +334,8 @@ int forge_spec_command(struct forge_spec *s, char *const *argv,
 		return bad;
 	if (is_notebook)
 		return notebook_command(s, argv, parameters, err);
-	if (*argv[0] != '/' && !is_in_path(argv[0]) && stat(argv[0], &st) == 0 &&
-	    S_ISDIR(st.st_mode))
+	if (*argv[0] != '/' && !forge_spec_is_program(argv[0]) &&
+	    stat(argv[0], &st) == 0 && S_ISDIR(st.st_mode))
 		return forge_hint(err,
 				  forge_fail(err, EISDIR, "'%s' is a directory", argv[0]),
 				  "Name the program to run; give the directory with -i");

@@ -44,7 +44,7 @@ struct forge_spec {
 	char *header_runtime, *header_profile;
 	const char *header_why; /* who of the two said header_runtime */
 	struct forge_limits header_limits,
-		beside_limits; /* of the script, of the forge.yaml beside it */
+		beside_limits;	       /* of the script, of the forge.yaml beside it */
 	struct forge_strv wishes_real; /* wishes.inputs, each as it was found */
 	struct forge_analysis
 		wishes; /* of both: inputs, outputs, network and variables */
@@ -85,6 +85,8 @@ FORGE_MUST_CHECK int forge_spec_add_wish(struct forge_spec *s, const char *real,
 					 const char *name, struct forge_error *err);
 /* A path that a script names is meant from where the script is. NULL: out of memory. */
 char *forge_spec_beside(const char *script, const char *path);
+/* Whether the sandbox's PATH finds a program of this name, which has no slash in it. */
+bool forge_spec_is_program(const char *word);
 /* Whether this word of a command line is a notebook to be executed. */
 bool forge_spec_is_notebook(const char *word);
 FORGE_MUST_CHECK int forge_spec_header(struct forge_spec *s,
