@@ -13,10 +13,13 @@ import tempfile
 ORDER = [
     ["base"],
     ["config"],
+    ["state"],
     ["sandbox", "runtime", "store", "health"],
+    ["spec"],
     ["executor"],
+    ["record"],
     ["run"],
-    ["pipeline"],
+    ["doctor", "pipeline"],
     ["server", "cli"],
 ]
 RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "cli/table.h"
-#include "run/doctor.h"
+#include "doctor/doctor.h"
 
 static const char *config_path;
 static bool is_json;

@@ -9,7 +9,7 @@
 #include "base/parse.h"
 #include "cli/session.h"
 #include "cli/table.h"
-#include "run/setup.h"
+#include "doctor/setup.h"
 
 static bool is_dry_run, is_undo, is_json;
 static const char *root, *quota, *quota_dir;

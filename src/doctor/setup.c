@@ -5,7 +5,7 @@
  * setup that was cut short can be taken back as well: what is not there or reads
  * differently is not removed.
  */
-#include "run/setup.h"
+#include "doctor/setup.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +20,7 @@
 
 #include "base/fd.h"
 #include "base/sha256.h"
-#include "run/setup_rows.h"
+#include "doctor/setup_rows.h"
 
 #define STATE_DIR     "/etc/forge"
 #define MANIFEST      STATE_DIR "/setup.json"

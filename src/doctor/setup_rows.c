@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The actions of `forge setup`, one row each; the contract is in setup_rows.h. */
-#include "run/setup_rows.h"
+#include "doctor/setup_rows.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,7 +3,7 @@
  * Attacks each promise in a throw-away sandbox, with a state directory of its own that is
  * removed afterwards. Nothing is believed that did not just happen.
  */
-#include "run/doctor.h"
+#include "doctor/doctor.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -21,7 +21,7 @@
 #include "base/rmtree.h"
 #include "base/strv.h"
 #include "config-build.h"
-#include "run/doctor_checks.h"
+#include "doctor/checks.h"
 #include "run/run.h"
 
 struct doctor {

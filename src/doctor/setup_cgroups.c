@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "run/setup_rows.h"
+#include "doctor/setup_rows.h"
 #include "sandbox/cgroup.h"
 
 /* They become part of paths and of a script. */

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "run/setup_rows.h"
+#include "doctor/setup_rows.h"
 
 #define QUOTA_DIR "/var/lib/forge-work"
 #define CONFIG	  "/etc/forge/forge.yaml"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One row for each thing the sandbox promises: who attacks it, and what must happen then. */
-#include "run/doctor_checks.h"
+#include "doctor/checks.h"
 
 #include <stddef.h>
 

@@ -5,7 +5,7 @@
 #include <jansson.h>
 #include <sys/types.h>
 
-#include "run/setup.h"
+#include "doctor/setup.h"
 
 struct forge_setup_file {
 	char *path; /* absolute, as the host will see it */
