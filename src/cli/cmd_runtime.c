@@ -12,7 +12,7 @@
 #include "cli/table.h"
 #include "run/deliver.h"
 #include "run/env.h"
-#include "run/lockfile.h"
+#include "runtime/lockfile.h"
 
 static bool is_json;
 static const char *lock_path;

@@ -13,9 +13,9 @@
 #include "base/fd.h"
 #include "base/rmtree.h"
 #include "run/env.h"
-#include "run/lockfile.h"
 #include "runtime/conda.h"
 #include "runtime/dpkg.h"
+#include "runtime/lockfile.h"
 #include "unit.h"
 
 static char top[64];

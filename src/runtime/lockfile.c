@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Both forms: forge's own lines, and conda's @EXPLICIT with pip in comments. */
-#include "run/lockfile.h"
+#include "runtime/lockfile.h"
 
 #include <ctype.h>
 #include <errno.h>
