@@ -11,7 +11,7 @@
 #include "base/strv.h"
 #include "cli/session.h"
 #include "run/asked.h"
-#include "run/objects.h"
+#include "state/objects.h"
 
 static bool is_json;
 

@@ -13,8 +13,8 @@
 #include "cli/table.h"
 #include "run/export.h"
 #include "run/foreign.h"
-#include "run/objects.h"
 #include "run/signals.h"
+#include "state/objects.h"
 
 static bool is_json;
 static bool replaces;

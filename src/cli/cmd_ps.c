@@ -18,8 +18,8 @@
 #include "cli/table.h"
 #include "run/admit.h"
 #include "run/live.h"
-#include "run/objects.h"
 #include "run/record.h"
+#include "state/objects.h"
 #include "store/state.h"
 
 static struct {

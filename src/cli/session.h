@@ -8,7 +8,7 @@
 #include "base/strv.h"
 #include "cli/cli.h"
 #include "config/config.h"
-#include "run/home.h"
+#include "state/home.h"
 #include "store/store.h"
 
 struct forge_session {

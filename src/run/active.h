@@ -15,8 +15,8 @@
 
 #include "base/error.h"
 #include "base/strv.h"
-#include "run/home.h"
 #include "run/workdir.h"
+#include "state/home.h"
 
 struct forge_active {
 	int fd;	       /* holds the lock, -1 when there is none */

@@ -18,7 +18,7 @@
 
 #include "base/error.h"
 #include "config/config.h"
-#include "run/home.h"
+#include "state/home.h"
 
 struct forge_need {
 	uint64_t bytes, milli; /* FORGE_UNLIMITED: all there is */

@@ -9,8 +9,8 @@
 #include "base/cleanup.h"
 #include "base/json.h"
 #include "base/strv.h"
-#include "run/kept.h"
-#include "run/objects.h"
+#include "state/kept.h"
+#include "state/objects.h"
 
 /* How it ended. */
 static const char *const verdict[] = {

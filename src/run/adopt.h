@@ -7,7 +7,7 @@
 
 #include <jansson.h>
 
-#include "run/home.h"
+#include "state/home.h"
 
 /* Set in a record that has nothing of ours but the verdict of a row; see repost.c. */
 #define FORGE_RESTORED "restored_from_store"

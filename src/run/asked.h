@@ -9,10 +9,10 @@
 #include <jansson.h>
 
 #include "base/error.h"
-#include "run/home.h"
-#include "run/objects.h"
 #include "run/run.h"
 #include "run/spec.h"
+#include "state/home.h"
+#include "state/objects.h"
 
 /* NULL: out of memory. */
 json_t *forge_asked_json(const struct forge_spec *s, const struct forge_run_request *req);

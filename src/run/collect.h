@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "base/strv.h"
-#include "run/objects.h"
+#include "state/objects.h"
 
 struct forge_collect_spec {
 	int workdir_fd;

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "config/config.h"
-#include "run/home.h"
+#include "state/home.h"
 #include "store/store.h"
 
 /* The store to use: explicit, $FORGE_STORE, the configuration, SQLite in FORGE_HOME. */

@@ -9,8 +9,8 @@
 
 #include "base/error.h"
 #include "config/config.h"
-#include "run/home.h"
 #include "runtime/runtime.h"
+#include "state/home.h"
 #include "store/store.h"
 
 struct forge_run_request;

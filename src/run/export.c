@@ -22,7 +22,7 @@
 #include "base/rmtree.h"
 #include "base/sha256.h"
 #include "base/strv.h"
-#include "run/objects.h"
+#include "state/objects.h"
 
 #define DIR_FLAGS (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
 

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 #include "base/error.h"
-#include "run/home.h"
+#include "state/home.h"
 
 struct forge_export {
 	const char *to; /* a directory; made if it is not there, with those above it */

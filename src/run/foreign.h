@@ -10,7 +10,7 @@
 #include <stdbool.h>
 
 #include "base/error.h"
-#include "run/home.h"
+#include "state/home.h"
 
 /* Whether the record says that its files lie in another FORGE_HOME than ours. */
 bool forge_foreign_is(const struct forge_home *ours, const json_t *record);

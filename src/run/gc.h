@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "config/config.h"
-#include "run/home.h"
+#include "state/home.h"
 
 /* The number of things done (or, in a dry run, that would be). Two at once take turns. */
 FORGE_MUST_CHECK int forge_gc(const struct forge_config *cfg, const char *store_url,

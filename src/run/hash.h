@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/strv.h"
-#include "run/home.h"
+#include "state/home.h"
 
 /*
  * Hashing goes on in a child process beside the run: a slow or hanging file system under an input

@@ -13,9 +13,9 @@
 #include "base/entries.h"
 #include "base/fd.h"
 #include "config-build.h"
-#include "run/home.h"
 #include "run/spec.h"
 #include "sandbox/plan.h"
+#include "state/home.h"
 
 /* "a/./b//c/" -> "a/b/c"; *has_up tells of a ".." component. */
 static void normalise(const char *in, char out[PATH_MAX], bool *has_up)

@@ -8,7 +8,7 @@
 #include <sys/types.h>
 
 #include "base/error.h"
-#include "run/home.h"
+#include "state/home.h"
 
 struct forge_live {
 	pid_t pid;

@@ -19,8 +19,8 @@
 #include "base/json.h"
 #include "base/rmtree.h"
 #include "base/sha256.h"
-#include "run/objects.h"
 #include "run/run.h"
+#include "state/objects.h"
 
 #define ROWS_MAX 100000
 /* In all rows: two bytes of text can be forty of memory, ours and the courier's. */

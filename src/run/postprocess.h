@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/strv.h"
 #include "config/config.h"
-#include "run/home.h"
+#include "state/home.h"
 
 struct forge_post_spec {
 	const struct forge_config *cfg;

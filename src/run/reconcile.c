@@ -17,11 +17,11 @@
 #include "base/rmtree.h"
 #include "run/active.h"
 #include "run/deliver.h"
-#include "run/home.h"
-#include "run/kept.h"
 #include "run/record.h"
 #include "run/workdir.h"
 #include "sandbox/cgroup.h"
+#include "state/home.h"
+#include "state/kept.h"
 #include "store/state.h"
 
 struct repair {

@@ -6,9 +6,9 @@
 
 #include "base/error.h"
 #include "executor/executor.h"
-#include "run/home.h"
 #include "run/judge.h"
 #include "run/spec.h"
+#include "state/home.h"
 
 struct forge_record {
 	json_t *json;

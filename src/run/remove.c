@@ -19,10 +19,10 @@
 #include "run/asked.h"
 #include "run/deliver.h"
 #include "run/gc.h"
-#include "run/kept.h"
 #include "run/live.h"
-#include "run/objects.h"
 #include "run/record.h"
+#include "state/kept.h"
+#include "state/objects.h"
 
 static const char *text_of(const json_t *record, const char *key)
 {

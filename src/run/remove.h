@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/strv.h"
-#include "run/home.h"
+#include "state/home.h"
 #include "store/store.h"
 
 /* What was given back by all calls with one of these. */

@@ -14,10 +14,10 @@
 #include "run/collect.h"
 #include "run/export.h"
 #include "run/judge.h"
-#include "run/kept.h"
 #include "run/postprocess.h"
 #include "run/run_state.h"
 #include "run/signals.h"
+#include "state/kept.h"
 #include "store/state.h"
 
 /* Entries of a workdir that are removed in no time. */

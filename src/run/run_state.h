@@ -13,14 +13,14 @@
 #include "run/admit.h"
 #include "run/courier.h"
 #include "run/hash.h"
-#include "run/home.h"
 #include "run/judge.h"
-#include "run/objects.h"
 #include "run/record.h"
 #include "run/run.h"
 #include "run/spec.h"
 #include "run/workdir.h"
 #include "sandbox/ids.h"
+#include "state/home.h"
+#include "state/objects.h"
 #include "store/state.h"
 
 /* How long the end of a run waits for the store before the record is kept for later. */

@@ -6,9 +6,9 @@
 #include "base/error.h"
 #include "base/strv.h"
 #include "config/config.h"
-#include "run/home.h"
 #include "run/run.h"
 #include "runtime/runtime.h"
+#include "state/home.h"
 
 struct forge_spec {
 	char run_id[FORGE_RUN_ID_MAX];

@@ -13,8 +13,8 @@
 #include "base/error.h"
 #include "base/rmtree.h"
 #include "base/strv.h"
-#include "run/home.h"
 #include "sandbox/plan.h"
+#include "state/home.h"
 
 #define FORGE_WORKDIR_INNER FORGE_PLAN_WORKDIR
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The object directory. */
-#include "run/objects.h"
+#include "state/objects.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* kept.json. */
-#include "run/kept.h"
+#include "state/kept.h"
 
 #include <errno.h>
 #include <jansson.h>

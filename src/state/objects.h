@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/sha256.h"
-#include "run/home.h"
+#include "state/home.h"
 
 struct forge_objects {
 	int fd;		     /* objects/ */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opens the state directory. */
-#include "run/home.h"
+#include "state/home.h"
 
 #include <errno.h>
 #include <fcntl.h>
