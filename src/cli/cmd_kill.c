@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "cli/session.h"
-#include "run/live.h"
 #include "run/record.h"
+#include "state/supervisor.h"
 
 static bool is_now, is_json, is_sure;
 
@@ -31,18 +31,18 @@ static const struct forge_opt *kill_opts(void)
 /* What it left is collected; who asked for now waits only so long for that. */
 #define COLLECT_MSEC 3000
 
-static int end_it(const struct forge_live *live, struct forge_error *err)
+static int end_it(const struct forge_supervisor_ref *live, struct forge_error *err)
 {
-	int rc = forge_live_end(live, is_now, err);
+	int rc = forge_supervisor_stop(live, is_now, err);
 
-	while (rc == 0 && forge_live_wait(live, is_now ? COLLECT_MSEC : -1) != 0)
-		rc = forge_live_end(live, is_now, err);
+	while (rc == 0 && forge_supervisor_wait(live, is_now ? COLLECT_MSEC : -1) != 0)
+		rc = forge_supervisor_stop(live, is_now, err);
 	return rc;
 }
 
 static int kill_one(struct forge_session *s, const char *word, struct forge_error *err)
 {
-	struct forge_live live = FORGE_LIVE_INIT;
+	struct forge_supervisor_ref live = FORGE_SUPERVISOR_REF_INIT;
 	forge_auto_json json_t *record = NULL;
 	int rc = forge_session_record(s, word, &record, err);
 
@@ -50,9 +50,9 @@ static int kill_one(struct forge_session *s, const char *word, struct forge_erro
 		return rc;
 	const char *run_id = forge_record_text(record, "run_id");
 	bool was_over = forge_record_is_over(record);
-	if (!was_over && forge_live_find(&s->home, run_id, &live, NULL) == 0) {
+	if (!was_over && forge_supervisor_find(&s->home, run_id, &live, NULL) == 0) {
 		rc = end_it(&live, err);
-		forge_live_close(&live);
+		forge_supervisor_close(&live);
 	} else if (!was_over && !forge_record_is_here(record)) {
 		rc = forge_hint(err,
 				forge_fail(err, EREMOTE, "run %s is on host %s", run_id,

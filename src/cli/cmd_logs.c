@@ -14,7 +14,7 @@
 #include "base/fd.h"
 #include "cli/session.h"
 #include "run/foreign.h"
-#include "run/live.h"
+#include "state/supervisor.h"
 
 static bool is_following, only_out, only_err, want_events;
 static unsigned lines;
@@ -141,14 +141,14 @@ static int follow(struct forge_session *s, const json_t *record,
 		  const struct stream streams[2], struct forge_error *err)
 {
 	const char *run_id = forge_record_text(record, "run_id");
-	struct forge_live live = FORGE_LIVE_INIT;
+	struct forge_supervisor_ref live = FORGE_SUPERVISOR_REF_INIT;
 	forge_auto_free char *dir = forge_asprintf("%s/runs/%s", s->home.path, run_id);
 	forge_auto_close int inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
 	int rc = 0;
 
 	if (!dir || inotify < 0 || inotify_add_watch(inotify, dir, IN_MODIFY) < 0)
 		return forge_fail_errno(err, errno, "watch %s", dir ? dir : run_id);
-	bool is_live = forge_live_find(&s->home, run_id, &live, NULL) == 0;
+	bool is_live = forge_supervisor_find(&s->home, run_id, &live, NULL) == 0;
 	do {
 		char events[4096];
 		struct pollfd p[] = { { .fd = inotify, .events = POLLIN },
@@ -159,7 +159,7 @@ static int follow(struct forge_session *s, const json_t *record,
 		while (read(inotify, events, sizeof(events)) > 0)
 			;
 	} while (rc == 0 && is_live);
-	forge_live_close(&live);
+	forge_supervisor_close(&live);
 	if (rc == 0)
 		rc = copy_both(streams);
 	return rc < 0 && rc != -EPIPE ? forge_fail_errno(err, -rc, "write the log") : 0;

@@ -17,9 +17,9 @@
 #include "cli/session.h"
 #include "cli/table.h"
 #include "run/admit.h"
-#include "run/live.h"
 #include "run/record.h"
 #include "state/objects.h"
+#include "state/supervisor.h"
 #include "store/state.h"
 
 static struct {

@@ -20,8 +20,8 @@
 #include "cli/session.h"
 #include "cli/table.h"
 #include "run/admit.h"
-#include "run/live.h"
 #include "run/record.h"
+#include "state/supervisor.h"
 
 static const char *delay_text, *sort = "memory";
 static bool is_once, all_users;

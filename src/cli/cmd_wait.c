@@ -9,7 +9,7 @@
 #include "base/parse.h"
 #include "cli/request.h"
 #include "cli/session.h"
-#include "run/live.h"
+#include "state/supervisor.h"
 
 static bool is_json, is_quiet;
 static const char *timeout;
@@ -59,13 +59,13 @@ static int wait_for(struct forge_session *s, json_t **record, uint64_t deadline,
 	int pause = 5;
 
 	while (!forge_record_is_over(*record) || s->is_unconfirmed) {
-		struct forge_live live = FORGE_LIVE_INIT;
+		struct forge_supervisor_ref live = FORGE_SUPERVISOR_REF_INIT;
 		if (deadline != FORGE_UNLIMITED && forge_now_usec() >= deadline)
 			return 1;
-		if (forge_live_find(&s->home, forge_record_text(*record, "run_id"), &live,
-				    NULL) == 0) {
-			(void)forge_live_wait(&live, left_msec(deadline, -1));
-			forge_live_close(&live);
+		if (forge_supervisor_find(&s->home, forge_record_text(*record, "run_id"),
+					  &live, NULL) == 0) {
+			(void)forge_supervisor_wait(&live, left_msec(deadline, -1));
+			forge_supervisor_close(&live);
 		} else if (forge_record_is_over(*record)) {
 			return 0;
 		} else {

@@ -13,9 +13,9 @@
 #include "base/clock.h"
 #include "base/parse.h"
 #include "run/deliver.h"
-#include "run/live.h"
 #include "run/reconcile.h"
 #include "run/record.h"
+#include "state/slot.h"
 #include "store/state.h"
 
 const char *forge_session_config;
@@ -105,7 +105,7 @@ static int load(struct forge_session *s, const char *run_id, json_t **ret,
 	s->is_unconfirmed = false;
 	json_decref(local);
 	if (!stored)
-		stored = forge_live_record(&s->home, run_id);
+		stored = forge_slot_record(&s->home, run_id);
 	if (!stored) {
 		*err = forge_is_no_record(here) ? why : unread;
 		return forge_is_no_record(here) ? rc : here;

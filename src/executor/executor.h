@@ -14,12 +14,6 @@
 #include "base/strv.h"
 #include "config/config.h"
 
-/*
- * The value of a SIGTERM that was queued (sigqueue(3)) to say: kill at once. One signal says it all; a
- * second one could arrive when the run is over, and would end the collecting of its outputs.
- */
-#define FORGE_SIGNAL_NOW 0x6e6f77
-
 /* What to run. All pointers are borrowed. */
 struct forge_job {
 	const char *run_id;

@@ -21,6 +21,7 @@
 #include "sandbox/disk.h"
 #include "sandbox/kernel_memory.h"
 #include "sandbox/socket_count.h"
+#include "state/supervisor.h"
 
 #define NEVER UINT64_MAX
 /* How long the dead may take, for as long as they make progress. */

@@ -17,8 +17,8 @@
 #include "base/fd.h"
 #include "base/proc.h"
 #include "run/adopt.h"
-#include "run/live.h"
 #include "run/record.h"
+#include "state/slot.h"
 #include "store/state.h"
 
 int forge_store_choose(const char *explicit_url, const struct forge_config *cfg,
@@ -475,7 +475,7 @@ static bool close_as_lost(const struct forge_home *home, struct forge_store *st,
 static bool close_one(const struct forge_home *home, struct forge_store *st,
 		      const char *run_id, const char *boot_id)
 {
-	if (forge_live_has_slot(home, run_id))
+	if (forge_slot_exists(home, run_id))
 		return false;
 	json_t *record = NULL;
 	int rc = forge_load_record(home, run_id, &record, NULL);

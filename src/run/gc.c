@@ -26,12 +26,12 @@
 #include "run/adopt.h"
 #include "run/asked.h"
 #include "run/deliver.h"
-#include "run/live.h"
 #include "run/reconcile.h"
 #include "run/record.h"
 #include "state/home.h"
 #include "state/kept.h"
 #include "state/objects.h"
+#include "state/slot.h"
 #include "store/state.h"
 #include "store/store.h"
 
@@ -319,7 +319,7 @@ static json_t *close_forgotten(struct gc *g, const char *run_id, int dir)
 	struct forge_error err = FORGE_ERROR_INIT;
 	json_t *record = NULL, *stored = NULL;
 
-	if (forge_live_has_slot(&g->home, run_id) ||
+	if (forge_slot_exists(&g->home, run_id) ||
 	    (g->store && forge_store_get(g->store, run_id, &stored, NULL) != -ENOENT)) {
 		json_decref(stored);
 		return NULL;

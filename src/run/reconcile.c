@@ -15,13 +15,13 @@
 #include "base/entries.h"
 #include "base/fd.h"
 #include "base/rmtree.h"
-#include "run/active.h"
 #include "run/deliver.h"
 #include "run/record.h"
 #include "run/workdir.h"
 #include "sandbox/cgroup.h"
 #include "state/home.h"
 #include "state/kept.h"
+#include "state/slot.h"
 #include "store/state.h"
 
 struct repair {
@@ -29,7 +29,7 @@ struct repair {
 	FILE *say;
 	bool dry_run;
 	const char *run_id;
-	json_t *facts;
+	json_t *slot;
 	int fd;		/* the slot, locked; only for reading */
 	int dir;	/* the run's directory, -1: none */
 	bool has_begun; /* there is something in it */
@@ -47,7 +47,7 @@ static int remove_cgroups(const struct repair *r, struct forge_error *err)
 	size_t i;
 	json_t *dir;
 
-	json_array_foreach (json_object_get(r->facts, "cgroups"), i, dir) {
+	json_array_foreach (json_object_get(r->slot, "cgroups"), i, dir) {
 		const char *path = json_string_value(dir);
 		/* Only directories that a run makes: the last part is forge-<run id>. */
 		const char *base = path ? strrchr(path, '/') : NULL;
@@ -83,7 +83,7 @@ static bool has_begun(int dir)
 
 static uint64_t fact(const struct repair *r, const char *key)
 {
-	return (uint64_t)json_integer_value(json_object_get(r->facts, key));
+	return (uint64_t)json_integer_value(json_object_get(r->slot, key));
 }
 
 /*
@@ -107,18 +107,18 @@ static void remove_unnoted(const struct repair *r, const char *path,
 
 static int remove_workdir(const struct repair *r, struct forge_error *err)
 {
-	const char *path = json_string_value(json_object_get(r->facts, "workdir"));
+	const char *path = json_string_value(json_object_get(r->slot, "workdir"));
 	struct stat st;
 
 	/* Of a run that has no record nobody would ever find what was kept. */
-	bool keep = json_is_true(json_object_get(r->facts, "keep")) && r->has_begun &&
-		    json_object_get(r->facts, "record");
+	bool keep = json_is_true(json_object_get(r->slot, "keep")) && r->has_begun &&
+		    json_object_get(r->slot, "record");
 	if (!path || keep)
 		return 0;
 	if (lstat(path, &st) < 0)
 		return errno == ENOENT ? 0
 				       : forge_fail_errno(err, errno, "look at %s", path);
-	if (!json_object_get(r->facts, "dev") || !json_object_get(r->facts, "ino")) {
+	if (!json_object_get(r->slot, "dev") || !json_object_get(r->slot, "ino")) {
 		remove_unnoted(r, path, &st);
 		return 0;
 	}
@@ -134,14 +134,14 @@ static int note_kept(const struct repair *r, json_t *record, struct forge_error 
 	struct forge_error why = FORGE_ERROR_INIT;
 	forge_auto_free char *kept = NULL;
 	struct forge_workdir w = {
-		.path = json_string_value(json_object_get(r->facts, "workdir")),
+		.path = json_string_value(json_object_get(r->slot, "workdir")),
 		.fd = -1,
 		.dev = (dev_t)fact(r, "dev"),
 		.ino = (ino_t)fact(r, "ino"),
 		.inner = (ino_t)fact(r, "inner"),
 	};
 
-	if (!json_is_true(json_object_get(r->facts, "keep")) || !w.path || !w.ino ||
+	if (!json_is_true(json_object_get(r->slot, "keep")) || !w.path || !w.ino ||
 	    json_object_get(record, "workdir_kept"))
 		return 0;
 	/* A slot of an older forge: the directory was the run's own. */
@@ -189,7 +189,7 @@ static void remove_unbegun(const struct repair *r)
 static int close_lost(const struct repair *r, struct forge_error *err)
 {
 	struct forge_error why = FORGE_ERROR_INIT;
-	json_t *planned = json_object_get(r->facts, "record"), *own = NULL;
+	json_t *planned = json_object_get(r->slot, "record"), *own = NULL;
 	int rc = 0;
 
 	/* The slot is not synced: a power cut may have left only what is in the directory. */
@@ -207,7 +207,7 @@ static int close_lost(const struct repair *r, struct forge_error *err)
 	if (json_is_object(planned)) {
 		say(r, "close record", "as lost");
 		/* Another name than the record's, when that was taken. */
-		json_object_set(planned, "workdir", json_object_get(r->facts, "workdir"));
+		json_object_set(planned, "workdir", json_object_get(r->slot, "workdir"));
 		if (!r->dry_run)
 			rc = note_kept(r, planned, err);
 		if (rc >= 0 && !r->dry_run)
@@ -249,7 +249,7 @@ static int sync_record(const struct repair *r)
 /* The slot is about to be emptied; the store hears of the run's end by this. */
 static int mark_undelivered(const struct repair *r, struct forge_error *err)
 {
-	const char *url = json_string_value(json_object_get(r->facts, "store"));
+	const char *url = json_string_value(json_object_get(r->slot, "store"));
 	json_t *verdict = NULL;
 	int rc = url ? forge_load_verdict(r->home, r->run_id, &verdict, err) : 0;
 
@@ -285,17 +285,17 @@ static int repair_run(struct repair *r, struct forge_error *err)
 
 static int repair_one(struct repair *r, struct forge_error *err)
 {
-	int rc = forge_active_read(r->fd, &r->facts);
+	int rc = forge_slot_read(r->fd, &r->slot);
 
 	if (rc < 0)
 		return forge_fail_errno(err, -rc, "read a slot in %s/active",
 					r->home->path);
-	r->run_id = json_string_value(json_object_get(r->facts, "run_id"));
-	/* Without facts it died before it made anything. */
+	r->run_id = json_string_value(json_object_get(r->slot, "run_id"));
+	/* An empty slot: the supervisor died before it made anything. */
 	rc = r->run_id ? repair_run(r, err) : 0;
 	if (rc < 0)
 		(void)forge_wrap(err, rc, "%s", r->run_id);
-	json_decref(r->facts);
+	json_decref(r->slot);
 	return rc;
 }
 

@@ -19,10 +19,10 @@
 #include "run/asked.h"
 #include "run/deliver.h"
 #include "run/gc.h"
-#include "run/live.h"
 #include "run/record.h"
 #include "state/kept.h"
 #include "state/objects.h"
+#include "state/slot.h"
 
 static const char *text_of(const json_t *record, const char *key)
 {
@@ -100,7 +100,7 @@ static bool is_part(const struct forge_home *home, const char *id, const char *o
 		    json_t **ret_record)
 {
 	*ret_record = NULL;
-	if (!forge_run_id_is_valid(id) || forge_live_has_slot(home, id) ||
+	if (!forge_run_id_is_valid(id) || forge_slot_exists(home, id) ||
 	    forge_load_record(home, id, ret_record, NULL) < 0)
 		return false;
 	const char *parent = text_of(*ret_record, "parent_run");
@@ -186,7 +186,7 @@ int forge_remove_run(const struct forge_home *home, struct forge_store *st,
 	const char *run_id = text_of(record, "run_id");
 	forge_auto_close int log = forge_gc_open_log(home);
 
-	if (forge_live_has_slot(home, run_id))
+	if (forge_slot_exists(home, run_id))
 		return forge_hint(err,
 				  forge_fail(err, EBUSY, "run %s is not over", run_id),
 				  "`forge kill %s` ends it", run_id);

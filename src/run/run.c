@@ -15,6 +15,7 @@
 #include "run/deliver.h"
 #include "run/run_state.h"
 #include "run/signals.h"
+#include "sandbox/cgroup.h"
 #include "sandbox/netns.h"
 
 /* Memory that is freed in no time. */
@@ -31,9 +32,9 @@ static void run_done(struct run *r)
 	forge_record_close(&r->record);
 	forge_workdir_close(&r->workdir);
 	if (r->needs_repair)
-		forge_active_leave(&r->active);
+		forge_slot_release(&r->slot);
 	else
-		forge_active_close(&r->active);
+		forge_slot_close(&r->slot);
 	forge_ids_done(&r->ids);
 	forge_home_close(&r->home);
 	forge_spec_done(&r->spec);
@@ -47,7 +48,7 @@ static void run_init(struct run *r, const struct forge_config *cfg,
 	*r = (struct run){ .cfg = cfg, .req = req, .keeps = req->keep };
 	r->home = FORGE_HOME_INIT;
 	r->ids.lock_fd = -1;
-	r->active = FORGE_ACTIVE_INIT;
+	r->slot = FORGE_SLOT_INIT;
 	r->workdir.fd = -1;
 	r->record = FORGE_RECORD_INIT;
 	r->share = FORGE_SHARE_INIT;
@@ -150,15 +151,15 @@ static int claim(struct run *r, struct forge_error *err)
 	int rc;
 
 	for (;;) {
-		rc = forge_active_claim(&r->home, &attempt, r->cfg->uid_count, &r->active,
-					&e);
+		rc = forge_slot_claim(&r->home, &attempt, r->cfg->uid_count, &r->slot,
+				      &e);
 		if (rc == 0)
-			rc = forge_ids_choose(r->cfg->uid_base, r->active.slot, &r->ids,
+			rc = forge_ids_choose(r->cfg->uid_base, r->slot.number, &r->ids,
 					      &e);
-		if (rc != -EAGAIN || r->active.fd < 0)
+		if (rc != -EAGAIN || r->slot.fd < 0)
 			break;
-		forge_active_leave(
-			&r->active); /* empty; its uid is taken by another home */
+		forge_slot_release(
+			&r->slot); /* empty; its uid is taken by another home */
 	}
 	if (rc < 0 && err)
 		*err = e;
@@ -185,6 +186,40 @@ static void tell_warnings(struct run *r)
 	}
 }
 
+/* What the executor is going to make for the run, for the slot; NULL: err says why. */
+static json_t *plan_of(const struct run *r, struct forge_error *err)
+{
+	forge_auto_strv struct forge_strv cgroups = { 0 };
+	int rc = forge_cgroup_predict(r->spec.run_id, &cgroups);
+	json_t *dirs = json_array();
+
+	if (rc < 0)
+		(void)forge_fail_errno(err, -rc, "find our cgroups (/proc/self/cgroup)");
+	forge_strv_foreach (dir, &cgroups)
+		json_array_append_new(dirs, json_string(dir));
+	json_t *plan =
+		json_pack("{s:s, s:o}", "workdir", r->spec.workdir, "cgroups", dirs);
+	if (rc == 0 && !plan)
+		(void)forge_fail(err, EINVAL, "the workdir's path is not valid UTF-8");
+	if (rc == 0)
+		return plan;
+	json_decref(plan);
+	return NULL;
+}
+
+static int begin_slot(struct run *r, struct forge_error *err)
+{
+	struct forge_slot_run run = { .run_id = r->spec.run_id,
+				      .store = r->store,
+				      .executor = forge_executor_local.name,
+				      .keeps_workdir = r->keeps,
+				      .plan = plan_of(r, err) };
+	int rc = run.plan ? forge_slot_begin(&r->slot, &run, err) : -EIO;
+
+	json_decref(run.plan);
+	return rc;
+}
+
 /* From here on a crash leaves a slot that names everything the run is going to make. */
 static int open_state(struct run *r, struct forge_error *err)
 {
@@ -201,8 +236,7 @@ static int open_state(struct run *r, struct forge_error *err)
 	if (rc == 0)
 		rc = claim(r, err);
 	if (rc == 0)
-		rc = forge_active_intend(&r->active, r->spec.run_id, r->spec.workdir,
-					 r->store, r->keeps, err);
+		rc = begin_slot(r, err);
 	if (rc == 0)
 		rc = forge_record_new(&r->home, &r->spec, &r->record, err);
 	if (rc < 0)
@@ -289,7 +323,7 @@ static struct forge_need need_of(const struct run *r)
 				.milli = r->spec.limits.cpus_milli,
 				.priority = r->spec.priority,
 				.run_id = r->spec.run_id,
-				.slot = r->active.slot };
+				.slot = r->slot.number };
 	const struct forge_profile *p;
 
 	if (r->spec.post_process.n &&
@@ -379,12 +413,13 @@ static int move_workdir(struct run *r, struct forge_error *err)
 		rc = forge_spec_environment(&r->spec, r->cfg, r->req, &r->home, r->store,
 					    err);
 	if (rc == 0)
-		rc = forge_active_intend_workdir(&r->active, r->spec.workdir, err);
+		rc = forge_slot_add(&r->slot,
+				    json_pack("{s:s}", "workdir", r->spec.workdir), err);
 	if (rc == 0)
 		json_object_set_new(r->record.json, "workdir",
 				    forge_json_text(r->spec.workdir));
 	return rc < 0 ? rc
-		      : forge_workdir_make(r->spec.workdir, &r->home, r->active.slot,
+		      : forge_workdir_make(r->spec.workdir, &r->home, r->slot.number,
 					   &r->workdir, err);
 }
 
@@ -396,7 +431,7 @@ static int make_workdir(struct run *r, struct forge_netns *netns, struct forge_e
 
 	if (wants_netns)
 		forge_netns_begin(netns);
-	int rc = forge_workdir_make(r->spec.workdir, &r->home, r->active.slot,
+	int rc = forge_workdir_make(r->spec.workdir, &r->home, r->slot.number,
 				    &r->workdir, &taken);
 	if (rc == -EEXIST && !r->spec.has_other_workdir) {
 		forge_netns_done(netns);
@@ -416,7 +451,12 @@ static int prepare(struct run *r, struct forge_netns *netns, struct forge_error 
 	int rc = make_workdir(r, netns, err);
 
 	if (rc == 0)
-		rc = forge_active_note_workdir(&r->active, &r->workdir, err);
+		rc = forge_slot_add(&r->slot,
+				    json_pack("{s:I, s:I, s:I}", "dev",
+					      (json_int_t)r->workdir.dev, "ino",
+					      (json_int_t)r->workdir.ino, "inner",
+					      (json_int_t)r->workdir.inner),
+				    err);
 	if (rc == 0)
 		rc = forge_workdir_fill(&r->workdir, &r->spec.links, r->ids.uid,
 					r->ids.gid, err);

@@ -66,7 +66,7 @@ int forge_run_clean(struct run *r, struct forge_error *err)
 		return 0;
 	if (r->keeps && r->has_started)
 		return keep_workdir(r, err);
-	int rc = forge_workdir_remove(w, &r->home, r->active.slot, &stats, err);
+	int rc = forge_workdir_remove(w, &r->home, r->slot.number, &stats, err);
 	if (rc == 0 && r->record.json) {
 		(void)snprintf(detail, sizeof(detail),
 			       "%" PRIu64 " files, %" PRIu64 " directories, %" PRIu64
@@ -121,8 +121,7 @@ static void keep_what_is_left(struct run *r, const struct forge_outcome *o,
 	    has_nothing(&r->workdir))
 		return;
 	r->keeps = true;
-	if (forge_active_intend_keep(&r->active, &late) < 0 ||
-	    keep_workdir(r, &late) < 0) {
+	if (forge_slot_add_keep(&r->slot, &late) < 0 || keep_workdir(r, &late) < 0) {
 		forge_record_event(&r->record, "keep_failed", late.msg);
 		return; /* forge_run_clean() tries again, and tells it */
 	}
@@ -292,7 +291,7 @@ static void copy_outputs(struct run *r, struct forge_verdict *v)
 	struct forge_error err = FORGE_ERROR_INIT;
 	char text[sizeof(err.msg) + sizeof(err.hint) + 256];
 	/* Should we be killed while we copy, repair finds in the slot what is stored. */
-	int rc = forge_active_note_record(&r->active, r->record.json, &err);
+	int rc = forge_slot_add_record(&r->slot, r->record.json, &err);
 
 	if (rc == 0)
 		rc = forge_export_outputs(&r->home, r->record.json, &how, &err);

@@ -9,7 +9,6 @@
 #include <stdbool.h>
 
 #include "executor/executor.h"
-#include "run/active.h"
 #include "run/admit.h"
 #include "run/courier.h"
 #include "run/hash.h"
@@ -21,6 +20,7 @@
 #include "sandbox/ids.h"
 #include "state/home.h"
 #include "state/objects.h"
+#include "state/slot.h"
 #include "store/state.h"
 
 /* How long the end of a run waits for the store before the record is kept for later. */
@@ -33,7 +33,7 @@ struct run {
 	struct forge_spec spec;
 	struct forge_home home;
 	struct forge_ids ids;
-	struct forge_active active;
+	struct forge_slot slot;
 	struct forge_workdir workdir;
 	struct forge_record record;
 	struct forge_share share;
@@ -45,7 +45,7 @@ struct run {
 	struct forge_execution *execution; /* not yet ended */
 	char *store;			   /* URL */
 	json_t *post_rows;		   /* what the post-process said */
-	bool has_started;  /* the command ran: there is something to keep */
+	bool has_started; /* the command ran: there is something to keep */
 	bool is_stopping; /* whoever asked for that has been answered */
 	bool keeps; /* the workdir: the user wants it, or it has what is kept nowhere else */
 	bool is_confirmed; /* somebody was told that this run will happen */

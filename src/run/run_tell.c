@@ -49,7 +49,7 @@ int forge_run_make_files(struct run *r, struct forge_error *err)
 	if (r->record.dir_fd >= 0)
 		return 0;
 	/* First in the slot: a directory that no slot has a record for is none that repair may touch. */
-	int rc = forge_active_note_record(&r->active, r->record.json, err);
+	int rc = forge_slot_add_record(&r->slot, r->record.json, err);
 	return rc < 0 ? rc : forge_record_make_files(&r->record, &r->home, err);
 }
 

@@ -19,14 +19,14 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "config/config.h"
-#include "run/active.h"
 #include "run/admit.h"
 #include "run/collect.h"
 #include "run/export.h"
 #include "run/gc.h"
-#include "run/live.h"
 #include "run/workdir.h"
 #include "runtime/conda.h"
+#include "state/slot.h"
+#include "state/supervisor.h"
 
 #define FDS_MAX 64
 
@@ -264,25 +264,26 @@ static void gc(void **state)
 
 static void find_supervisor(void)
 {
-	struct forge_live l = FORGE_LIVE_INIT;
+	struct forge_supervisor_ref l = FORGE_SUPERVISOR_REF_INIT;
 
-	if (forge_live_find(&home, RUN, &l, NULL) == 0)
+	if (forge_supervisor_find(&home, RUN, &l, NULL) == 0)
 		assert_int_equal(l.pid, getpid());
-	forge_live_close(&l);
-	(void)forge_live_has_slot(&home, RUN);
-	json_decref(forge_live_record(&home, RUN));
+	forge_supervisor_close(&l);
+	(void)forge_slot_exists(&home, RUN);
+	json_decref(forge_slot_record(&home, RUN));
 }
 
 static void supervisors(void **state)
 {
-	struct forge_active a = FORGE_ACTIVE_INIT;
+	struct forge_slot a = FORGE_SLOT_INIT;
 	unsigned attempt = 0;
 
 	(void)state;
-	assert_int_equal(forge_active_claim(&home, &attempt, 4, &a, NULL), 0);
-	assert_int_equal(forge_active_intend(&a, RUN, below("work"), "", false, NULL), 0);
+	assert_int_equal(forge_slot_claim(&home, &attempt, 4, &a, NULL), 0);
+	const struct forge_slot_run run = { .run_id = RUN, .store = "", .executor = "local" };
+	assert_int_equal(forge_slot_begin(&a, &run, NULL), 0);
 	no_descriptor_stays(find_supervisor);
-	forge_active_close(&a);
+	forge_slot_close(&a);
 }
 
 static void list_packages(void)

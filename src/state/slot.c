@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Slot files: written and read here; reconcile.c repairs what they name. */
+#include "state/slot.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/entries.h"
+#include "base/fd.h"
+#include "base/proc.h"
+
+/* The slot's fd, -EWOULDBLOCK when it is taken or waits for repair, or another error. */
+static int try_slot(int dir, unsigned slot)
+{
+	char name[16];
+	struct stat st;
+
+	(void)snprintf(name, sizeof(name), "%u", slot);
+	forge_auto_close int fd =
+		openat(dir, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0 || fstat(fd, &st) < 0)
+		return -errno;
+	return st.st_size == 0 ? forge_take_fd(fd) : -EWOULDBLOCK;
+}
+
+/*
+ * The order in which slots are tried: the first eight, then two random ones in each next doubling of
+ * the range, then all. A few runs use low numbers, and the 500th run does not try 499 slots first.
+ */
+#define NEAR	 8
+#define PER_STEP 2
+
+static unsigned nth_slot(unsigned attempt, unsigned n_slots)
+{
+	unsigned base = NEAR;
+	uint32_t chance = 0;
+
+	if (attempt < NEAR)
+		return attempt;
+	for (unsigned step = (attempt - NEAR) / PER_STEP; step > 0 && base < n_slots;
+	     step--)
+		base *= 2;
+	if (base < n_slots) {
+		(void)!getrandom(&chance, sizeof(chance),
+				 GRND_NONBLOCK); /* any will do */
+		unsigned slot = base + chance % base;
+		return slot < n_slots ? slot : n_slots - 1;
+	}
+	/* Every step has been tried: one after the other. */
+	unsigned steps = 0;
+	for (base = NEAR; base < n_slots; base *= 2)
+		steps++;
+	return attempt - NEAR - steps * PER_STEP;
+}
+
+int forge_slot_claim(const struct forge_home *home, unsigned *attempt, unsigned n_slots,
+		     struct forge_slot *ret, struct forge_error *err)
+{
+	for (;;) {
+		unsigned number = nth_slot((*attempt)++, n_slots);
+		if (number >= n_slots)
+			break;
+		int fd = try_slot(home->active_fd, number);
+		if (fd >= 0) {
+			*ret = (struct forge_slot){ .fd = fd, .number = number };
+			return 0;
+		}
+		if (fd != -EWOULDBLOCK)
+			return forge_fail_errno(err, -fd, "lock %s/active/%u", home->path,
+						number);
+	}
+	return forge_hint(
+		err, forge_fail(err, EAGAIN, "%u analyses are running already", n_slots),
+		"Raise sandbox.uid_count in the configuration");
+}
+
+int forge_slot_add(struct forge_slot *s, json_t *object, struct forge_error *err)
+{
+	char *text = object ? json_dumps(object, JSON_COMPACT) : NULL;
+
+	json_decref(object);
+	if (!text)
+		return forge_fail(err, ENOMEM, "out of memory");
+	size_t len = strlen(text);
+	text[len] = '\n'; /* replaces the NUL: a complete line ends with it */
+	int rc = forge_write_all(s->fd, text, len + 1);
+	free(text);
+	return rc < 0 ? forge_fail_errno(err, -rc, "write active/%u", s->number) : 0;
+}
+
+int forge_slot_begin(struct forge_slot *s, const struct forge_slot_run *run,
+		     struct forge_error *err)
+{
+	json_t *line = json_pack("{s:s, s:s, s:s, s:b, s:i, s:I}", "run_id", run->run_id,
+				 "store", run->store, "executor", run->executor, "keep",
+				 run->keeps_workdir, "pid", (int)getpid(),
+				 "pid_namespace", (json_int_t)forge_pid_namespace());
+
+	if (line && run->plan && json_object_update(line, run->plan) < 0) {
+		json_decref(line);
+		line = NULL;
+	}
+	return forge_slot_add(s, line, err);
+}
+
+int forge_slot_add_record(struct forge_slot *s, json_t *record, struct forge_error *err)
+{
+	return forge_slot_add(s, json_pack("{s:O}", "record", record), err);
+}
+
+int forge_slot_add_keep(struct forge_slot *s, struct forge_error *err)
+{
+	return forge_slot_add(s, json_pack("{s:b}", "keep", 1), err);
+}
+
+/*
+ * Far more than a run with the longest command line writes. A larger file was not written by forge and
+ * is an error: taken for an empty slot, its workdir and cgroups would never be removed.
+ */
+#define SLOT_MAX (1u << 30)
+
+int forge_slot_read(int fd, json_t **ret)
+{
+	forge_auto_free char *text = NULL;
+	size_t len = 0;
+	int rc = forge_read_fd(fd, SLOT_MAX, &text, &len);
+	json_t *slot = NULL;
+
+	if (rc < 0)
+		return rc;
+	for (char *line = text, *end;
+	     (end = memchr(line, '\n', len - (size_t)(line - text))); line = end + 1) {
+		json_error_t why;
+		json_t *j = json_loadb(line, (size_t)(end - line), 0, &why);
+		if (!j && json_error_code(&why) == json_error_out_of_memory) {
+			json_decref(slot);
+			return -ENOMEM;
+		}
+		if (json_is_object(j) && slot) {
+			json_object_update(slot, j);
+			json_decref(j);
+		} else if (json_is_object(j)) {
+			slot = j;
+		} else {
+			json_decref(j); /* torn: the lines before it count */
+		}
+	}
+	*ret = slot;
+	return 0;
+}
+
+int forge_slot_find(const struct forge_home *home, const char *run_id, json_t **ret)
+{
+	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
+	int unread = 0;
+
+	*ret = NULL;
+	(void)forge_entries_open(&d, home->active_fd, "."); /* d keeps the error */
+	for (const char *name; (name = forge_entries_next(&d));) {
+		json_t *slot = NULL;
+		if (name[0] == '.')
+			continue;
+		forge_auto_close int fd =
+			openat(forge_entries_fd(&d), name,
+			       O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
+		int rc = fd < 0 ? -errno : forge_slot_read(fd, &slot);
+		unread = rc < 0 && rc != -ENOENT ? rc : unread;
+		const char *id = json_string_value(json_object_get(slot, "run_id"));
+		if (id && strcmp(id, run_id) == 0) {
+			*ret = slot;
+			return 0;
+		}
+		json_decref(slot);
+	}
+	return d.error ? d.error : unread;
+}
+
+bool forge_slot_exists(const struct forge_home *home, const char *run_id)
+{
+	json_t *slot;
+	int rc = forge_slot_find(home, run_id, &slot);
+	bool is_there = slot != NULL;
+
+	json_decref(slot);
+	return is_there || rc < 0; /* a slot that cannot be read may name the run */
+}
+
+json_t *forge_slot_record(const struct forge_home *home, const char *run_id)
+{
+	json_t *slot;
+
+	(void)!forge_slot_find(home, run_id, &slot); /* NULL: no slot has it */
+	json_t *record = json_incref(json_object_get(slot, "record"));
+
+	json_decref(slot);
+	return record;
+}
+
+void forge_slot_release(struct forge_slot *s)
+{
+	if (s->fd >= 0)
+		close(s->fd);
+	s->fd = -1;
+}
+
+void forge_slot_close(struct forge_slot *s)
+{
+	/* When this fails, repair finds nothing to do for the slot and empties it. */
+	if (s->fd >= 0)
+		(void)!ftruncate(s->fd, 0);
+	forge_slot_release(s);
+}
