@@ -9,6 +9,7 @@
 #include <stdbool.h>
 
 #include "executor/executor.h"
+#include "executor/local/workdir.h"
 #include "run/admit.h"
 #include "run/courier.h"
 #include "run/hash.h"
@@ -16,7 +17,6 @@
 #include "run/record.h"
 #include "run/run.h"
 #include "run/spec.h"
-#include "run/workdir.h"
 #include "sandbox/ids.h"
 #include "state/home.h"
 #include "state/objects.h"

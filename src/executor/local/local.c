@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "executor/supervise.h"
+#include "executor/local/supervise.h"
 #include "sandbox/cgroup.h"
 #include "sandbox/landlock.h"
 #include "sandbox/sandbox.h"

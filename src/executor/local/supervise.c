@@ -3,7 +3,7 @@
  * The supervisor: one ppoll over descriptors and the nearest deadline. Nothing is sampled:
  * every wake-up is an event or a moment at which a limit could be reached.
  */
-#include "executor/supervise.h"
+#include "executor/local/supervise.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "executor/pump.h"
-#include "executor/stdin.h"
+#include "executor/local/pump.h"
+#include "executor/local/stdin.h"
 #include "sandbox/disk.h"
 #include "sandbox/kernel_memory.h"
 #include "sandbox/socket_count.h"
