@@ -19,7 +19,7 @@
 #include "run/admit.h"
 #include "run/record.h"
 #include "state/objects.h"
-#include "state/supervisor.h"
+#include "executor/executor.h"
 #include "store/state.h"
 
 static struct {
@@ -135,7 +135,7 @@ static void add_open(struct listing *l, const struct forge_run_row *row,
 		     const json_t *record, const char *command, size_t at)
 {
 	char text[FORGE_FORMAT_MAX], why[FORGE_WHY_MAX];
-	struct forge_live_usage u;
+	struct forge_usage_now u;
 	time_t start =
 		forge_record_time(row->started_at ? row->started_at : row->created_at);
 
@@ -156,7 +156,7 @@ static void add_open(struct listing *l, const struct forge_run_row *row,
 		set(l, at, TIME,
 		    forge_format_duration(text, (uint64_t)(l->now - start) * 1000000),
 		    FORGE_PLAIN);
-	forge_live_usage(&l->session->home, row->run_id, &u);
+	forge_run_usage(&l->session->home, row->run_id, &u);
 	if (u.memory_bytes != UINT64_MAX)
 		set_size(l, at, u.memory_bytes);
 }

@@ -21,7 +21,7 @@
 #include "cli/table.h"
 #include "run/admit.h"
 #include "run/record.h"
-#include "state/supervisor.h"
+#include "executor/executor.h"
 
 static const char *delay_text, *sort = "memory";
 static bool is_once, all_users;
@@ -79,7 +79,7 @@ static int add_row(const struct forge_run_row *r, void *arg)
 {
 	struct page *p = arg;
 	struct row *grown = reallocarray(p->rows, p->n + 1, sizeof(*grown));
-	struct forge_live_usage u;
+	struct forge_usage_now u;
 	char why[FORGE_WHY_MAX];
 
 	if (!grown)
@@ -98,7 +98,7 @@ static int add_row(const struct forge_run_row *r, void *arg)
 	if (strcmp(r->analysis_id, r->run_id) != 0)
 		row->name = strdup(r->analysis_id);
 	row->command = forge_record_command(record);
-	forge_live_usage(&p->s->home, r->run_id, &u);
+	forge_run_usage(&p->s->home, r->run_id, &u);
 	row->memory = u.memory_bytes;
 	row->cpu_usec = u.cpu_usec;
 	if (strcmp(r->status, "queued") == 0) {

@@ -1,20 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Executors: where a run happens. An executor takes a job, carries it out under its limits
- * and says what happened as facts; what they mean (the verdict) is judged in src/run/.
+ * Executors: where a run happens. An executor makes the place of a run, carries the run out under its
+ * limits and reports what happened as facts (an outcome). What the facts mean, the verdict, is decided
+ * in src/record/judge.c.
+ *
+ * An execution is one run on one executor. The door calls, in this order:
+ *
+ *   open          what belongs to the slot that the run has (a user id)
+ *   plan          what is going to be made, written into the slot before anything is made
+ *   make_workdir  the run's own directory
+ *   prepare       everything else but the command; may go on in the background
+ *   start         the command
+ *   wait          until nothing of the run runs any more
+ *   keep, clean   the workdir
+ *   end           what the run still holds of the host
+ *   close         the memory
+ *
+ * Any step may be the last but one: close follows in any case. After a crash, repair does from the slot
+ * what clean, keep and end would have done.
  */
 #pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/types.h>
 
 #include "base/error.h"
+#include "base/rmtree.h"
 #include "base/strv.h"
 #include "config/config.h"
+#include "state/home.h"
+#include "state/kept.h"
+#include "state/slot.h"
 
-/* What to run. All pointers are borrowed. */
+/* What to run. All pointers are borrowed until the execution is closed. */
 struct forge_job {
 	const char *run_id;
 	char *const *argv;
@@ -22,25 +43,18 @@ struct forge_job {
 	const struct forge_strv *read_only; /* canonical absolute paths */
 	const struct forge_strv *aliases;   /* "typed path", "canonical path", ... */
 	const struct forge_strv *tools;	    /* "link inside", "its text", ... */
+	const struct forge_strv *links; /* "path below the workdir", "its target", ... */
 	const char *root; /* a directory with another system's trees, NULL: the host's */
 	const char *workdir;
-	int workdir_fd; /* -1 in a dry run */
-	uid_t host_uid;
-	gid_t host_gid;
-	bool privileged;
 	bool own_network;
-	struct forge_netns *netns; /* one that is being made for it, or NULL */
 	bool pass_stdin;
-	int turns_fd; /* a directory for locks by which runs take turns, -1: none */
 	const struct forge_limits *limits;
 	const struct forge_config *config;
-	const int *log_fd; /* stdout, stderr: plain files, once on_building ran */
-	int live_fd[2];	   /* also shown here, -1: nowhere */
-	/* Called while the place of the run is being built: work done here costs no time. */
-	int (*on_building)(void *arg, struct forge_error *err);
-	/* Then, when only the command is left to start; it may wait. Negative: it does not start. */
-	int (*before_start)(void *arg, struct forge_error *err);
-	/* Told of everything worth a line in the run's events; detail may be NULL. */
+	const struct forge_home *home;
+	struct forge_slot *slot; /* NULL in a dry run */
+	const int *log_fd;	 /* stdout, stderr: plain files, from start on */
+	int live_fd[2];		 /* also shown here, -1: nowhere */
+	/* Receives everything that is worth a line in the run's events; detail may be NULL. */
 	void (*on_event)(void *arg, const char *event, const char *detail);
 	void *arg;
 };
@@ -56,7 +70,7 @@ enum forge_stop {
 	FORGE_STOP_CANCEL,
 };
 
-/* What happened. UINT64_MAX in usage means that this host cannot tell. */
+/* What happened. UINT64_MAX in usage: not known. */
 struct forge_outcome {
 	bool has_started; /* execve succeeded */
 	bool has_status;  /* wait_status is the command's own */
@@ -71,10 +85,10 @@ struct forge_outcome {
 	uint64_t stream_bytes[2]; /* produced, as far as they were read */
 	bool is_truncated[2];
 	uint64_t oom_kills, pids_refused, sockets_refused;
-	/* Who had most of the memory just before it ran out; bytes 0: nobody knows. */
+	/* The process with most memory just before memory ran out; bytes 0: not known. */
 	char largest_name[16];
 	uint64_t largest_bytes;
-	/* Ended for memory of the host's kernel that nobody is charged for; 0: it was not that. */
+	/* Stopped for this much kernel memory that no cgroup is charged for; 0: not for that. */
 	uint64_t kernel_memory_bytes;
 	bool oom_elsewhere; /* the host or an outer group ran out, not this run's limit */
 	bool is_too_deep;   /* the workdir's tree was beyond measuring */
@@ -85,28 +99,114 @@ struct forge_outcome {
 	int landlock_abi;
 };
 
-/* What an executor still holds of a run. */
-struct forge_execution;
+#define FORGE_OUTCOME_INIT                                                               \
+	((struct forge_outcome){                                                         \
+		.wall_usec = UINT64_MAX,                                                 \
+		.cpu_usec = UINT64_MAX,                                                  \
+		.memory_peak_bytes = UINT64_MAX,                                         \
+		.pids_peak = UINT64_MAX,                                                 \
+		.disk_peak_bytes = UINT64_MAX,                                           \
+		.inodes_peak = UINT64_MAX,                                               \
+		.io_read_bytes = UINT64_MAX,                                             \
+		.io_write_bytes = UINT64_MAX,                                            \
+	})
 
-/* Contract of an executor; members are required. Ops never print and never exit. */
+/* What a run uses now. UINT64_MAX: not known, or not visible from here. */
+struct forge_usage_now {
+	uint64_t memory_bytes, cpu_usec;
+};
+
+struct forge_executor_ops;
+
+/* First member of every executor's own struct. */
+struct forge_execution {
+	const struct forge_executor_ops *ops;
+};
+
+/* What repair needs to know of a run whose supervisor is dead. All pointers are borrowed. */
+struct forge_repair {
+	const char *run_id;
+	const json_t *slot; /* the content of its slot */
+	bool keeps_workdir; /* the workdir stays where it is */
+	bool dry_run;	    /* only report what would be done */
+	/* Receives what is done, e.g. "remove workdir", "/tmp/x". */
+	void (*report)(void *arg, const char *what, const char *detail);
+	void *arg;
+};
+
+/*
+ * The contract of an executor. Only executor.c calls through this table. All members are required. They
+ * never print and never exit: they fill err and return -errno.
+ */
 struct forge_executor_ops {
 	const char *name;
-	/* What run() would do, as JSON; makes nothing. */
+	size_t size; /* of the executor's struct, which starts with struct forge_execution */
+
+	/* What a run of this job would do, as JSON. Makes nothing. */
 	int (*explain)(const struct forge_job *job, json_t **ret,
 		       struct forge_error *err);
+	/* Takes what belongs to the slot. -EAGAIN: in use, another slot may have a free one. */
+	int (*open)(struct forge_execution *e, const struct forge_config *cfg,
+		    unsigned slot, struct forge_error *err);
+	/* What is going to be made for the run, as an object for its slot. */
+	int (*plan)(const struct forge_job *job, json_t **ret, struct forge_error *err);
+	/* -EEXIST: the name of the workdir is taken; with another one this can be called again. */
+	int (*make_workdir)(struct forge_execution *e, const struct forge_job *job,
+			    struct forge_error *err);
 	/*
-	 * Carries the job out and waits until nothing of it runs. 0: *ret is filled, whatever happened
-	 * to the command. Negative: it could not be started here (sandbox or limits unavailable);
-	 * missing, cgroup_manager and landlock_abi are filled as far as known. In both cases
-	 * *ret_execution, when it is not NULL, is to be ended.
+	 * Initialises *ret. Negative: the run cannot be carried out here (sandbox or limits not
+	 * available); missing, cgroup_manager and landlock_abi of *ret say what is known.
 	 */
-	int (*run)(const struct forge_job *job, struct forge_outcome *ret,
-		   struct forge_execution **ret_execution, struct forge_error *err);
+	int (*prepare)(struct forge_execution *e, struct forge_outcome *ret,
+		       struct forge_error *err);
+	int (*start)(struct forge_execution *e, struct forge_error *err);
 	/*
-	 * Gives back what the run had; other work can be done before, while the kernel tears it down.
-	 * Negative: something is left, err says what. Accepts NULL.
+	 * 0: *ret is complete, whatever happened to the command. Negative: the run could not be watched
+	 * any longer and was killed.
+	 */
+	int (*wait)(struct forge_execution *e, struct forge_outcome *ret,
+		    struct forge_error *err);
+	/* The run's workdir as a descriptor for reading, -1: there is none. Owned by the execution. */
+	int (*workdir_fd)(const struct forge_execution *e);
+	/* Removes the workdir if there is nothing in it. True: there was nothing. */
+	bool (*drop_empty)(struct forge_execution *e);
+	/* Keeps the workdir for the user. *ret is then its owner's (forge_kept_done()). */
+	int (*keep)(struct forge_execution *e, struct forge_kept *ret,
+		    struct forge_error *err);
+	/* Removes the workdir with everything in it, if there still is one. */
+	int (*clean)(struct forge_execution *e, struct forge_rmtree_stats *ret,
+		     struct forge_error *err);
+	/*
+	 * Gives back what the run had of the host. Between wait and this, other work can be done while the
+	 * kernel takes the run apart. Negative: something is left, err says what. A second call does nothing.
 	 */
 	int (*end)(struct forge_execution *e, struct forge_error *err);
+	/* Frees what the struct points to. Accepts one that was never opened. */
+	void (*close)(struct forge_execution *e);
+
+	/* Kills and removes what a dead supervisor left. Can be repeated. */
+	int (*repair)(const struct forge_repair *r, struct forge_error *err);
+	/*
+	 * Keeps the workdir that a dead supervisor left, with r->keeps_workdir. 1: *ret says where it
+	 * is; 0: there is none.
+	 */
+	int (*repair_kept)(const struct forge_repair *r, struct forge_kept *ret,
+			   struct forge_error *err);
+	/* What the run uses now, by the content of its slot. */
+	void (*usage)(const json_t *slot, struct forge_usage_now *ret);
 };
 
 extern const struct forge_executor_ops forge_executor_local;
+
+/* The executor of this name, NULL: there is none. */
+const struct forge_executor_ops *forge_executor_find(const char *name);
+/* The executor that a slot names; the slots of older versions are those of local runs. */
+const struct forge_executor_ops *forge_executor_of_slot(const json_t *slot);
+
+/* A new execution, not opened; NULL: out of memory. */
+struct forge_execution *forge_execution_new(const struct forge_executor_ops *ops);
+/* Closes and frees it. Accepts NULL. */
+void forge_execution_free(struct forge_execution *e);
+/* What a run of this FORGE_HOME uses now. */
+void forge_run_usage(const struct forge_home *home, const char *run_id,
+		     struct forge_usage_now *ret);

@@ -14,11 +14,9 @@
 #include "base/clock.h"
 #include "base/entries.h"
 #include "base/fd.h"
-#include "base/rmtree.h"
-#include "executor/local/workdir.h"
+#include "executor/executor.h"
 #include "run/deliver.h"
 #include "run/record.h"
-#include "sandbox/cgroup.h"
 #include "state/home.h"
 #include "state/kept.h"
 #include "state/slot.h"
@@ -30,6 +28,7 @@ struct repair {
 	bool dry_run;
 	const char *run_id;
 	json_t *slot;
+	const struct forge_executor_ops *executor;
 	int fd;		/* the slot, locked; only for reading */
 	int dir;	/* the run's directory, -1: none */
 	bool has_begun; /* there is something in it */
@@ -40,26 +39,6 @@ static void say(const struct repair *r, const char *what, const char *detail)
 	if (r->say)
 		fprintf(r->say, "%s: %s%s %s\n", r->run_id, r->dry_run ? "would " : "",
 			what, detail);
-}
-
-static int remove_cgroups(const struct repair *r, struct forge_error *err)
-{
-	size_t i;
-	json_t *dir;
-
-	json_array_foreach (json_object_get(r->slot, "cgroups"), i, dir) {
-		const char *path = json_string_value(dir);
-		/* Only directories that a run makes: the last part is forge-<run id>. */
-		const char *base = path ? strrchr(path, '/') : NULL;
-		if (!base || strncmp(base, "/forge-", 7) != 0 ||
-		    strcmp(base + 7, r->run_id) != 0 || access(path, F_OK) < 0)
-			continue;
-		say(r, "remove cgroup", path);
-		int rc = r->dry_run ? 0 : forge_cgroup_remove_dir(path, err);
-		if (rc < 0)
-			return rc;
-	}
-	return 0;
 }
 
 static const char *const run_files[] = { "record.json", "events.jsonl", "stdout",
@@ -81,85 +60,46 @@ static bool has_begun(int dir)
 	return false;
 }
 
-static uint64_t fact(const struct repair *r, const char *key)
+static void report(void *arg, const char *what, const char *detail)
 {
-	return (uint64_t)json_integer_value(json_object_get(r->slot, key));
+	say(arg, what, detail);
 }
 
-/*
- * Killed between making it and noting it. Ours would have nothing in it but the run's own, which would be
- * empty; rmdir checks that.
- */
-static void remove_unnoted(const struct repair *r, const char *path,
-			   const struct stat *st)
+static struct forge_repair job_of(const struct repair *r)
 {
-	forge_auto_free char *inner = forge_asprintf("%s/%s", path, FORGE_WORKDIR_INNER);
-
-	if (!inner || st->st_uid != geteuid() || !S_ISDIR(st->st_mode) ||
-	    (st->st_mode & 0777) != 0700 || st->st_nlink > 3)
-		return;
-	say(r, "remove empty workdir", path);
-	if (r->dry_run)
-		return;
-	(void)rmdir(inner); /* not there yet, or not empty: then not ours */
-	(void)rmdir(path);
+	return (struct forge_repair){
+		.run_id = r->run_id,
+		.slot = r->slot,
+		/* A workdir is of no use when no record says where it is. */
+		.keeps_workdir = json_is_true(json_object_get(r->slot, "keep")) &&
+				 r->has_begun && json_object_get(r->slot, "record"),
+		.dry_run = r->dry_run,
+		.report = report,
+		.arg = (void *)r,
+	};
 }
 
-static int remove_workdir(const struct repair *r, struct forge_error *err)
-{
-	const char *path = json_string_value(json_object_get(r->slot, "workdir"));
-	struct stat st;
-
-	/* Of a run that has no record nobody would ever find what was kept. */
-	bool keep = json_is_true(json_object_get(r->slot, "keep")) && r->has_begun &&
-		    json_object_get(r->slot, "record");
-	if (!path || keep)
-		return 0;
-	if (lstat(path, &st) < 0)
-		return errno == ENOENT ? 0
-				       : forge_fail_errno(err, errno, "look at %s", path);
-	if (!json_object_get(r->slot, "dev") || !json_object_get(r->slot, "ino")) {
-		remove_unnoted(r, path, &st);
-		return 0;
-	}
-	if (st.st_dev != (dev_t)fact(r, "dev") || st.st_ino != (ino_t)fact(r, "ino"))
-		return 0; /* somebody else's by now */
-	say(r, "remove workdir", path);
-	return r->dry_run ? 0 : forge_rmtree(path, st.st_dev, st.st_ino, NULL, err);
-}
-
-/* A workdir that was to be kept is gc's to remove, when its time comes. 1: the record has changed. */
+/* gc removes a kept workdir when its time comes. 1: the record has changed. */
 static int note_kept(const struct repair *r, json_t *record, struct forge_error *err)
 {
-	struct forge_error why = FORGE_ERROR_INIT;
-	forge_auto_free char *kept = NULL;
-	struct forge_workdir w = {
-		.path = json_string_value(json_object_get(r->slot, "workdir")),
-		.fd = -1,
-		.dev = (dev_t)fact(r, "dev"),
-		.ino = (ino_t)fact(r, "ino"),
-		.inner = (ino_t)fact(r, "inner"),
-	};
+	forge_auto_kept struct forge_kept kept = { 0 };
+	struct forge_repair job = job_of(r);
 
-	if (!json_is_true(json_object_get(r->slot, "keep")) || !w.path || !w.ino ||
+	if (!json_is_true(json_object_get(r->slot, "keep")) ||
 	    json_object_get(record, "workdir_kept"))
 		return 0;
-	/* A slot of an older forge: the directory was the run's own. */
-	if (!w.inner)
-		w.inner = w.ino;
-	int rc = forge_workdir_keep(&w, r->run_id, &kept, &why);
-	if (rc == -ENOENT)
-		return 0; /* its user was faster */
-	if (rc < 0 && err)
-		*err = why;
-	if (rc == 0)
-		rc = forge_kept_write(r->dir, kept, w.dev, w.inner, err);
+	int rc = r->executor->repair_kept(&job, &kept, err);
+	if (rc == 1)
+		rc = forge_kept_write(r->dir, kept.path, kept.dev, kept.ino, err);
+	else
+		return rc;
 	if (rc < 0)
 		return rc;
-	json_object_set_new(record, "workdir", json_string(kept));
+	json_object_set_new(record, "workdir", json_string(kept.path));
 	json_object_set_new(record, "workdir_kept", json_true());
-	json_object_set_new(record, "workdir_identity",
-			    json_pack("[I, I]", (json_int_t)w.dev, (json_int_t)w.inner));
+	json_object_set_new(
+		record, "workdir_identity",
+		json_pack("[I, I]", (json_int_t)kept.dev, (json_int_t)kept.ino));
 	return 1;
 }
 
@@ -271,10 +211,9 @@ static int repair_run(struct repair *r, struct forge_error *err)
 		return forge_fail_errno(err, -r->dir, "open %s/runs/%s", r->home->path,
 					r->run_id);
 	r->has_begun = r->dir >= 0 && has_begun(r->dir);
-	/* What cannot be removed yet (a process that cannot be killed) keeps no verdict back. */
-	int rc = remove_cgroups(r, err);
-	if (rc == 0)
-		rc = remove_workdir(r, err);
+	/* What cannot be removed yet (a process that cannot be killed) does not delay the verdict. */
+	struct forge_repair job = job_of(r);
+	int rc = r->executor->repair(&job, err);
 	int closed = close_record(r, rc < 0 ? NULL : err);
 	if (closed == 0 && !r->dry_run)
 		closed = mark_undelivered(r, rc < 0 ? NULL : err);
@@ -291,8 +230,13 @@ static int repair_one(struct repair *r, struct forge_error *err)
 		return forge_fail_errno(err, -rc, "read a slot in %s/active",
 					r->home->path);
 	r->run_id = json_string_value(json_object_get(r->slot, "run_id"));
+	r->executor = forge_executor_of_slot(r->slot);
 	/* An empty slot: the supervisor died before it made anything. */
-	rc = r->run_id ? repair_run(r, err) : 0;
+	if (r->run_id && !r->executor)
+		rc = forge_fail(err, ENOSYS, "this version has no executor '%s'",
+				json_string_value(json_object_get(r->slot, "executor")));
+	else if (r->run_id)
+		rc = repair_run(r, err);
 	if (rc < 0)
 		(void)forge_wrap(err, rc, "%s", r->run_id);
 	json_decref(r->slot);

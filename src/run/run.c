@@ -15,8 +15,6 @@
 #include "run/deliver.h"
 #include "run/run_state.h"
 #include "run/signals.h"
-#include "sandbox/cgroup.h"
-#include "sandbox/netns.h"
 
 /* Memory that is freed in no time. */
 #define LITTLE_MEMORY (128ull << 20)
@@ -30,12 +28,11 @@ static void run_done(struct run *r)
 	forge_admit_leave(&r->ticket);
 	forge_admit_release(&r->share);
 	forge_record_close(&r->record);
-	forge_workdir_close(&r->workdir);
+	forge_execution_free(r->execution);
 	if (r->needs_repair)
 		forge_slot_release(&r->slot);
 	else
 		forge_slot_close(&r->slot);
-	forge_ids_done(&r->ids);
 	forge_home_close(&r->home);
 	forge_spec_done(&r->spec);
 	json_decref(r->post_rows);
@@ -46,10 +43,9 @@ static void run_init(struct run *r, const struct forge_config *cfg,
 		     const struct forge_run_request *req)
 {
 	*r = (struct run){ .cfg = cfg, .req = req, .keeps = req->keep };
+	r->executor = &forge_executor_local;
 	r->home = FORGE_HOME_INIT;
-	r->ids.lock_fd = -1;
 	r->slot = FORGE_SLOT_INIT;
-	r->workdir.fd = -1;
 	r->record = FORGE_RECORD_INIT;
 	r->share = FORGE_SHARE_INIT;
 	r->ticket = FORGE_TICKET_INIT;
@@ -81,85 +77,50 @@ static void on_event(void *arg, const char *event, const char *detail)
 	forge_record_event(&r->record, event, detail);
 }
 
-/* While the sandbox is being built there is time for files, hashes and the store. */
-static int on_building(void *arg, struct forge_error *err)
+static void fill_job(struct run *r)
 {
-	struct run *r = arg;
-	int rc = forge_run_make_files(r, err);
-
-	if (rc < 0)
-		return rc;
-	/* He opens the store meanwhile; what there is to tell goes with the next event. */
-	forge_courier_start(&r->courier);
-	return 0;
-}
-
-/* Everything is ready; who was queued now needs the share. */
-static int before_start(void *arg, struct forge_error *err)
-{
-	struct run *r = arg;
-	int rc = 0;
-
-	if (r->ticket.fd >= 0) {
-		forge_auto_close int signals = forge_signals_fd();
-		rc = forge_admit_take(&r->ticket, signals, &r->share, err);
-		forge_admit_leave(&r->ticket);
-		if (rc == 0)
-			forge_run_set_status(r, "preparing", NULL);
-		else if (rc == -ECANCELED || rc == -ETIMEDOUT)
-			r->turned_away = rc;
-	}
-	if (rc == 0)
-		forge_hasher_start(&r->hasher, &r->home, &r->spec.inputs);
-	return rc;
-}
-
-static void fill_job(struct run *r, struct forge_job *job)
-{
-	*job = (struct forge_job){
+	r->job = (struct forge_job){
 		.run_id = r->spec.run_id,
 		.argv = r->spec.argv.v,
 		.env = &r->spec.env,
 		.read_only = &r->spec.read_only,
 		.aliases = &r->spec.aliases,
 		.tools = &r->spec.tools,
+		.links = &r->spec.links,
 		.root = r->spec.root,
 		.workdir = r->spec.workdir,
-		.workdir_fd = r->workdir.fd,
-		.host_uid = r->ids.uid,
-		.host_gid = r->ids.gid,
-		.privileged = r->ids.privileged,
 		.own_network = r->spec.own_network,
 		.pass_stdin = r->req->pass_stdin,
-		.turns_fd = r->home.fd,
 		.limits = &r->spec.limits,
 		.config = r->cfg,
+		.home = &r->home,
+		.slot = &r->slot,
 		.log_fd = r->record.log_fd,
 		.live_fd = { r->req->stdout_fd, r->req->stderr_fd },
-		.before_start = before_start,
-		.on_building = on_building,
 		.on_event = on_event,
 		.arg = r,
 	};
 }
 
-/* A slot, and the uid that goes with it. */
+/* A slot, and what the executor has for it. */
 static int claim(struct run *r, struct forge_error *err)
 {
 	struct forge_error e = FORGE_ERROR_INIT;
 	unsigned attempt = 0;
 	int rc;
 
+	r->execution = forge_execution_new(r->executor);
+	if (!r->execution)
+		return forge_fail(err, ENOMEM, "out of memory");
 	for (;;) {
 		rc = forge_slot_claim(&r->home, &attempt, r->cfg->uid_count, &r->slot,
 				      &e);
 		if (rc == 0)
-			rc = forge_ids_choose(r->cfg->uid_base, r->slot.number, &r->ids,
-					      &e);
+			rc = r->executor->open(r->execution, r->cfg, r->slot.number, &e);
 		if (rc != -EAGAIN || r->slot.fd < 0)
 			break;
-		forge_slot_release(
-			&r->slot); /* empty; its uid is taken by another home */
+		/* The slot is empty, but another FORGE_HOME uses its user id. */
+		forge_slot_release(&r->slot);
 	}
 	if (rc < 0 && err)
 		*err = e;
@@ -186,36 +147,17 @@ static void tell_warnings(struct run *r)
 	}
 }
 
-/* What the executor is going to make for the run, for the slot; NULL: err says why. */
-static json_t *plan_of(const struct run *r, struct forge_error *err)
-{
-	forge_auto_strv struct forge_strv cgroups = { 0 };
-	int rc = forge_cgroup_predict(r->spec.run_id, &cgroups);
-	json_t *dirs = json_array();
-
-	if (rc < 0)
-		(void)forge_fail_errno(err, -rc, "find our cgroups (/proc/self/cgroup)");
-	forge_strv_foreach (dir, &cgroups)
-		json_array_append_new(dirs, json_string(dir));
-	json_t *plan =
-		json_pack("{s:s, s:o}", "workdir", r->spec.workdir, "cgroups", dirs);
-	if (rc == 0 && !plan)
-		(void)forge_fail(err, EINVAL, "the workdir's path is not valid UTF-8");
-	if (rc == 0)
-		return plan;
-	json_decref(plan);
-	return NULL;
-}
-
 static int begin_slot(struct run *r, struct forge_error *err)
 {
 	struct forge_slot_run run = { .run_id = r->spec.run_id,
 				      .store = r->store,
-				      .executor = forge_executor_local.name,
-				      .keeps_workdir = r->keeps,
-				      .plan = plan_of(r, err) };
-	int rc = run.plan ? forge_slot_begin(&r->slot, &run, err) : -EIO;
+				      .executor = r->executor->name,
+				      .keeps_workdir = r->keeps };
 
+	fill_job(r);
+	int rc = r->executor->plan(&r->job, &run.plan, err);
+	if (rc == 0)
+		rc = forge_slot_begin(&r->slot, &run, err);
 	json_decref(run.plan);
 	return rc;
 }
@@ -402,93 +344,103 @@ static int admit(struct run *r, struct forge_verdict *ret_verdict,
 }
 
 /*
- * The name was taken since the spec was made, by another run of this analysis or by anybody else: the
- * run goes on in a workdir with its id in the name. Whatever says where that is, is made again.
+ * The name of the workdir was taken after the spec was made, by another run of this analysis or by another
+ * program. The run goes on in a workdir with the run id in its name; environment, slot and record follow.
  */
-static int move_workdir(struct run *r, struct forge_error *err)
+static int rename_workdir(struct run *r, struct forge_error *err)
 {
+	json_t *plan = NULL;
 	int rc = forge_spec_rename_workdir(&r->spec, err);
 
 	if (rc == 0)
 		rc = forge_spec_environment(&r->spec, r->cfg, r->req, &r->home, r->store,
 					    err);
+	if (rc == 0) {
+		fill_job(r);
+		rc = r->executor->plan(&r->job, &plan, err);
+	}
 	if (rc == 0)
-		rc = forge_slot_add(&r->slot,
-				    json_pack("{s:s}", "workdir", r->spec.workdir), err);
+		rc = forge_slot_add(&r->slot, plan, err);
 	if (rc == 0)
 		json_object_set_new(r->record.json, "workdir",
 				    forge_json_text(r->spec.workdir));
-	return rc < 0 ? rc
-		      : forge_workdir_make(r->spec.workdir, &r->home, r->slot.number,
-					   &r->workdir, err);
+	return rc;
 }
 
-/* What a runtime's scripts change may have to be asked for by a fork, which the thread does not stand. */
-static int make_workdir(struct run *r, struct forge_netns *netns, struct forge_error *err)
+static int make_workdir(struct run *r, struct forge_error *err)
 {
 	struct forge_error taken = FORGE_ERROR_INIT;
-	bool wants_netns = r->ids.privileged && r->spec.own_network;
 
-	if (wants_netns)
-		forge_netns_begin(netns);
-	int rc = forge_workdir_make(r->spec.workdir, &r->home, r->slot.number,
-				    &r->workdir, &taken);
+	fill_job(r);
+	int rc = r->executor->make_workdir(r->execution, &r->job, &taken);
 	if (rc == -EEXIST && !r->spec.has_other_workdir) {
-		forge_netns_done(netns);
 		taken = FORGE_ERROR_INIT;
-		rc = move_workdir(r, &taken);
-		if (rc == 0 && wants_netns)
-			forge_netns_begin(netns);
+		rc = rename_workdir(r, &taken);
+		if (rc == 0)
+			rc = r->executor->make_workdir(r->execution, &r->job, &taken);
 	}
 	if (rc < 0 && err)
 		*err = taken;
 	return rc;
 }
 
-/* Order matters for repair: the intention is on disk before anything it names exists. */
-static int prepare(struct run *r, struct forge_netns *netns, struct forge_error *err)
+/* A run that was queued needs its share now, when nothing but the command is left to start. */
+static int take_queued_share(struct run *r, struct forge_error *err)
 {
-	int rc = make_workdir(r, netns, err);
-
+	if (r->ticket.fd < 0)
+		return 0;
+	forge_auto_close int signals = forge_signals_fd();
+	int rc = forge_admit_take(&r->ticket, signals, &r->share, err);
+	forge_admit_leave(&r->ticket);
 	if (rc == 0)
-		rc = forge_slot_add(&r->slot,
-				    json_pack("{s:I, s:I, s:I}", "dev",
-					      (json_int_t)r->workdir.dev, "ino",
-					      (json_int_t)r->workdir.ino, "inner",
-					      (json_int_t)r->workdir.inner),
-				    err);
-	if (rc == 0)
-		rc = forge_workdir_fill(&r->workdir, &r->spec.links, r->ids.uid,
-					r->ids.gid, err);
+		forge_run_set_status(r, "preparing", NULL);
+	else if (rc == -ECANCELED || rc == -ETIMEDOUT)
+		r->admission_error = rc;
 	return rc;
 }
 
-static int execute(struct run *r, struct forge_verdict *v, struct forge_outcome *outcome,
-		   struct forge_error *err)
+/*
+ * The executor prepares in the background: meanwhile the run's files are made, the courier opens the store
+ * and the run waits for its share. Negative: it did not run, or nothing watched it (has_started).
+ */
+static int execute(struct run *r, struct forge_outcome *outcome, struct forge_error *err)
+{
+	int rc = r->executor->prepare(r->execution, outcome, err);
+
+	if (rc == 0)
+		rc = forge_run_make_files(r, err);
+	if (rc == 0) {
+		/* What there is to report goes with the next event. */
+		forge_courier_start(&r->courier);
+		rc = take_queued_share(r, err);
+	}
+	if (rc == 0) {
+		forge_hasher_start(&r->hasher, &r->home, &r->spec.inputs);
+		rc = r->executor->start(r->execution, err);
+	}
+	if (rc == 0)
+		rc = r->executor->wait(r->execution, outcome, err);
+	forge_admit_leave(&r->ticket);
+	return rc;
+}
+
+static int execute_and_judge(struct run *r, struct forge_verdict *v,
+			     struct forge_outcome *outcome, struct forge_error *err)
 {
 	struct forge_error refused = FORGE_ERROR_INIT;
-	struct forge_netns netns = FORGE_NETNS_INIT;
-	struct forge_job job;
-	bool is_refused = false;
+	int rc = make_workdir(r, err);
 
-	/* Nobody is forked beside the thread: what it is about, a fork would cut in half. */
-	int rc = prepare(r, &netns, err);
-	if (rc == 0) {
-		fill_job(r, &job);
-		job.netns = &netns;
-		is_refused = forge_executor_local.run(&job, outcome, &r->execution,
-						      &refused) < 0;
-	}
-	forge_netns_done(&netns);
-	forge_admit_leave(&r->ticket);
-	if (rc < 0)
+	if (rc < 0) {
+		forge_admit_leave(&r->ticket);
 		return rc;
-	/* A refusal before there was a record is worth one too. */
+	}
+	bool is_refused = execute(r, outcome, &refused) < 0;
+	/* A refusal before there was a record is recorded too. */
 	rc = forge_run_make_files(r, err);
 	if (rc < 0)
 		return rc;
-	if (r->turned_away)
-		forge_judge_not_admitted(r->turned_away, &refused, v);
+	if (r->admission_error)
+		forge_judge_not_admitted(r->admission_error, &refused, v);
 	else if (is_refused && r->has_started)
 		forge_judge_unwatched(&refused, v);
 	else if (is_refused)
@@ -497,7 +449,7 @@ static int execute(struct run *r, struct forge_verdict *v, struct forge_outcome 
 		forge_judge(outcome, &r->spec.limits, v);
 	forge_advise(&r->spec, r->req, outcome, v);
 	forge_run_take_results(r, outcome, v);
-	/* Its /dev/shm ends with its init; the next one gets memory that is free. */
+	/* The end of init frees /dev/shm; the next run gets memory that is free. */
 	if (outcome->memory_peak_bytes > LITTLE_MEMORY)
 		(void)forge_run_end_execution(r); /* the record says so */
 	forge_admit_release(&r->share);
@@ -518,7 +470,7 @@ static int carry_out(struct run *r, struct forge_run_result *ret, struct forge_e
 	}
 	if (rc == 0 && !verdict.status) {
 		struct forge_error why = FORGE_ERROR_INIT;
-		rc = execute(r, &verdict, &outcome, &why);
+		rc = execute_and_judge(r, &verdict, &outcome, &why);
 		/* What is confirmed has a verdict, also when it cannot be begun. */
 		if (rc < 0 && (r->is_confirmed || r->record.dir_fd >= 0) &&
 		    !r->has_started) {
@@ -574,11 +526,10 @@ int forge_run_explain(const struct forge_config *cfg, const struct forge_run_req
 		      json_t **ret, struct forge_error *err)
 {
 	struct run r;
-	struct forge_job job;
 
 	run_init(&r, cfg, req);
 	int rc = forge_spec_resolve(cfg, req, &r.spec, err);
-	/* A runtime may have to be asked for what its scripts do; without one nothing is made. */
+	/* The scripts of a runtime may have to be run; without a runtime nothing is made. */
 	if (rc == 0 && r.spec.has_runtime)
 		rc = forge_home_open(true, &r.home, err);
 	if (rc == 0)
@@ -586,17 +537,9 @@ int forge_run_explain(const struct forge_config *cfg, const struct forge_run_req
 	if (rc == 0)
 		rc = forge_spec_environment(&r.spec, cfg, req, &r.home, r.store, err);
 	if (rc == 0) {
-		struct forge_error taken = FORGE_ERROR_INIT;
-		rc = forge_ids_choose(cfg->uid_base, 0, &r.ids, &taken);
-		if (rc == -EAGAIN)
-			rc = 0; /* the first is in use; it is only shown */
-		else if (rc < 0 && err)
-			*err = taken;
+		fill_job(&r);
+		rc = r.executor->explain(&r.job, ret, err);
 	}
-	if (rc == 0)
-		fill_job(&r, &job);
-	if (rc == 0)
-		rc = forge_executor_local.explain(&job, ret, err);
 	run_done(&r);
 	return rc;
 }

@@ -23,13 +23,11 @@
 /* Entries of a workdir that are removed in no time. */
 #define SMALL_TREE 1000
 
-/* Everything is dead; what the kernel has yet to tear down is waited for. False: something is left. */
 bool forge_run_end_execution(struct run *r)
 {
 	struct forge_error late = FORGE_ERROR_INIT;
-	int rc = forge_executor_local.end(r->execution, &late);
+	int rc = r->execution ? r->executor->end(r->execution, &late) : 0;
 
-	r->execution = NULL;
 	if (rc == 0)
 		return true;
 	r->needs_repair = true;
@@ -40,33 +38,35 @@ bool forge_run_end_execution(struct run *r)
 
 static int keep_workdir(struct run *r, struct forge_error *err)
 {
-	const struct forge_workdir *w = &r->workdir;
-	forge_auto_free char *path = NULL;
-	int rc = forge_workdir_keep(w, r->spec.run_id, &path, err);
+	forge_auto_kept struct forge_kept kept = { 0 };
+	int rc = r->executor->keep(r->execution, &kept, err);
 
 	if (rc < 0 || !r->record.json)
 		return rc;
-	forge_record_event(&r->record, "workdir_kept", path);
-	json_object_set_new(r->record.json, "workdir", forge_json_text(path));
+	forge_record_event(&r->record, "workdir_kept", kept.path);
+	json_object_set_new(r->record.json, "workdir", forge_json_text(kept.path));
 	json_object_set_new(r->record.json, "workdir_kept", json_true());
 	json_object_set_new(
 		r->record.json, "workdir_identity",
-		json_pack("[I, I]", (json_int_t)w->dev, (json_int_t)w->inner));
-	return forge_kept_write(r->record.dir_fd, path, w->dev, w->inner, err);
+		json_pack("[I, I]", (json_int_t)kept.dev, (json_int_t)kept.ino));
+	return forge_kept_write(r->record.dir_fd, kept.path, kept.dev, kept.ino, err);
 }
 
-/* Keeps or removes the workdir, and says what was done. A failure is left for repair. */
+static int workdir_fd(const struct run *r)
+{
+	return r->execution ? r->executor->workdir_fd(r->execution) : -1;
+}
+
 int forge_run_clean(struct run *r, struct forge_error *err)
 {
-	struct forge_workdir *w = &r->workdir;
 	struct forge_rmtree_stats stats = { 0 };
 	char detail[160];
 
-	if (w->fd < 0)
+	if (workdir_fd(r) < 0)
 		return 0;
 	if (r->keeps && r->has_started)
 		return keep_workdir(r, err);
-	int rc = forge_workdir_remove(w, &r->home, r->slot.number, &stats, err);
+	int rc = r->executor->clean(r->execution, &stats, err);
 	if (rc == 0 && r->record.json) {
 		(void)snprintf(detail, sizeof(detail),
 			       "%" PRIu64 " files, %" PRIu64 " directories, %" PRIu64
@@ -99,15 +99,6 @@ static void set_inputs(struct run *r, const struct forge_outcome *o)
 	json_object_set_new(r->record.json, "inputs", inputs);
 }
 
-/* Only an empty directory can be removed so, which needs no descriptor and follows nothing. */
-static bool has_nothing(const struct forge_workdir *w)
-{
-	forge_auto_free char *inner =
-		forge_asprintf("%s/%s", w->path, FORGE_WORKDIR_INNER);
-
-	return inner && rmdir(inner) == 0;
-}
-
 /*
  * What the run made is not stored, or not all of it: it stays where it is, and retention.workdirs
  * says for how long. One that was stopped at a limit leaves nothing: it may have filled the disk.
@@ -117,15 +108,14 @@ static void keep_what_is_left(struct run *r, const struct forge_outcome *o,
 {
 	struct forge_error late = FORGE_ERROR_INIT;
 
-	if (o->stop != FORGE_STOP_NONE || o->oom_kills > 0 || r->workdir.fd < 0 ||
-	    has_nothing(&r->workdir))
+	if (o->stop != FORGE_STOP_NONE || o->oom_kills > 0 || workdir_fd(r) < 0 ||
+	    r->executor->drop_empty(r->execution))
 		return;
 	r->keeps = true;
 	if (forge_slot_add_keep(&r->slot, &late) < 0 || keep_workdir(r, &late) < 0) {
 		forge_record_event(&r->record, "keep_failed", late.msg);
 		return; /* forge_run_clean() tries again, and tells it */
 	}
-	forge_workdir_close(&r->workdir);
 	forge_judge_add(v, "The workdir is kept: %s.",
 			json_string_value(json_object_get(r->record.json, "workdir")));
 }
@@ -234,7 +224,7 @@ static void collect(struct run *r, const struct forge_outcome *o, struct forge_v
 	uint64_t disk = r->spec.limits.disk_bytes, most = r->cfg->outputs_max_bytes;
 	forge_auto_close int signals = forge_signals_fd();
 	struct forge_collect_spec spec = {
-		.workdir_fd = r->workdir.fd,
+		.workdir_fd = workdir_fd(r),
 		.takes_all = r->spec.collects == FORGE_OUTPUTS_ALL,
 		.patterns = &r->spec.outputs,
 		.always = r->spec.notebook,

@@ -9,7 +9,6 @@
 #include <stdbool.h>
 
 #include "executor/executor.h"
-#include "executor/local/workdir.h"
 #include "run/admit.h"
 #include "run/courier.h"
 #include "run/hash.h"
@@ -17,7 +16,6 @@
 #include "run/record.h"
 #include "run/run.h"
 #include "run/spec.h"
-#include "sandbox/ids.h"
 #include "state/home.h"
 #include "state/objects.h"
 #include "state/slot.h"
@@ -32,21 +30,21 @@ struct run {
 	const struct forge_run_request *req;
 	struct forge_spec spec;
 	struct forge_home home;
-	struct forge_ids ids;
 	struct forge_slot slot;
-	struct forge_workdir workdir;
+	const struct forge_executor_ops *executor;
+	struct forge_execution *execution;
+	struct forge_job job; /* of the execution */
 	struct forge_record record;
 	struct forge_share share;
-	struct forge_ticket ticket; /* held: the share is yet to be had */
-	int turned_away;	    /* why the wait for it ended without one, or 0 */
+	struct forge_ticket ticket; /* held: the run has no share yet */
+	int admission_error;	    /* why the wait for a share ended without one, or 0 */
 	struct forge_courier courier;
 	struct forge_hasher hasher;
 	struct forge_objects objects;
-	struct forge_execution *execution; /* not yet ended */
-	char *store;			   /* URL */
-	json_t *post_rows;		   /* what the post-process said */
-	bool has_started; /* the command ran: there is something to keep */
-	bool is_stopping; /* whoever asked for that has been answered */
+	char *store;	   /* URL */
+	json_t *post_rows; /* what the post-process said */
+	bool has_started;  /* the command ran: there is something to keep */
+	bool is_stopping;  /* whoever asked for that has been answered */
 	bool keeps; /* the workdir: the user wants it, or it has what is kept nowhere else */
 	bool is_confirmed; /* somebody was told that this run will happen */
 	bool is_behind; /* the store missed something of this run, and the user knows */

@@ -77,37 +77,6 @@ int forge_supervisor_find(const struct forge_home *home, const char *run_id,
 	return forge_fail(err, ESRCH, "run %s is not running here", run_id);
 }
 
-static void read_cgroup(const char *path, struct forge_live_usage *ret)
-{
-	char text[1024];
-	uint64_t n;
-	forge_auto_close int dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-
-	if (dir < 0)
-		return;
-	if (forge_read_u64_at(dir, "memory.current", &n) == 0 ||
-	    forge_read_u64_at(dir, "memory.usage_in_bytes", &n) == 0)
-		ret->memory_bytes = n;
-	if (forge_read_u64_at(dir, "cpuacct.usage", &n) == 0)
-		ret->cpu_usec = n / 1000;
-	else if (forge_read_at(dir, "cpu.stat", text, sizeof(text)) > 0)
-		ret->cpu_usec = forge_key_u64(text, "usage_usec", ret->cpu_usec);
-}
-
-void forge_live_usage(const struct forge_home *home, const char *run_id,
-		      struct forge_live_usage *ret)
-{
-	json_t *slot, *dir;
-	size_t i;
-
-	*ret = (struct forge_live_usage){ UINT64_MAX, UINT64_MAX };
-	(void)!forge_slot_find(home, run_id, &slot); /* NULL: it is not known */
-	json_array_foreach (json_object_get(slot, "cgroups"), i, dir)
-		if (json_string_value(dir))
-			read_cgroup(json_string_value(dir), ret);
-	json_decref(slot);
-}
-
 int forge_supervisor_stop(const struct forge_supervisor_ref *s, bool now,
 			  struct forge_error *err)
 {

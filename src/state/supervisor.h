@@ -35,10 +35,3 @@ FORGE_MUST_CHECK int forge_supervisor_stop(const struct forge_supervisor_ref *s,
 /* Waits until it has ended, and with it the run. 1: not within msec (-1: no bound). */
 int forge_supervisor_wait(const struct forge_supervisor_ref *s, int msec);
 void forge_supervisor_close(struct forge_supervisor_ref *s);
-
-/* What a run uses now. UINT64_MAX: not known, or not visible from here. */
-struct forge_live_usage {
-	uint64_t memory_bytes, cpu_usec;
-};
-void forge_live_usage(const struct forge_home *home, const char *run_id,
-		      struct forge_live_usage *ret);

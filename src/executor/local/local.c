@@ -1,19 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Executor "local": a sandbox on this machine. Puts plan, cgroup and supervisor together. */
-#include "executor/executor.h"
+/* Executor "local": a sandbox on this machine. Puts workdir, plan, cgroup and supervisor together. */
+#include "executor/local/repair.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "executor/local/supervise.h"
+#include "executor/local/workdir.h"
 #include "sandbox/cgroup.h"
+#include "sandbox/ids.h"
 #include "sandbox/landlock.h"
+#include "sandbox/netns.h"
 #include "sandbox/sandbox.h"
 
-static int build_plan(const struct forge_job *job, int landlock_abi,
-		      struct forge_plan **ret, struct forge_error *err)
+struct local {
+	struct forge_execution base;
+	const struct forge_job *job;
+	struct forge_ids ids;
+	struct forge_workdir workdir;
+	struct forge_netns netns;
+	struct forge_quota quota;
+	struct forge_plan *plan;
+	struct forge_cgroup *cg;
+	struct forge_sandbox *sb;
+	bool is_open;
+	bool is_stuck; /* processes of the run do not die */
+};
+_Static_assert(offsetof(struct local, base) == 0, "base must come first");
+
+static struct local *local_of(struct forge_execution *e)
+{
+	return (struct local *)e;
+}
+
+static int build_plan(const struct forge_job *job, const struct forge_ids *ids,
+		      bool has_workdir, int landlock_abi, struct forge_plan **ret,
+		      struct forge_error *err)
 {
 	struct forge_plan_spec spec = {
 		.run_id = job->run_id,
@@ -24,13 +50,13 @@ static int build_plan(const struct forge_job *job, int landlock_abi,
 		.links = job->tools,
 		.root = job->root,
 		.workdir = job->workdir,
-		.workdir_exists = job->workdir_fd >= 0,
+		.workdir_exists = has_workdir,
 		.own_network = job->own_network,
 		.tmp_bytes = job->config->tmp_bytes,
 		.shm_bytes = job->config->shm_bytes,
-		.host_uid = job->host_uid,
-		.host_gid = job->host_gid,
-		.privileged = job->privileged,
+		.host_uid = ids->uid,
+		.host_gid = ids->gid,
+		.privileged = ids->privileged,
 		.landlock_abi = landlock_abi,
 		.limits = job->limits,
 	};
@@ -80,30 +106,100 @@ static int check_missing(unsigned missing, unsigned allowed, bool is_chosen,
 		"sandbox.allow_missing of forge.yaml");
 }
 
+/* Any user id will do for a plan that is only shown: that the first one is in use is no error. */
 static int local_explain(const struct forge_job *job, json_t **ret,
 			 struct forge_error *err)
 {
+	struct forge_error in_use = FORGE_ERROR_INIT;
+	struct forge_ids ids = { .lock_fd = -1 };
 	forge_auto_plan struct forge_plan *plan = NULL;
-	int rc = build_plan(job, forge_landlock_abi(), &plan, err);
+	int rc = forge_ids_choose(job->config->uid_base, 0, &ids, &in_use);
 
+	forge_ids_done(&ids);
+	if (rc < 0 && rc != -EAGAIN) {
+		if (err)
+			*err = in_use;
+		return rc;
+	}
+	rc = build_plan(job, &ids, false, forge_landlock_abi(), &plan, err);
 	if (rc < 0)
 		return rc;
 	*ret = forge_plan_json(plan);
 	return *ret ? 0 : forge_fail(err, ENOMEM, "out of memory");
 }
 
-struct forge_execution {
-	struct forge_plan *plan;
-	struct forge_cgroup *cg;
-	struct forge_sandbox *sb;
-	bool is_stuck;
-};
+static int local_open(struct forge_execution *base, const struct forge_config *cfg,
+		      unsigned slot, struct forge_error *err)
+{
+	struct local *e = local_of(base);
 
-/* How long init may take to end without doing anything: then its file systems do not answer. */
+	e->is_open = true;
+	e->ids.lock_fd = -1;
+	e->workdir.fd = -1;
+	e->quota.fd = -1;
+	e->netns = FORGE_NETNS_INIT;
+	return forge_ids_choose(cfg->uid_base, slot, &e->ids, err);
+}
+
+static int local_plan(const struct forge_job *job, json_t **ret, struct forge_error *err)
+{
+	forge_auto_strv struct forge_strv cgroups = { 0 };
+	int rc = forge_cgroup_predict(job->run_id, &cgroups);
+
+	if (rc < 0)
+		return forge_fail_errno(err, -rc, "find our cgroups (/proc/self/cgroup)");
+	json_t *dirs = json_array();
+	forge_strv_foreach (dir, &cgroups)
+		json_array_append_new(dirs, json_string(dir));
+	*ret = json_pack("{s:s, s:o}", "workdir", job->workdir, "cgroups", dirs);
+	return *ret ? 0
+		    : forge_fail(err, EINVAL, "the workdir's path is not valid UTF-8");
+}
+
+/* The order matters for repair: the slot names the workdir, then it is made, then the slot identifies it. */
+static int make_workdir(struct local *e, struct forge_error *err)
+{
+	const struct forge_job *job = e->job;
+	struct forge_workdir *w = &e->workdir;
+	int rc = forge_workdir_make(job->workdir, job->home, job->slot->number, w, err);
+
+	if (rc < 0)
+		return rc;
+	rc = forge_slot_add(job->slot,
+			    json_pack("{s:I, s:I, s:I}", "dev", (json_int_t)w->dev, "ino",
+				      (json_int_t)w->ino, "inner", (json_int_t)w->inner),
+			    err);
+	if (rc < 0)
+		return rc;
+	rc = forge_workdir_fill(w, job->links, e->ids.uid, e->ids.gid, err);
+	return rc == -EEXIST ? -EIO : rc; /* -EEXIST is about the name alone */
+}
+
+/*
+ * Nothing may fork while the thread of the network namespace runs. When the name of the workdir is taken,
+ * the door may have to fork before it calls again: the thread has ended by then.
+ */
+static int local_make_workdir(struct forge_execution *base, const struct forge_job *job,
+			      struct forge_error *err)
+{
+	struct local *e = local_of(base);
+
+	e->job = job;
+	if (e->ids.privileged && job->own_network)
+		forge_netns_begin(&e->netns);
+	int rc = make_workdir(e, err);
+	if (rc < 0) {
+		forge_netns_done(&e->netns);
+		e->netns = FORGE_NETNS_INIT;
+	}
+	return rc;
+}
+
+/* How long init may take to end without using CPU time: after that its file systems do not answer. */
 #define END_MSEC 5000
 
-/* What was in /tmp and /dev/shm is freed by init, and that of many gigabytes takes CPU time. */
-static int end_init(struct forge_execution *e)
+/* Init frees what was in /tmp and /dev/shm; for many gigabytes that takes CPU time. */
+static int end_init(struct local *e)
 {
 	uint64_t used = forge_cgroup_cpu_usec(e->cg), before;
 	int rc;
@@ -118,58 +214,29 @@ static int end_init(struct forge_execution *e)
 	return rc;
 }
 
-static int run_in(const struct forge_job *job, struct forge_execution *e,
-		  struct forge_outcome *ret, struct forge_error *err)
+static int start_sandbox(struct local *e, struct forge_outcome *ret,
+			 struct forge_error *err)
 {
-	struct forge_quota quota = { .fd = -1 };
+	const struct forge_job *job = e->job;
+
 	/* Root's runs have a uid each: it serves as project id too. */
-	if (job->privileged)
-		ret->has_quota = forge_quota_start(&quota, job->workdir_fd, job->host_uid,
+	if (e->ids.privileged)
+		ret->has_quota = forge_quota_start(&e->quota, e->workdir.fd, e->ids.uid,
 						   job->limits->disk_bytes,
 						   job->limits->inodes) == 0;
 	e->plan->may_allocate = ret->has_quota;
-	int rc = forge_sandbox_start(e->plan, e->cg, job->netns, job->pass_stdin, &e->sb,
-				     err);
-	/* Init needs longer for what it builds than we for this. */
-	if (rc == 0)
-		rc = job->on_building(job->arg, err);
-	if (rc == 0)
-		rc = job->before_start(job->arg, err);
-	if (rc == 0)
-		rc = forge_sandbox_go(e->sb, err);
-	if (rc == 0) {
-		rc = forge_supervise(job, e->plan, e->cg, &quota, e->sb, ret, err);
-		/* Nobody has looked whether it did; it was told to. */
-		if (rc < 0 && !ret->has_started)
-			job->on_event(job->arg, "started", NULL);
-	}
-	forge_quota_stop(&quota);
-	/* Nobody watches it: it must not go on while its outputs are looked at. */
-	if (rc < 0 && e->sb && end_init(e) < 0)
-		ret->is_stuck = true;
-	e->is_stuck = ret->is_stuck;
-	return rc;
+	return forge_sandbox_start(e->plan, e->cg, &e->netns, job->pass_stdin, &e->sb,
+				   err);
 }
 
-static int local_run(const struct forge_job *job, struct forge_outcome *ret,
-		     struct forge_execution **ret_execution, struct forge_error *err)
+static int prepare(struct local *e, struct forge_outcome *ret, struct forge_error *err)
 {
-	*ret = (struct forge_outcome){
-		.landlock_abi = forge_landlock_abi(),
-		.wall_usec = UINT64_MAX,
-		.cpu_usec = UINT64_MAX,
-		.memory_peak_bytes = UINT64_MAX,
-		.pids_peak = UINT64_MAX,
-		.disk_peak_bytes = UINT64_MAX,
-		.inodes_peak = UINT64_MAX,
-		.io_read_bytes = UINT64_MAX,
-		.io_write_bytes = UINT64_MAX,
-	};
-	struct forge_execution *e = *ret_execution = calloc(1, sizeof(*e));
-	if (!e)
-		return forge_fail(err, ENOMEM, "out of memory");
+	const struct forge_job *job = e->job;
+
+	*ret = FORGE_OUTCOME_INIT;
+	ret->landlock_abi = forge_landlock_abi();
 	ret->missing = landlock_missing(ret->landlock_abi, job->own_network);
-	int rc = build_plan(job, ret->landlock_abi, &e->plan, err);
+	int rc = build_plan(job, &e->ids, true, ret->landlock_abi, &e->plan, err);
 	if (rc < 0)
 		return rc;
 	if (e->plan->io_error.code)
@@ -186,14 +253,96 @@ static int local_run(const struct forge_job *job, struct forge_outcome *ret,
 			   job->config->cgroup == FORGE_CGROUP_NONE,
 			   e->plan->io_error.code ? &e->plan->io_error : &e->cg->io_error,
 			   err);
-	return rc < 0 ? rc : run_in(job, e, ret, err);
+	return rc < 0 ? rc : start_sandbox(e, ret, err);
 }
 
-static int local_end(struct forge_execution *e, struct forge_error *err)
+/* Init builds the sandbox in the background; the caller has work of its own meanwhile. */
+static int local_prepare(struct forge_execution *base, struct forge_outcome *ret,
+			 struct forge_error *err)
 {
+	struct local *e = local_of(base);
+	int rc = prepare(e, ret, err);
+
+	forge_netns_done(&e->netns);
+	e->netns = FORGE_NETNS_INIT;
+	return rc;
+}
+
+static int local_start(struct forge_execution *base, struct forge_error *err)
+{
+	return forge_sandbox_go(local_of(base)->sb, err);
+}
+
+static int local_wait(struct forge_execution *base, struct forge_outcome *ret,
+		      struct forge_error *err)
+{
+	struct local *e = local_of(base);
+	const struct forge_supervision what = { .job = e->job,
+						.plan = e->plan,
+						.cg = e->cg,
+						.quota = &e->quota,
+						.sb = e->sb,
+						.workdir_fd = e->workdir.fd };
+	int rc = forge_supervise(&what, ret, err);
+
+	/* It was told to start, and nothing has seen whether it did. */
+	if (rc < 0 && !ret->has_started)
+		e->job->on_event(e->job->arg, "started", NULL);
+	forge_quota_stop(&e->quota);
+	/* Nothing supervises it: it must not go on while its outputs are collected. */
+	if (rc < 0 && end_init(e) < 0)
+		ret->is_stuck = true;
+	e->is_stuck = ret->is_stuck;
+	return rc;
+}
+
+static int local_workdir_fd(const struct forge_execution *base)
+{
+	return ((const struct local *)base)->workdir.fd;
+}
+
+/* Only an empty directory can be removed so, which needs no descriptor and follows no link. */
+static bool local_drop_empty(struct forge_execution *base)
+{
+	struct local *e = local_of(base);
+	forge_auto_free char *inner =
+		forge_asprintf("%s/%s", e->workdir.path, FORGE_WORKDIR_INNER);
+
+	return inner && rmdir(inner) == 0;
+}
+
+static int local_keep(struct forge_execution *base, struct forge_kept *ret,
+		      struct forge_error *err)
+{
+	struct local *e = local_of(base);
+	char *path = NULL;
+	int rc = forge_workdir_keep(&e->workdir, e->job->run_id, &path, err);
+
+	if (rc < 0)
+		return rc;
+	*ret = (struct forge_kept){ .path = path,
+				    .dev = e->workdir.dev,
+				    .ino = e->workdir.inner };
+	forge_workdir_close(&e->workdir);
+	return 0;
+}
+
+static int local_clean(struct forge_execution *base, struct forge_rmtree_stats *ret,
+		       struct forge_error *err)
+{
+	struct local *e = local_of(base);
+
+	return e->workdir.fd < 0 ? 0
+				 : forge_workdir_remove(&e->workdir, e->job->home,
+							e->job->slot->number, ret, err);
+}
+
+static int local_end(struct forge_execution *base, struct forge_error *err)
+{
+	struct local *e = local_of(base);
 	int rc = 0;
 
-	if (!e)
+	if (!e->is_open)
 		return 0;
 	if (e->sb && !e->is_stuck)
 		e->is_stuck = end_init(e) < 0;
@@ -205,16 +354,44 @@ static int local_end(struct forge_execution *e, struct forge_error *err)
 			"removes their cgroups");
 	else if (e->cg)
 		rc = forge_cgroup_remove(e->cg, err);
+	forge_quota_stop(&e->quota);
 	forge_sandbox_free(e->sb);
 	forge_cgroup_free(e->cg);
 	forge_plan_free(e->plan);
-	free(e);
+	e->sb = NULL;
+	e->cg = NULL;
+	e->plan = NULL;
+	e->is_stuck = false;
 	return rc;
+}
+
+static void local_close(struct forge_execution *base)
+{
+	struct local *e = local_of(base);
+
+	if (!e->is_open)
+		return;
+	forge_workdir_close(&e->workdir);
+	forge_ids_done(&e->ids);
 }
 
 const struct forge_executor_ops forge_executor_local = {
 	.name = "local",
+	.size = sizeof(struct local),
 	.explain = local_explain,
-	.run = local_run,
+	.open = local_open,
+	.plan = local_plan,
+	.make_workdir = local_make_workdir,
+	.prepare = local_prepare,
+	.start = local_start,
+	.wait = local_wait,
+	.workdir_fd = local_workdir_fd,
+	.drop_empty = local_drop_empty,
+	.keep = local_keep,
+	.clean = local_clean,
 	.end = local_end,
+	.close = local_close,
+	.repair = forge_local_repair,
+	.repair_kept = forge_local_repair_kept,
+	.usage = forge_local_usage,
 };

@@ -38,6 +38,7 @@ struct loop {
 	struct forge_pump pumps[2];
 	struct forge_feed feed;
 	const struct forge_quota *quota;
+	int workdir_fd;
 	struct forge_disk *disk;
 	struct forge_socket_count sockets;
 	struct forge_kernel_memory *kernel_memory; /* NULL: not watched */
@@ -544,7 +545,7 @@ static int init_loop(struct loop *l, struct forge_error *err)
 		.init = l->sb->pid,
 	};
 	const struct forge_disk_spec disk = {
-		.dir_fd = l->job->workdir_fd,
+		.dir_fd = l->workdir_fd,
 		.workdir = l->plan->workdir,
 		.quota = l->quota,
 		.tasks = tasks,
@@ -568,33 +569,32 @@ static int init_loop(struct loop *l, struct forge_error *err)
 	return 0;
 }
 
-int forge_supervise(const struct forge_job *job, const struct forge_plan *plan,
-		    struct forge_cgroup *cg, const struct forge_quota *quota,
-		    struct forge_sandbox *sb, struct forge_outcome *ret,
+int forge_supervise(const struct forge_supervision *what, struct forge_outcome *ret,
 		    struct forge_error *err)
 {
-	struct loop l = { .job = job,
-			  .plan = plan,
-			  .cg = cg,
-			  .quota = quota,
-			  .sb = sb,
+	struct loop l = { .job = what->job,
+			  .plan = what->plan,
+			  .cg = what->cg,
+			  .quota = what->quota,
+			  .workdir_fd = what->workdir_fd,
+			  .sb = what->sb,
 			  .out = ret,
 			  .sockets = FORGE_SOCKET_COUNT_INIT,
 			  .signals = -1,
-			  .start = sb->start_usec };
+			  .start = what->sb->start_usec };
 	int rc = init_loop(&l, err);
 
 	if (rc == 0)
 		rc = run_loop(&l, err);
 	if (rc == 0) {
 		if (!l.end.is_alone)
-			forge_sandbox_reap(sb);
+			forge_sandbox_reap(what->sb);
 		drain(&l);
 		collect_usage(&l);
 	}
 	if (l.signals >= 0)
 		close(l.signals);
-	forge_socket_count_close(&l.sockets, job->turns_fd);
+	forge_socket_count_close(&l.sockets, what->job->home->fd);
 	forge_kernel_memory_free(l.kernel_memory);
 	forge_pump_done(&l.pumps[0]);
 	forge_pump_done(&l.pumps[1]);

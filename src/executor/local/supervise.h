@@ -8,13 +8,19 @@
 #include "sandbox/quota.h"
 #include "sandbox/sandbox.h"
 
+/* All pointers are borrowed. */
+struct forge_supervision {
+	const struct forge_job *job;
+	const struct forge_plan *plan;
+	struct forge_cgroup *cg;
+	const struct forge_quota *quota;
+	struct forge_sandbox *sb;
+	int workdir_fd;
+};
+
 /*
- * Watches sb until everything in it is gone; its init may have yet to end. SIGINT, SIGTERM and SIGHUP to this
- * process cancel the run; a second one kills at once. They must be blocked by the caller.
+ * Supervises the sandbox until everything in it is gone; its init may have yet to end. SIGINT, SIGTERM and
+ * SIGHUP to this process cancel the run; a second one kills at once. The caller must have blocked them.
  */
-FORGE_MUST_CHECK int forge_supervise(const struct forge_job *job,
-				     const struct forge_plan *plan,
-				     struct forge_cgroup *cg,
-				     const struct forge_quota *quota,
-				     struct forge_sandbox *sb, struct forge_outcome *ret,
-				     struct forge_error *err);
+FORGE_MUST_CHECK int forge_supervise(const struct forge_supervision *what,
+				     struct forge_outcome *ret, struct forge_error *err);

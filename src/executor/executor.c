@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of executors. */
+#include "executor/executor.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct forge_executor_ops *const executors[] = { &forge_executor_local };
+
+const struct forge_executor_ops *forge_executor_find(const char *name)
+{
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(executors); i++)
+		if (strcmp(executors[i]->name, name) == 0)
+			return executors[i];
+	return NULL;
+}
+
+const struct forge_executor_ops *forge_executor_of_slot(const json_t *slot)
+{
+	const char *name = json_string_value(json_object_get(slot, "executor"));
+
+	return name ? forge_executor_find(name) : &forge_executor_local;
+}
+
+struct forge_execution *forge_execution_new(const struct forge_executor_ops *ops)
+{
+	struct forge_execution *e = calloc(1, ops->size);
+
+	if (e)
+		e->ops = ops;
+	return e;
+}
+
+void forge_execution_free(struct forge_execution *e)
+{
+	if (e)
+		e->ops->close(e);
+	free(e);
+}
+
+void forge_run_usage(const struct forge_home *home, const char *run_id,
+		     struct forge_usage_now *ret)
+{
+	json_t *slot;
+
+	*ret = (struct forge_usage_now){ UINT64_MAX, UINT64_MAX };
+	(void)!forge_slot_find(home, run_id, &slot); /* NULL: not known */
+	const struct forge_executor_ops *ops = slot ? forge_executor_of_slot(slot) : NULL;
+	if (ops)
+		ops->usage(slot, ret);
+	json_decref(slot);
+}
