@@ -19,6 +19,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/entries.h"
+#include "base/lock.h"
 #include "base/parse.h"
 
 /* What the host itself needs, however small it is. */
@@ -45,22 +46,13 @@ void forge_budget_of(const struct forge_config *cfg, struct forge_budget *ret)
 	};
 }
 
-/* Everything that is decided is decided with this lock held. Read-only: closing it wakes nobody. */
+/* All decisions are made with this lock held. */
 static int lock_queue(const struct forge_home *home, struct forge_error *err)
 {
-	int fd = openat(home->fd, "queue.lock",
-			O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	int fd = forge_lock_file(home->fd, "queue.lock", FORGE_LOCK_EXCLUSIVE,
+				 FORGE_LOCK_WAIT_FOREVER, -1);
 
-	if (fd < 0)
-		return forge_fail_errno(err, errno, "open %s/queue.lock", home->path);
-	while (flock(fd, LOCK_EX) < 0)
-		if (errno != EINTR) {
-			int code = errno;
-			close(fd);
-			return forge_fail_errno(err, code, "lock %s/queue.lock",
-						home->path);
-		}
-	return fd;
+	return fd < 0 ? forge_fail_errno(err, -fd, "lock %s/queue.lock", home->path) : fd;
 }
 
 /* One that cannot be looked at is taken to be in use. */

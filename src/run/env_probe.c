@@ -11,6 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/lock.h"
+
 #include "base/clock.h"
 #include "base/entries.h"
 #include "base/fd.h"
@@ -20,7 +22,6 @@
 #include "run/signals.h"
 #include "runtime/dpkg.h"
 
-#define LOCK_MSEC 50
 /* How often, and each time how long, a probe waits while packages are installed. */
 #define QUIET_TRIES 3
 #define QUIET_MSEC  60000
@@ -584,21 +585,14 @@ static int lock_probe(const struct forge_home *home, const struct forge_runtime 
 	if (dir < 0)
 		return dir;
 	(void)forge_runtime_file(rt, ".lock", name);
-	forge_auto_close int fd = openat(dir, name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-	if (fd < 0)
-		return forge_fail_errno(err, errno, "lock runtime %s", rt->decl->name);
-	while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-		struct pollfd end = { .fd = signals, .events = POLLIN };
-		if (errno != EWOULDBLOCK && errno != EINTR)
-			return forge_fail_errno(err, errno, "lock runtime %s",
-						rt->decl->name);
-		/* Locks have no descriptor to wait for. */
-		if (poll(&end, 1, LOCK_MSEC) > 0)
-			return forge_fail(err, ECANCELED,
-					  "interrupted while runtime %s is checked",
-					  rt->decl->name);
-	}
-	return forge_take_fd(fd);
+	int fd = forge_lock_file(dir, name, FORGE_LOCK_EXCLUSIVE, FORGE_LOCK_WAIT_FOREVER,
+				 signals);
+	if (fd == -ECANCELED)
+		return forge_fail(err, ECANCELED,
+				  "interrupted while runtime %s is checked",
+				  rt->decl->name);
+	return fd < 0 ? forge_fail_errno(err, -fd, "lock runtime %s", rt->decl->name)
+		      : fd;
 }
 
 static bool is_known(const struct forge_runtime_state *s)

@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/entries.h"
 #include "base/fd.h"
+#include "base/lock.h"
 #include "base/json.h"
 #include "base/parse.h"
 #include "base/rmtree.h"
@@ -557,15 +558,10 @@ static void sweep_cache(struct gc *g)
 
 static int lock_at(int dir, const char *name, struct forge_error *err)
 {
-	int fd = openat(dir, name, O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	int fd = forge_lock_file(dir, name, FORGE_LOCK_EXCLUSIVE, FORGE_LOCK_WAIT_FOREVER,
+				 -1);
 
-	while (fd >= 0 && flock(fd, LOCK_EX) < 0)
-		if (errno != EINTR) {
-			int code = errno;
-			close(fd);
-			return forge_fail_errno(err, code, "lock %s", name);
-		}
-	return fd < 0 ? forge_fail_errno(err, errno, "open %s", name) : fd;
+	return fd < 0 ? forge_fail_errno(err, -fd, "lock %s", name) : fd;
 }
 
 static int sweep(struct gc *g, const char *url, struct forge_error *err)

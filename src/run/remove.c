@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/entries.h"
 #include "base/json.h"
+#include "base/lock.h"
 #include "base/rmtree.h"
 #include "run/asked.h"
 #include "run/deliver.h"
@@ -279,27 +280,8 @@ static int remove_object(const struct forge_home *home, const char *digest, int 
 	return 0;
 }
 
-/* Who collects for long is not waited for: gc removes what nobody needs. */
+/* How long a run that is collecting is waited for; later, gc removes what no record points to. */
 #define LOCK_MSEC 5000
-
-static int lock_objects(const struct forge_home *home)
-{
-	const struct timespec pause = { .tv_nsec = 20000000 };
-	int fd = openat(home->fd, "objects.lock",
-			O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-
-	if (fd < 0)
-		return -errno;
-	for (int left = LOCK_MSEC / 20; flock(fd, LOCK_EX | LOCK_NB) < 0; left--) {
-		if ((errno != EWOULDBLOCK && errno != EINTR) || left == 0) {
-			int code = errno;
-			close(fd);
-			return -code;
-		}
-		(void)nanosleep(&pause, NULL);
-	}
-	return fd;
-}
 
 /* Whoever collects holds the lock from before it publishes until its record is written. */
 int forge_remove_objects(const struct forge_home *home, struct forge_store *st,
@@ -313,7 +295,8 @@ int forge_remove_objects(const struct forge_home *home, struct forge_store *st,
 	forge_auto_free bool *is_needed = calloc(r->digests.n, sizeof(bool));
 	if (!is_needed)
 		return forge_fail(err, ENOMEM, "out of memory");
-	forge_auto_close int lock = lock_objects(home);
+	forge_auto_close int lock = forge_lock_file(home->fd, "objects.lock",
+						    FORGE_LOCK_EXCLUSIVE, LOCK_MSEC, -1);
 	/* A record that cannot be read may point to any of them. */
 	if (lock < 0 || forget_of_runs(home, r, is_needed, NULL) < 0) {
 		r->is_left = true;

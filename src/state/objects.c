@@ -15,22 +15,7 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
-
-/* How often is looked whether a sweep is over. */
-#define LOCK_MSEC 20
-
-/* A sweep of many objects takes its time, and a stopped one does not end: one can be ended here. */
-static int lock_shared(int fd, int stop_fd)
-{
-	while (flock(fd, LOCK_SH | LOCK_NB) < 0) {
-		struct pollfd p = { .fd = stop_fd, .events = POLLIN };
-		if (errno != EWOULDBLOCK && errno != EINTR)
-			return -errno;
-		if (poll(&p, 1, LOCK_MSEC) > 0)
-			return -ECANCELED;
-	}
-	return 0;
-}
+#include "base/lock.h"
 
 int forge_objects_open(const struct forge_home *home, int stop_fd,
 		       struct forge_objects *ret, struct forge_error *err)
@@ -41,11 +26,12 @@ int forge_objects_open(const struct forge_home *home, int stop_fd,
 	o.fd = forge_home_subdir(home, "objects", err);
 	if (o.fd < 0)
 		return o.fd;
-	o.lock_fd = openat(home->fd, "objects.lock",
-			   O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	int rc = o.lock_fd < 0 || fstat(o.fd, &st) < 0 ? -errno : 0;
+	int rc = fstat(o.fd, &st) < 0 ? -errno : 0;
+	/* gc holds the lock while it sweeps: stop_fd ends the wait for a gc that takes long or is stopped. */
 	if (rc == 0)
-		rc = lock_shared(o.lock_fd, stop_fd);
+		rc = o.lock_fd =
+			forge_lock_file(home->fd, "objects.lock", FORGE_LOCK_SHARED,
+					FORGE_LOCK_WAIT_FOREVER, stop_fd);
 	if (rc < 0) {
 		forge_objects_close(&o);
 		return forge_fail_errno(err, -rc, "open %s/objects", home->path);

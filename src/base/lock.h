@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Locks between processes, by flock(2): the kernel releases them when the holder ends. */
+#pragma once
+
+#include "base/error.h"
+
+enum forge_lock_kind { FORGE_LOCK_SHARED, FORGE_LOCK_EXCLUSIVE };
+
+#define FORGE_LOCK_NO_WAIT	0
+#define FORGE_LOCK_WAIT_FOREVER (-1)
+
+/*
+ * Locks an open file. Waits for at most wait_msec, then it is -EWOULDBLOCK. When stop_fd (-1: none)
+ * becomes readable, it is -ECANCELED. 0 or -errno.
+ */
+FORGE_MUST_CHECK int forge_lock_fd(int fd, enum forge_lock_kind kind, int wait_msec,
+				   int stop_fd);
+/*
+ * Opens the file of this name in dirfd for reading, makes it (0600) when it is not there, and locks it as
+ * forge_lock_fd() does. Returns the descriptor or -errno; closing it releases the lock.
+ */
+FORGE_MUST_CHECK int forge_lock_file(int dirfd, const char *name,
+				     enum forge_lock_kind kind, int wait_msec,
+				     int stop_fd);
