@@ -156,3 +156,16 @@ char *forge_json_line(const json_t *j)
 		*to = '\0';
 	return text;
 }
+
+const char *forge_json_string(const json_t *object, const char *key)
+{
+	return json_string_value(json_object_get(object, key));
+}
+
+const char *forge_json_string_or(const json_t *object, const char *key,
+				 const char *fallback)
+{
+	const char *text = forge_json_string(object, key);
+
+	return text ? text : fallback;
+}

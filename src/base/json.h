@@ -17,6 +17,11 @@ json_t *forge_json_text(const char *s);
 json_t *forge_json_name(const char *s);
 /* And back: the name that forge_json_name() made s of. NULL: it can have made no such text. */
 char *forge_json_name_decode(const char *s);
+/* The string under this key; NULL: there is none, or it is not a string. Borrowed. */
+const char *forge_json_string(const json_t *object, const char *key);
+/* The same, or fallback instead of NULL. */
+const char *forge_json_string_or(const json_t *object, const char *key,
+				 const char *fallback);
 json_t *forge_json_texts(const struct forge_strv *sv);
 /* UINT64_MAX, which is "unknown" or "unlimited", is null. */
 json_t *forge_json_number(uint64_t n);

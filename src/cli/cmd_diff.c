@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/json.h"
 #include "base/strv.h"
 #include "cli/session.h"
 #include "run/asked.h"
@@ -69,7 +70,7 @@ static json_t *by_path(const json_t *record, const char *key)
 	if (strcmp(key, "outputs") == 0 && json_object_get(record, "outputs_removed"))
 		files = json_object_get(record, "outputs_removed");
 	json_array_foreach (files, i, f) {
-		const char *path = forge_record_text(f, "path");
+		const char *path = forge_json_string(f, "path");
 		json_t *digest = json_object_get(f, "sha256");
 		if (path)
 			json_object_set(map, path, digest ? digest : json_null());
@@ -180,8 +181,8 @@ static void print_rows(const json_t *list)
 	const json_t *row;
 
 	json_array_foreach (list, i, row) {
-		const char *name = forge_record_text(row, "name");
-		printf("%-10s", forge_record_text(row, "what"));
+		const char *name = forge_json_string(row, "name");
+		printf("%-10s", forge_json_string(row, "what"));
 		if (*name) {
 			forge_print_clean(stdout, name, strlen(name));
 			fputs("  ", stdout);

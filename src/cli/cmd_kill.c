@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "cli/session.h"
 #include "run/record.h"
 #include "state/supervisor.h"
@@ -48,7 +49,7 @@ static int kill_one(struct forge_session *s, const char *word, struct forge_erro
 
 	if (rc < 0)
 		return rc;
-	const char *run_id = forge_record_text(record, "run_id");
+	const char *run_id = forge_json_string(record, "run_id");
 	bool was_over = forge_record_is_over(record);
 	if (!was_over && forge_supervisor_find(&s->home, run_id, &live, NULL) == 0) {
 		rc = end_it(&live, err);
@@ -56,21 +57,21 @@ static int kill_one(struct forge_session *s, const char *word, struct forge_erro
 	} else if (!was_over && !forge_record_is_here(record)) {
 		rc = forge_hint(err,
 				forge_fail(err, EREMOTE, "run %s is on host %s", run_id,
-					   forge_record_text(record, "host")),
+					   forge_json_string(record, "host")),
 				"Kill it there");
 	}
 	if (rc == 0)
 		rc = forge_session_reload(s, &record, err);
-	const char *owner = rc == 0 ? forge_record_text(record, "user") : NULL;
+	const char *owner = rc == 0 ? forge_json_string(record, "user") : NULL;
 	char user[FORGE_USER_MAX];
 	if (rc == 0 && !forge_record_is_over(record) && owner &&
 	    strcmp(owner, forge_user_name(user)) != 0)
 		rc = forge_fail(err, EPERM, "run %s is %s's, who alone can end it",
-				forge_record_text(record, "run_id"), owner);
+				forge_json_string(record, "run_id"), owner);
 	else if (rc == 0 && !forge_record_is_over(record))
 		rc = forge_hint(err,
 				forge_fail(err, ESRCH, "run %s is not of this FORGE_HOME",
-					   forge_record_text(record, "run_id")),
+					   forge_json_string(record, "run_id")),
 				"Kill it with the FORGE_HOME, and as the user, it was "
 				"started with");
 	if (rc < 0)
@@ -78,11 +79,11 @@ static int kill_one(struct forge_session *s, const char *word, struct forge_erro
 	if (is_json)
 		forge_print_json(record);
 	else if (was_over)
-		printf("%s: already finished, %s\n", forge_record_text(record, "run_id"),
-		       forge_record_text(record, "status"));
+		printf("%s: already finished, %s\n", forge_json_string(record, "run_id"),
+		       forge_json_string(record, "status"));
 	else
-		printf("%s: %s\n", forge_record_text(record, "run_id"),
-		       forge_record_text(record, "status"));
+		printf("%s: %s\n", forge_json_string(record, "run_id"),
+		       forge_json_string(record, "status"));
 	return 0;
 }
 

@@ -12,8 +12,10 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/json.h"
 #include "cli/session.h"
 #include "run/foreign.h"
+#include "run/record.h"
 #include "state/supervisor.h"
 
 static bool is_following, only_out, only_err, want_events;
@@ -48,7 +50,7 @@ struct stream {
 static int open_own(const struct forge_session *s, const json_t *record, const char *name,
 		    struct stream *ret, int to, struct forge_error *err)
 {
-	const char *run_id = forge_record_text(record, "run_id");
+	const char *run_id = forge_json_string(record, "run_id");
 	forge_auto_close int dir = forge_home_open_run(&s->home, run_id);
 	int fd = dir < 0 ? dir
 			 : openat(dir, name,
@@ -68,7 +70,7 @@ static int open_own(const struct forge_session *s, const json_t *record, const c
 		return 0;
 	if (!forge_record_is_here(record))
 		return forge_fail(err, EREMOTE, "the logs of run %s are on host %s",
-				  run_id, forge_record_text(record, "host"));
+				  run_id, forge_json_string(record, "host"));
 	if (dir == -ENOENT)
 		return forge_foreign_fail(record, "logs", ENOENT, err);
 	if (json_is_true(json_object_get(record, "logs_removed")) || rc == -ENOENT)
@@ -140,7 +142,7 @@ static int copy_both(const struct stream streams[2])
 static int follow(struct forge_session *s, const json_t *record,
 		  const struct stream streams[2], struct forge_error *err)
 {
-	const char *run_id = forge_record_text(record, "run_id");
+	const char *run_id = forge_json_string(record, "run_id");
 	struct forge_supervisor_ref live = FORGE_SUPERVISOR_REF_INIT;
 	forge_auto_free char *dir = forge_asprintf("%s/runs/%s", s->home.path, run_id);
 	forge_auto_close int inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
@@ -196,7 +198,7 @@ static int show_events(struct forge_session *s, const json_t *record,
 
 	if (!s->store)
 		return forge_fail(err, ENOTCONN, "events are in the store");
-	int rc = forge_store_events(s->store, forge_record_text(record, "run_id"),
+	int rc = forge_store_events(s->store, forge_json_string(record, "run_id"),
 				    &events, err);
 	json_array_foreach (events, i, e) {
 		(void)json_dumpf(e, stdout, JSON_COMPACT);
@@ -225,10 +227,10 @@ static int show_logs(struct forge_session *s, const json_t *record,
 			(void)lseek(streams[i].from, tail_start(streams[i].from, lines),
 				    SEEK_SET);
 	if (rc == 0 && is_following &&
-	    strcmp(forge_record_text(record, "status"), "queued") == 0)
+	    strcmp(forge_json_string(record, "status"), "queued") == 0)
 		fprintf(stderr,
 			"forge: run %s is queued; its log follows when it starts\n",
-			forge_record_text(record, "run_id"));
+			forge_json_string(record, "run_id"));
 	if (rc == 0 && is_following) {
 		rc = theirs ? follow_foreign(s, record, streams, err)
 			    : follow(s, record, streams, err);

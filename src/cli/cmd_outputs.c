@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/fd.h"
+#include "base/json.h"
 #include "base/parse.h"
 #include "cli/session.h"
 #include "cli/table.h"
@@ -66,9 +67,9 @@ static void tell_owner(const json_t *record)
 
 	(void)snprintf(
 		text, sizeof(text), "forge: these are %s's, kept in %s%s%s%s",
-		forge_record_text(record, "user"), forge_foreign_home(record),
+		forge_json_string(record, "user"), forge_foreign_home(record),
 		forge_record_is_here(record) ? "" : " on host ",
-		forge_record_is_here(record) ? "" : forge_record_text(record, "host"),
+		forge_record_is_here(record) ? "" : forge_json_string(record, "host"),
 		forge_record_is_here(record) && objects < 0 ? ", not readable to you"
 							    : "");
 	forge_print_clean(stderr, text, strlen(text));
@@ -98,9 +99,9 @@ static int list(const struct forge_session *s, const json_t *record,
 		cells[c] = (struct forge_cell){ heading[c], FORGE_BOLD };
 	json_array_foreach (files, i, f) {
 		struct forge_cell *row = &cells[(i + 1) * COLUMNS];
-		const char *digest = forge_record_text(f, "sha256");
+		const char *digest = forge_json_string(f, "sha256");
 		char size[FORGE_FORMAT_MAX], stored[FORGE_STORED_MAX];
-		row[PATH].text = forge_record_text(f, "path");
+		row[PATH].text = forge_json_string(f, "path");
 		(void)forge_format_size(
 			size, (uint64_t)json_integer_value(json_object_get(f, "size")));
 		row[SIZE].text = put(&text, FORGE_FORMAT_MAX, size, "");

@@ -38,7 +38,7 @@ static int print_records(struct forge_session *s, const json_t *record,
 	forge_auto_json json_t *rows = NULL;
 	size_t i;
 	json_t *row;
-	int rc = forge_store_post_records(s->store, forge_record_text(record, "run_id"),
+	int rc = forge_store_post_records(s->store, forge_json_string(record, "run_id"),
 					  &rows, err);
 
 	json_array_foreach (rows, i, row) {
@@ -51,7 +51,7 @@ static int print_records(struct forge_session *s, const json_t *record,
 /* The notes can quote what the command printed. */
 static void print_result(const json_t *result, const char *status)
 {
-	const char *notes = forge_record_text(result, "completion_notes");
+	const char *notes = forge_json_string(result, "completion_notes");
 
 	printf("%s: %lld records. ", status,
 	       (long long)json_integer_value(json_object_get(result, "records")));
@@ -68,7 +68,7 @@ static int repeat(struct forge_session *s, const json_t *record, struct forge_er
 
 	if (rc < 0)
 		return rc;
-	const char *status = forge_record_text(result, "status");
+	const char *status = forge_json_string(result, "status");
 	if (is_json)
 		forge_print_json(result);
 	else

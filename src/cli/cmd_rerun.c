@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "cli/request.h"
 #include "cli/session.h"
 #include "run/asked.h"
@@ -29,12 +30,12 @@ static const struct forge_opt *rerun_opts(void)
 /* Relative paths are meant from where they were typed. */
 static int go_there(const json_t *record, struct forge_error *err)
 {
-	const char *cwd = forge_record_text(json_object_get(record, "asked"), "cwd");
+	const char *cwd = forge_json_string(json_object_get(record, "asked"), "cwd");
 
 	if (!cwd || chdir(cwd) == 0)
 		return 0;
 	return forge_fail_errno(err, errno, "run %s was asked for in %s",
-				forge_record_text(record, "run_id"), cwd);
+				forge_json_string(record, "run_id"), cwd);
 }
 
 /* The store is not needed any more when the run begins: it has one of its own. */
@@ -49,7 +50,7 @@ static int find(const char *word, json_t **ret, struct forge_error *err)
 	if (rc < 0)
 		return rc;
 	/* A store that others write too must not choose what we run: our own directory has it. */
-	forge_auto_free char *id = strdup(forge_record_text(*ret, "run_id"));
+	forge_auto_free char *id = strdup(forge_json_string(*ret, "run_id"));
 	json_t *local = NULL;
 	rc = id ? forge_load_record(&s.home, id, &local, err)
 		: forge_fail(err, ENOMEM, "out of memory");
@@ -92,7 +93,7 @@ static int cmd_rerun(int argc, char **argv)
 	if (status == 0)
 		status = forge_asked_again(record, &forge_request, &words, &err);
 	if (status == 0) {
-		forge_request.rerun_of = forge_record_text(record, "run_id");
+		forge_request.rerun_of = forge_json_string(record, "run_id");
 		status = forge_request_run(cfg, is_json, is_quiet, &err);
 	}
 	if (status < 0) {

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "base/parse.h"
 #include "cli/session.h"
 #include "run/record.h"
@@ -32,23 +33,23 @@ static const struct forge_opt *rm_opts(void)
 static int check(const struct forge_session *s, const json_t *record,
 		 struct forge_error *err)
 {
-	const char *run_id = forge_record_text(record, "run_id");
-	const char *owner = forge_record_text(record, "user");
+	const char *run_id = forge_json_string(record, "run_id");
+	const char *owner = forge_json_string(record, "user");
 	const char *home =
-		forge_record_text(json_object_get(record, "supervisor"), "home");
+		forge_json_string(json_object_get(record, "supervisor"), "home");
 	char user[FORGE_USER_MAX];
 
 	if (!forge_record_is_over(record))
 		return forge_hint(err,
 				  forge_fail(err, EBUSY, "run %s is not over (%s)",
-					     run_id, forge_record_text(record, "status")),
+					     run_id, forge_json_string(record, "status")),
 				  "`forge kill %s` ends it", run_id);
 	if (owner && strcmp(owner, forge_user_name(user)) != 0)
 		return forge_fail(err, EPERM, "run %s is %s's", run_id, owner);
 	if (!forge_record_is_here(record))
 		return forge_hint(err,
 				  forge_fail(err, EREMOTE, "run %s was on host %s",
-					     run_id, forge_record_text(record, "host")),
+					     run_id, forge_json_string(record, "host")),
 				  "Remove it there, where its files are");
 	if (home && strcmp(home, s->home.path) != 0)
 		return forge_fail(err, EXDEV, "run %s is of FORGE_HOME %s", run_id, home);
@@ -79,10 +80,10 @@ static void show_some(struct forge_session *s, const struct forge_strv *ids)
 		struct forge_error err = FORGE_ERROR_INIT;
 		if (forge_session_record(s, ids->v[i], &record, &err) < 0)
 			continue; /* it was there a moment ago; removing it tells */
-		const char *name = forge_record_text(record, "analysis_id");
+		const char *name = forge_json_string(record, "analysis_id");
 		fprintf(stderr, "%s  %s  %s\n", ids->v[i],
 			name && strcmp(name, ids->v[i]) != 0 ? name : "-",
-			forge_record_text(record, "status"));
+			forge_json_string(record, "status"));
 	}
 	if (ids->n > most)
 		fprintf(stderr, "... and %zu more\n", ids->n - most);
@@ -154,7 +155,8 @@ const struct forge_cmd forge_cmd_rm = {
 	.help = "Remove runs that are over, or what they left",
 	.about = "Removes record, logs, a kept workdir and the outputs that no other run "
 		 "has.\n"
-		 "A name means its newest run, a pattern ('sweep-*') all runs of yours with "
+		 "A name means its newest run, a pattern ('sweep-*') all runs of yours "
+		 "with "
 		 "such\n"
 		 "a name. With --outputs-only the record stays, and says what was there.",
 	.first = "RUN",

@@ -159,25 +159,25 @@ static void print_list(const json_t *all)
 		if (!cells || !text)
 			break;
 		struct forge_cell *row = &cells[(i + 1) * COLUMNS];
-		const char *health = forge_record_text(r, "health"),
-			   *problem = forge_record_text(r, "problem"),
-			   *clamped = json_string_value(json_object_get(r, "clamped")),
-			   *digest = forge_record_text(r, "digest");
+		const char *health = forge_json_string(r, "health"),
+			   *problem = forge_json_string(r, "problem"),
+			   *clamped = forge_json_string(r, "clamped"),
+			   *digest = forge_json_string(r, "digest");
 		(void)snprintf(text[i][0], sizeof(text[i][0]), "%s%s%s%s%s", health,
 			       *problem ? ": " : "", problem, clamped ? "; " : "",
 			       clamped ? clamped : "");
 		(void)snprintf(text[i][1], sizeof(text[i][1]), "%.12s",
 			       *digest ? digest + strlen("sha256:") : "");
-		row[NAME].text = forge_record_text(r, "name");
-		row[KIND].text = forge_record_text(r, "kind");
+		row[NAME].text = forge_json_string(r, "name");
+		row[KIND].text = forge_json_string(r, "kind");
 		row[HEALTH] = (struct forge_cell){
 			text[i][0], health_colour(*health == 'h'   ? FORGE_HEALTHY
 						  : *health == 'b' ? FORGE_BROKEN
 								   : FORGE_UNCHECKED)
 		};
-		row[SINCE].text = forge_record_text(r, "checked_at");
+		row[SINCE].text = forge_json_string(r, "checked_at");
 		row[DIGEST].text = text[i][1];
-		const char *has = forge_record_text(r, "has");
+		const char *has = forge_json_string(r, "has");
 		(void)snprintf(text[i][2], sizeof(text[i][2]), "%.*s%s", HAS_SHOWN, has,
 			       strlen(has) > HAS_SHOWN ? "..." : "");
 		row[HAS].text = text[i][2];
@@ -231,10 +231,10 @@ static int print_drift(const struct forge_runtime *rt, struct forge_error *err)
 	if (rc < 0)
 		return rc;
 	json_array_foreach (drift, i, d) {
-		const char *was = forge_record_text(d, "was"),
-			   *is = forge_record_text(d, "is");
-		printf("  %s ", forge_record_text(d, "change"));
-		print_text(forge_record_text(d, "name"));
+		const char *was = forge_json_string(d, "was"),
+			   *is = forge_json_string(d, "is");
+		printf("  %s ", forge_json_string(d, "change"));
+		print_text(forge_json_string(d, "name"));
 		putchar(' ');
 		print_text(was);
 		fputs(*was && *is ? " -> " : "", stdout);
@@ -366,7 +366,7 @@ static int show(struct place *p, const char *name, struct forge_error *err)
 		if (is_json)
 			forge_print_json(j);
 		for (size_t i = 0; !is_json && i < FORGE_ARRAY_SIZE(keys); i++) {
-			const char *text = forge_record_text(j, keys[i]);
+			const char *text = forge_json_string(j, keys[i]);
 			if (!text || !*text)
 				continue;
 			printf("%-12s", keys[i]);
@@ -423,13 +423,13 @@ static void print_use(const json_t *use)
 		putchar('\n');
 		return;
 	}
-	printf("%s  %s  %s  %lld run%s\n", forge_record_text(use, "digest"),
-	       forge_record_text(use, "first"), forge_record_text(use, "last"),
+	printf("%s  %s  %s  %lld run%s\n", forge_json_string(use, "digest"),
+	       forge_json_string(use, "first"), forge_json_string(use, "last"),
 	       (long long)runs, runs == 1 ? "" : "s");
 	json_array_foreach (json_object_get(use, "checks"), i, check) {
-		const char *problem = forge_record_text(check, "problem");
-		printf("  %s  %s%s", forge_record_text(check, "time"),
-		       forge_record_text(check, "verdict"), *problem ? ": " : "");
+		const char *problem = forge_json_string(check, "problem");
+		printf("  %s  %s%s", forge_json_string(check, "time"),
+		       forge_json_string(check, "verdict"), *problem ? ": " : "");
 		print_text(problem);
 		putchar('\n');
 	}
@@ -478,7 +478,7 @@ static int history(struct place *p, const char *word, struct forge_error *err)
 	json_array_foreach (all, i, use)
 		if (rc >= 0)
 			rc = forge_store_runtime_checks(
-				st, name, forge_record_text(use, "digest"), add_check,
+				st, name, forge_json_string(use, "digest"), add_check,
 				json_object_get(use, "checks"), err);
 	if (rc < 0)
 		return rc;

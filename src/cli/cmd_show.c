@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/parse.h"
 #include "cli/session.h"
 #include "cli/table.h"
@@ -148,12 +149,12 @@ static void print_files(const json_t *record, const char *key, const char *headi
 	json_array_foreach (files, i, f) {
 		if (i == FILES_SHOWN)
 			break;
-		const char *digest = forge_record_text(f, "sha256");
+		const char *digest = forge_json_string(f, "sha256");
 		struct forge_cell *row = &cells[(i + 1) * COLUMNS];
-		row[PATH].text = forge_record_text(f, "path");
+		row[PATH].text = forge_json_string(f, "path");
 		row[SIZE].text = format(sizes[i], json_object_get(f, "size"), BYTES);
 		row[DIGEST].text = digest ? digest + strlen("sha256:")
-					  : forge_record_text(f, "error");
+					  : forge_json_string(f, "error");
 		row[DIGEST].colour = FORGE_DIM;
 	}
 	putchar('\n');
@@ -187,7 +188,7 @@ static void print_isolation(const json_t *record)
 {
 	const json_t *isolation = json_object_get(record, "isolation"),
 		     *missing = json_object_get(isolation, "missing"), *m;
-	const char *level = forge_record_text(isolation, "level");
+	const char *level = forge_json_string(isolation, "level");
 	size_t i;
 
 	if (!level)
@@ -201,13 +202,13 @@ static void print_isolation(const json_t *record)
 static void print_runtime(const json_t *record)
 {
 	const json_t *runtime = json_object_get(record, "runtime");
-	const char *digest = forge_record_text(runtime, "digest");
+	const char *digest = forge_json_string(runtime, "digest");
 
 	if (!json_is_object(runtime))
 		return;
 	printf("%-10s%s (%s), %.19s, %s%s\n", "runtime",
-	       forge_record_text(runtime, "name"), forge_record_text(runtime, "kind"),
-	       digest ? digest : "", forge_record_text(runtime, "why"),
+	       forge_json_string(runtime, "name"), forge_json_string(runtime, "kind"),
+	       digest ? digest : "", forge_json_string(runtime, "why"),
 	       json_object_get(runtime, "changed_to") ? "; CHANGED during the run" : "");
 }
 
@@ -217,17 +218,17 @@ static void print_post_process(const json_t *record)
 
 	if (!json_is_object(post))
 		return;
-	printf("%-10s%s, %lld records: ", "post", forge_record_text(post, "status"),
+	printf("%-10s%s, %lld records: ", "post", forge_json_string(post, "status"),
 	       (long long)json_integer_value(json_object_get(post, "records")));
-	const char *notes = forge_record_text(post, "completion_notes");
+	const char *notes = forge_json_string(post, "completion_notes");
 	forge_print_clean(stdout, notes ? notes : "", notes ? strlen(notes) : 0);
 	putchar('\n');
 }
 
 static void show(const json_t *record)
 {
-	const char *status = forge_record_text(record, "status");
-	const char *notes = forge_record_text(record, "completion_notes");
+	const char *status = forge_json_string(record, "status");
+	const char *notes = forge_json_string(record, "completion_notes");
 	bool has_colour = forge_has_colour(stdout);
 
 	if (has_colour)
@@ -239,25 +240,25 @@ static void show(const json_t *record)
 	if (has_colour)
 		fputs(forge_colour_code(FORGE_PLAIN), stdout);
 	fputs("\n\n", stdout);
-	print_line("run", forge_record_text(record, "run_id"));
-	print_line("analysis", forge_record_text(record, "analysis_id"));
+	print_line("run", forge_json_string(record, "run_id"));
+	print_line("analysis", forge_json_string(record, "analysis_id"));
 	print_line("status", status);
-	print_line("reason", forge_record_text(record, "reason"));
+	print_line("reason", forge_json_string(record, "reason"));
 	print_command(record);
-	print_line("host", forge_record_text(record, "host"));
-	print_line("user", forge_record_text(record, "user"));
-	print_line("created", forge_record_text(record, "created_at"));
-	print_line("started", forge_record_text(record, "started_at"));
-	print_line("ended", forge_record_text(record, "ended_at"));
+	print_line("host", forge_json_string(record, "host"));
+	print_line("user", forge_json_string(record, "user"));
+	print_line("created", forge_json_string(record, "created_at"));
+	print_line("started", forge_json_string(record, "started_at"));
+	print_line("ended", forge_json_string(record, "ended_at"));
 	print_runtime(record);
 	print_isolation(record);
 	print_post_process(record);
 	print_line("stdout",
-		   forge_record_text(json_object_get(record, "logs"), "stdout"));
+		   forge_json_string(json_object_get(record, "logs"), "stdout"));
 	print_line("stderr",
-		   forge_record_text(json_object_get(record, "logs"), "stderr"));
+		   forge_json_string(json_object_get(record, "logs"), "stderr"));
 	if (json_is_true(json_object_get(record, "workdir_kept")))
-		print_line("workdir", forge_record_text(record, "workdir"));
+		print_line("workdir", forge_json_string(record, "workdir"));
 	print_budget(record);
 	print_files(record, "inputs", "INPUT");
 	print_files(record, "outputs", "OUTPUT");

@@ -6,9 +6,11 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/parse.h"
 #include "cli/request.h"
 #include "cli/session.h"
+#include "run/record.h"
 #include "state/supervisor.h"
 
 static bool is_json, is_quiet;
@@ -62,7 +64,7 @@ static int wait_for(struct forge_session *s, json_t **record, uint64_t deadline,
 		struct forge_supervisor_ref live = FORGE_SUPERVISOR_REF_INIT;
 		if (deadline != FORGE_UNLIMITED && forge_now_usec() >= deadline)
 			return 1;
-		if (forge_supervisor_find(&s->home, forge_record_text(*record, "run_id"),
+		if (forge_supervisor_find(&s->home, forge_json_string(*record, "run_id"),
 					  &live, NULL) == 0) {
 			(void)forge_supervisor_wait(&live, left_msec(deadline, -1));
 			forge_supervisor_close(&live);
@@ -97,10 +99,10 @@ static int wait_one(struct forge_session *s, const char *word, uint64_t deadline
 	if (rc == 1) {
 		if (!is_quiet)
 			fprintf(stderr, "forge: run %s is still %s\n",
-				forge_record_text(record, "run_id"),
+				forge_json_string(record, "run_id"),
 				forge_record_is_over(record)
 					? "being recorded"
-					: forge_record_text(record, "status"));
+					: forge_json_string(record, "status"));
 		return 124;
 	}
 	if (is_json)

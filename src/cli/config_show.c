@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/parse.h"
 #include "cli/cli.h"
 #include "cli/table.h"
@@ -367,12 +368,9 @@ int forge_config_show_origin(const struct forge_config *cfg, bool is_json,
 			cells[2] = (struct forge_cell){ "FROM", FORGE_BOLD };
 			json_array_foreach (o.list, i, row) {
 				struct forge_cell *c = &cells[(i + 1) * 3];
-				c[0].text =
-					json_string_value(json_object_get(row, "key"));
-				c[1].text =
-					json_string_value(json_object_get(row, "value"));
-				c[2].text =
-					json_string_value(json_object_get(row, "from"));
+				c[0].text = forge_json_string(row, "key");
+				c[1].text = forge_json_string(row, "value");
+				c[2].text = forge_json_string(row, "from");
 			}
 			forge_table_print(stdout, cells, 3, n + 1);
 		}

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "base/parse.h"
 #include "config/config.h"
 
@@ -202,7 +203,7 @@ void forge_request_done(void)
 static void print_outputs(const json_t *record, const char *run_id)
 {
 	const json_t *outputs = json_object_get(record, "outputs"), *f;
-	const char *to = json_string_value(json_object_get(record, "copied_to"));
+	const char *to = forge_json_string(record, "copied_to");
 	size_t n = json_array_size(outputs), i;
 	char size[FORGE_FORMAT_MAX];
 	uint64_t bytes = 0;
@@ -224,9 +225,8 @@ static void print_outputs(const json_t *record, const char *run_id)
 
 void forge_print_verdict(const json_t *record)
 {
-	const char *notes =
-		json_string_value(json_object_get(record, "completion_notes"));
-	const char *run_id = json_string_value(json_object_get(record, "run_id"));
+	const char *notes = forge_json_string(record, "completion_notes");
+	const char *run_id = forge_json_string(record, "run_id");
 	bool has_colour = forge_has_colour(stderr);
 	struct pollfd p = { .fd = STDERR_FILENO, .events = POLLOUT };
 
@@ -241,13 +241,13 @@ void forge_print_verdict(const json_t *record)
 			has_colour ? forge_colour_code(FORGE_DIM) : "", run_id,
 			has_colour ? forge_colour_code(FORGE_PLAIN) : "");
 	putc('\n', stderr);
-	const char *left = json_string_value(json_object_get(record, "cleanup_error"));
+	const char *left = forge_json_string(record, "cleanup_error");
 	if (left) {
 		fputs("forge: warning: ", stderr);
 		forge_print_clean(stderr, left, strlen(left));
 		putc('\n', stderr);
 	}
-	const char *workdir = json_string_value(json_object_get(record, "workdir"));
+	const char *workdir = forge_json_string(record, "workdir");
 	if (json_is_true(json_object_get(record, "workdir_kept")) && workdir &&
 	    !(notes && strstr(notes, workdir)))
 		fprintf(stderr, "forge: workdir kept in %s\n", workdir);
@@ -293,8 +293,7 @@ static int show_existing(const char *run_id, bool is_json)
 static int print_record(const json_t *record, int status)
 {
 	struct forge_error err = FORGE_ERROR_INIT;
-	const char *log = json_string_value(
-		json_object_get(json_object_get(record, "logs"), "stdout"));
+	const char *log = forge_json_string(json_object_get(record, "logs"), "stdout");
 	const char *slash = log ? strrchr(log, '/') : NULL;
 
 	errno = 0;

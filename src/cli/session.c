@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/parse.h"
 #include "run/deliver.h"
 #include "run/reconcile.h"
@@ -200,7 +201,7 @@ int forge_session_runs(struct forge_session *s, const struct forge_cmd *cmd, int
 			continue;
 		}
 		rc = forge_session_record(s, argv[i], &record, err);
-		if (rc == 0 && add_once(ret_ids, forge_record_text(record, "run_id")) < 0)
+		if (rc == 0 && add_once(ret_ids, forge_json_string(record, "run_id")) < 0)
 			rc = forge_fail(err, ENOMEM, "out of memory");
 	}
 	return rc;
@@ -222,7 +223,7 @@ int forge_session_reload(struct forge_session *s, json_t **record,
 			 struct forge_error *err)
 {
 	json_t *fresh;
-	forge_auto_free char *id = strdup(forge_record_text(*record, "run_id"));
+	forge_auto_free char *id = strdup(forge_json_string(*record, "run_id"));
 
 	(void)!forge_reconcile(NULL, false,
 			       NULL); /* what cannot be repaired was told at first */
@@ -242,21 +243,10 @@ int forge_session_fail(const struct forge_error *err)
 	return FORGE_EXIT_FAILED;
 }
 
-const char *forge_record_text(const json_t *record, const char *key)
-{
-	return json_string_value(json_object_get(record, key));
-}
-
-bool forge_record_is_over(const json_t *record)
-{
-	return forge_status_is_terminal(
-		forge_status_of(forge_record_text(record, "status")));
-}
-
 bool forge_record_is_here(const json_t *record)
 {
 	char host[256] = "";
-	const char *there = forge_record_text(record, "host");
+	const char *there = forge_json_string(record, "host");
 
 	(void)gethostname(host, sizeof(host) - 1); /* "" is nobody's */
 	return there && strcmp(host, there) == 0;

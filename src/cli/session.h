@@ -65,9 +65,6 @@ FORGE_MUST_CHECK int forge_session_reload(struct forge_session *s, json_t **reco
 /* Prints the error. Returns FORGE_EXIT_FAILED. */
 int forge_session_fail(const struct forge_error *err);
 
-/* "succeeded" and so on, as words of a record. */
-const char *forge_record_text(const json_t *record, const char *key);
-bool forge_record_is_over(const json_t *record);
 /* What `forge run` would have exited with. */
 int forge_record_exit_status(const json_t *record);
 bool forge_record_is_here(const json_t *record);

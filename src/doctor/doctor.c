@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/json.h"
 #include "base/rmtree.h"
 #include "base/strv.h"
 #include "config-build.h"
@@ -185,7 +186,7 @@ static void read_answer(const json_t *record, char *ret, size_t size)
 
 static bool is_reason(const json_t *record, const char *reason)
 {
-	const char *s = json_string_value(json_object_get(record, "reason"));
+	const char *s = forge_json_string(record, "reason");
 
 	return s && strcmp(s, reason) == 0;
 }
@@ -252,8 +253,7 @@ static void attack(const struct doctor *d, const struct forge_doctor_row *row,
 	if (strlen(answer) > 96) /* enough to see that it was tried */
 		memcpy(answer + 93, "...", 4);
 	c->state = holds(row, &res, answer) ? FORGE_DOCTOR_PASS : FORGE_DOCTOR_BROKEN;
-	const char *notes =
-		json_string_value(json_object_get(res.record, "completion_notes"));
+	const char *notes = forge_json_string(res.record, "completion_notes");
 	bool is_by_answer = row->want == FORGE_WANT_HELD && *answer;
 	(void)snprintf(c->detail, sizeof(c->detail), "%s",
 		       is_by_answer ? answer
@@ -278,10 +278,8 @@ static int learn_missing(struct doctor *d, struct forge_error *err)
 		int rc = run_probe(d, &row, &res, err);
 		if (rc < 0)
 			return rc;
-		const char *status =
-			json_string_value(json_object_get(res.record, "status"));
-		const char *notes = json_string_value(
-			json_object_get(res.record, "completion_notes"));
+		const char *status = forge_json_string(res.record, "status");
+		const char *notes = forge_json_string(res.record, "completion_notes");
 		bool has_run = status && strcmp(status, "rejected") != 0 &&
 			       res.exit_status != 125;
 		if (!has_run)

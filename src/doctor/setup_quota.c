@@ -14,6 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/json.h"
+
 #include "base/fd.h"
 #include "doctor/setup_rows.h"
 
@@ -210,7 +212,7 @@ static int check_empty(const char *dir, struct forge_error *err)
 int forge_setup_retract_quota(struct forge_setup_host *host, const json_t *live,
 			      struct forge_error *err)
 {
-	const char *dir = json_string_value(json_object_get(live, "dir"));
+	const char *dir = forge_json_string(live, "dir");
 	forge_auto_free char *image = dir ? forge_asprintf("%s.img", dir) : NULL;
 
 	if (!image)

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
+
 static const struct forge_executor_ops *const executors[] = { &forge_executor_local };
 
 const struct forge_executor_ops *forge_executor_find(const char *name)
@@ -17,7 +19,7 @@ const struct forge_executor_ops *forge_executor_find(const char *name)
 
 const struct forge_executor_ops *forge_executor_of_slot(const json_t *slot)
 {
-	const char *name = json_string_value(json_object_get(slot, "executor"));
+	const char *name = forge_json_string(slot, "executor");
 
 	return name ? forge_executor_find(name) : &forge_executor_local;
 }

@@ -67,7 +67,7 @@ static json_t *adopt_outputs(const json_t *outputs)
 	const json_t *from;
 
 	json_array_foreach (outputs, i, from) {
-		const char *digest = json_string_value(json_object_get(from, "sha256"));
+		const char *digest = forge_json_string(from, "sha256");
 		char stored[FORGE_STORED_MAX];
 		if (!forge_objects_is_digest(digest))
 			continue;

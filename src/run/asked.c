@@ -140,9 +140,9 @@ static const char *digest_of_input(const json_t *record, const char *path)
 	const json_t *f;
 
 	json_array_foreach (json_object_get(record, "inputs"), i, f) {
-		const char *p = json_string_value(json_object_get(f, "path"));
+		const char *p = forge_json_string(f, "path");
 		if (p && path && strcmp(p, path) == 0)
-			return json_string_value(json_object_get(f, "sha256"));
+			return forge_json_string(f, "sha256");
 	}
 	return NULL;
 }
@@ -151,7 +151,7 @@ static const char *digest_of_input(const json_t *record, const char *path)
 void forge_asked_keep_script(json_t *record, struct forge_objects *objects)
 {
 	json_t *script = json_object_get(json_object_get(record, "asked"), "script");
-	const char *path = json_string_value(json_object_get(script, "path"));
+	const char *path = forge_json_string(script, "path");
 	const char *ran = digest_of_input(record, path);
 	struct forge_object o;
 	struct stat st;
@@ -169,11 +169,6 @@ void forge_asked_keep_script(json_t *record, struct forge_objects *objects)
 }
 
 /* ---- and back ---- */
-
-static const char *text_of(const json_t *j, const char *key)
-{
-	return json_string_value(json_object_get(j, key));
-}
 
 /* What the record says first, then what was given now. */
 static int put_before(const json_t *list, struct forge_strv *v)
@@ -262,7 +257,7 @@ int forge_asked_again(const json_t *record, struct forge_run_request *req,
 	if (n == 0)
 		return forge_fail(err, ENODATA,
 				  "run %s does not say what it was asked for",
-				  text_of(record, "run_id"));
+				  forge_json_string(record, "run_id"));
 	char **words = calloc(n + 1, sizeof(char *));
 	if (!words)
 		return forge_fail(err, ENOMEM, "out of memory");
@@ -270,13 +265,15 @@ int forge_asked_again(const json_t *record, struct forge_run_request *req,
 	json_array_foreach (command, i, word)
 		words[i] = (char *)json_string_value(word); /* NOLINT: never written */
 	req->argv = words;
-	req->runtime = req->runtime ? req->runtime : text_of(asked, "runtime");
-	req->profile = req->profile ? req->profile : text_of(asked, "profile");
-	req->analysis_id = req->analysis_id ? req->analysis_id : text_of(asked, "id");
-	req->network = req->network ? req->network : text_of(asked, "network");
-	req->env_file = req->env_file ? req->env_file : text_of(asked, "env_file");
-	req->post_process =
-		req->post_process ? req->post_process : text_of(asked, "post_process");
+	req->runtime = req->runtime ? req->runtime : forge_json_string(asked, "runtime");
+	req->profile = req->profile ? req->profile : forge_json_string(asked, "profile");
+	req->analysis_id =
+		req->analysis_id ? req->analysis_id : forge_json_string(asked, "id");
+	req->network = req->network ? req->network : forge_json_string(asked, "network");
+	req->env_file =
+		req->env_file ? req->env_file : forge_json_string(asked, "env_file");
+	req->post_process = req->post_process ? req->post_process
+					      : forge_json_string(asked, "post_process");
 	put_limits(json_object_get(asked, "limits"), &req->limits);
 	int rc = put_before(json_object_get(asked, "inputs"), &req->inputs);
 	if (rc == 0)

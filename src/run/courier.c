@@ -15,6 +15,7 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/json.h"
 #include "base/sys.h"
 #include "run/deliver.h"
 #include "store/store.h"
@@ -103,8 +104,8 @@ static bool is_same_request(const json_t *ours, const json_t *theirs)
 static void find_other(struct office *o, struct reply *r)
 {
 	const json_t *ours = json_object_get(o->held, "record");
-	const char *key = json_string_value(json_object_get(ours, "idempotency_key"));
-	const char *user = json_string_value(json_object_get(ours, "user"));
+	const char *key = forge_json_string(ours, "idempotency_key");
+	const char *user = forge_json_string(ours, "user");
 	forge_auto_free char *other = NULL;
 	json_t *theirs = NULL;
 

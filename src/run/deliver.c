@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/entries.h"
 #include "base/fd.h"
+#include "base/json.h"
 #include "base/proc.h"
 #include "run/adopt.h"
 #include "run/record.h"
@@ -97,8 +98,7 @@ int forge_load_verdict(const struct forge_home *home, const char *run_id, json_t
 			*err = why;
 		return rc;
 	}
-	const char *status = json_string_value(json_object_get(record, "status"));
-	if (forge_status_is_terminal(forge_status_of(status)))
+	if (forge_record_is_over(record))
 		*ret = record;
 	else
 		json_decref(record);
@@ -174,7 +174,7 @@ int forge_add_event(const struct forge_home *home, const char *run_id, json_t *e
 int forge_complete_events(const struct forge_home *home, const char *run_id,
 			  const json_t *record, struct forge_error *err)
 {
-	const char *status = json_string_value(json_object_get(record, "status"));
+	const char *status = forge_json_string(record, "status");
 	json_t *events = NULL, *e;
 	bool is_there = false, has_begun = false;
 	size_t i;
@@ -183,7 +183,7 @@ int forge_complete_events(const struct forge_home *home, const char *run_id,
 	if (rc < 0)
 		return rc;
 	json_array_foreach (events, i, e) {
-		const char *s = json_string_value(json_object_get(e, "status"));
+		const char *s = forge_json_string(e, "status");
 		is_there = is_there || forge_status_is_terminal(forge_status_of(s));
 		has_begun = has_begun || s;
 	}
@@ -376,7 +376,7 @@ static int note_dead(const struct forge_run_row *row, void *arg)
 static bool is_ours(const json_t *record)
 {
 	const json_t *uid = json_object_get(json_object_get(record, "supervisor"), "uid");
-	const char *user = json_string_value(json_object_get(record, "user"));
+	const char *user = forge_json_string(record, "user");
 	const char *env = getenv("USER");
 	char name[FORGE_USER_MAX];
 
@@ -396,8 +396,8 @@ static bool can_judge(const json_t *record, const char *boot_id)
 {
 	char ours[FORGE_BOOT_ID_MAX];
 	const json_t *who = json_object_get(record, "supervisor");
-	const char *boot = json_string_value(json_object_get(who, "boot_id"));
-	const char *machine = json_string_value(json_object_get(who, "machine_id"));
+	const char *boot = forge_json_string(who, "boot_id");
+	const char *machine = forge_json_string(who, "machine_id");
 	json_int_t ns = json_integer_value(json_object_get(who, "pid_namespace"));
 
 	if (boot && strcmp(boot, boot_id) == 0)
@@ -416,8 +416,8 @@ static bool can_judge(const json_t *record, const char *boot_id)
 static bool is_elsewhere(const struct forge_home *home, const json_t *record,
 			 const char *run_id)
 {
-	const char *there = json_string_value(
-		json_object_get(json_object_get(record, "supervisor"), "home"));
+	const char *there =
+		forge_json_string(json_object_get(record, "supervisor"), "home");
 	char oldest[FORGE_RUN_ID_MAX];
 	struct timespec now;
 
@@ -483,8 +483,7 @@ static bool close_one(const struct forge_home *home, struct forge_store *st,
 		return close_as_lost(home, st, run_id, boot_id);
 	if (rc < 0)
 		return false;
-	const char *status = json_string_value(json_object_get(record, "status"));
-	bool can_close = forge_status_is_terminal(forge_status_of(status)) ||
+	bool can_close = forge_record_is_over(record) ||
 			 (can_judge(record, boot_id) &&
 			  forge_close_lost(home, run_id, record, NULL) == 0);
 	json_decref(record);

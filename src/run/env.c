@@ -341,13 +341,6 @@ static json_t *load_state(const struct forge_home *home, const struct forge_runt
 	return n > 0 ? json_loadb(text, (size_t)n, 0, NULL) : NULL;
 }
 
-static const char *text_of(const json_t *j, const char *key)
-{
-	const char *s = json_string_value(json_object_get(j, key));
-
-	return s ? s : "";
-}
-
 int forge_runtime_state(const struct forge_home *home, const struct forge_runtime *rt,
 			struct forge_runtime_state *ret, struct forge_error *err)
 {
@@ -359,15 +352,17 @@ int forge_runtime_state(const struct forge_home *home, const struct forge_runtim
 		return rc;
 	declaration_digest(rt, declared);
 	json_t *j = load_state(home, rt);
-	if (j && strcmp(text_of(j, "digest"), s.digest) == 0 &&
-	    strcmp(text_of(j, "declaration"), declared) == 0) {
-		s.health = strcmp(text_of(j, "status"), "healthy") == 0 ? FORGE_HEALTHY
-									: FORGE_BROKEN;
+	if (j && strcmp(forge_json_string_or(j, "digest", ""), s.digest) == 0 &&
+	    strcmp(forge_json_string_or(j, "declaration", ""), declared) == 0) {
+		s.health = strcmp(forge_json_string_or(j, "status", ""), "healthy") == 0
+				   ? FORGE_HEALTHY
+				   : FORGE_BROKEN;
 		(void)snprintf(s.checked_at, sizeof(s.checked_at), "%s",
-			       text_of(j, "checked_at"));
+			       forge_json_string_or(j, "checked_at", ""));
 		(void)snprintf(s.probe_run, sizeof(s.probe_run), "%s",
-			       text_of(j, "probe_run"));
-		(void)snprintf(s.problem, sizeof(s.problem), "%s", text_of(j, "problem"));
+			       forge_json_string_or(j, "probe_run", ""));
+		(void)snprintf(s.problem, sizeof(s.problem), "%s",
+			       forge_json_string_or(j, "problem", ""));
 		s.versions = json_incref(json_object_get(j, "versions"));
 		s.checked_unix = json_integer_value(json_object_get(j, "checked_unix"));
 		s.is_told = json_is_true(json_object_get(j, "told"));

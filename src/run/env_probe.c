@@ -27,13 +27,6 @@
 #define QUIET_MSEC  60000
 #define POLL_MSEC   200
 
-static const char *text_of(const json_t *j, const char *key)
-{
-	const char *s = json_string_value(json_object_get(j, key));
-
-	return s ? s : "";
-}
-
 /*
  * Runs inside, under sh. The first word is where its own programs are, the second is "" when Python
  * and R may be the host's. Then "c NAME" for a program, "o NAME" for one that must be its own, "p
@@ -243,7 +236,8 @@ static int probe_argv(const struct forge_runtime *rt, const struct forge_strv *u
 /* The run's standard output, as far as it is kept. */
 static char *read_log(const json_t *record)
 {
-	const char *path = text_of(json_object_get(record, "logs"), "stdout");
+	const char *path =
+		forge_json_string_or(json_object_get(record, "logs"), "stdout", "");
 	char *text = malloc(1 << 20);
 
 	if (text && forge_read_at(AT_FDCWD, path, text, 1 << 20) < 0) {
@@ -294,10 +288,11 @@ static void judge_probe(size_t asked, const json_t *record, struct forge_runtime
 	}
 	/* It died in the middle: then the verdict of the run says why. */
 	if (!s->problem[0] &&
-	    (answers < asked || strcmp(text_of(record, "status"), "succeeded") != 0))
+	    (answers < asked ||
+	     strcmp(forge_json_string_or(record, "status", ""), "succeeded") != 0))
 		(void)snprintf(s->problem, sizeof(s->problem),
 			       "the probe did not end: %s",
-			       text_of(record, "completion_notes"));
+			       forge_json_string_or(record, "completion_notes", ""));
 	s->health = s->problem[0] ? FORGE_BROKEN : FORGE_HEALTHY;
 }
 
@@ -402,7 +397,7 @@ static int judge_failure(const struct forge_runtime *rt, int rc, struct forge_er
 
 bool forge_probe_is_about_runtime(const json_t *record)
 {
-	const char *status = text_of(record, "status");
+	const char *status = forge_json_string_or(record, "status", "");
 
 	return strcmp(status, "cancelled") != 0 && strcmp(status, "rejected") != 0;
 }
@@ -440,13 +435,14 @@ static int run_probe(const struct forge_config *cfg, const char *store,
 	req.arg = ret_is_away;
 	int rc = forge_run(cfg, &req, &result, &why);
 	if (rc == 0 && !forge_probe_is_about_runtime(result.record)) {
-		rc = forge_fail(err, ECANCELED, "runtime %s could not be checked: %s",
-				rt->decl->name,
-				text_of(result.record, "completion_notes"));
+		rc = forge_fail(
+			err, ECANCELED, "runtime %s could not be checked: %s",
+			rt->decl->name,
+			forge_json_string_or(result.record, "completion_notes", ""));
 	} else if (rc == 0) {
 		judge_probe((size_t)asked, result.record, s);
 		(void)snprintf(s->probe_run, sizeof(s->probe_run), "%s",
-			       text_of(result.record, "run_id"));
+			       forge_json_string_or(result.record, "run_id", ""));
 	} else {
 		rc = judge_failure(rt, rc, &why, s, err);
 	}

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/json.h"
+
 #include "base/fd.h"
 #include "run/env.h"
 #include "run/run.h"
@@ -14,13 +16,6 @@
 #define SCRIPT_MAX   (1u << 20)
 #define DUMP_MAX     (1 << 20) /* of what they set, altogether */
 #define WORKDIR_MARK "\001"    /* in what is remembered: the workdir of whichever run */
-
-static const char *text_of(const json_t *j, const char *key)
-{
-	const char *s = json_string_value(json_object_get(j, key));
-
-	return s ? s : "";
-}
 
 static void add_text(struct forge_sha256 *h, const char *text)
 {
@@ -176,9 +171,10 @@ static ssize_t read_output(const struct forge_home *home, const json_t *record,
 	size_t i;
 
 	json_array_foreach (json_object_get(record, "outputs"), i, output)
-		if (strcmp(text_of(output, "path"), path) == 0)
-			return forge_read_at(home->fd, text_of(output, "stored_as"), buf,
-					     size);
+		if (strcmp(forge_json_string_or(output, "path", ""), path) == 0)
+			return forge_read_at(
+				home->fd, forge_json_string_or(output, "stored_as", ""),
+				buf, size);
 	return -ENOENT;
 }
 
@@ -205,7 +201,8 @@ static int take_changes(const struct forge_home *home, const json_t *record,
 	ssize_t n =
 		dump ? read_output(home, record, "outputs/environment", dump, DUMP_MAX)
 		     : -ENOMEM;
-	bool has_ended = strcmp(text_of(record, "status"), "succeeded") == 0;
+	bool has_ended =
+		strcmp(forge_json_string_or(record, "status", ""), "succeeded") == 0;
 	int rc = !has_ended	     ? -ECHILD
 		 : n == 0	     ? -ENOENT
 		 : n < 0	     ? (int)n
@@ -213,7 +210,8 @@ static int take_changes(const struct forge_home *home, const json_t *record,
 				     : split_dump(dump, (size_t)n, &after);
 
 	if (rc == 0)
-		rc = add_changes(env, &after, text_of(record, "workdir"), changes);
+		rc = add_changes(env, &after, forge_json_string_or(record, "workdir", ""),
+				 changes);
 	if (rc == 0) {
 		*ret = changes;
 		return 0;
@@ -223,16 +221,17 @@ static int take_changes(const struct forge_home *home, const json_t *record,
 		return forge_fail(err, ENOMEM, "out of memory");
 	bool is_ended = rc == -ECHILD || rc == -ENOENT;
 	const char *script = is_ended ? last_script(home, record, scripts) : NULL;
-	return forge_hint(err,
-			  forge_fail(err, ENOEXEC,
-				     "its activate.d scripts failed: %s%s%s",
-				     script ? script : "", script ? ": " : "",
-				     rc == -ECHILD   ? text_of(record, "completion_notes")
-				     : rc == -ENOENT ? "it ended the shell"
-				     : rc == -E2BIG  ? "they set more than 1 MiB"
-				     : rc == -EILSEQ ? "a value is not UTF-8"
-						     : strerror(-rc)),
-			  "See: forge logs %s", text_of(record, "run_id"));
+	return forge_hint(
+		err,
+		forge_fail(err, ENOEXEC, "its activate.d scripts failed: %s%s%s",
+			   script ? script : "", script ? ": " : "",
+			   rc == -ECHILD
+				   ? forge_json_string_or(record, "completion_notes", "")
+			   : rc == -ENOENT ? "it ended the shell"
+			   : rc == -E2BIG  ? "they set more than 1 MiB"
+			   : rc == -EILSEQ ? "a value is not UTF-8"
+					   : strerror(-rc)),
+		"See: forge logs %s", forge_json_string_or(record, "run_id", ""));
 }
 
 /* A minute, or what its runs have when that is less. */
@@ -282,8 +281,9 @@ static int source_scripts(const struct forge_config *cfg, const struct forge_hom
 	req.exact_env = env;
 	rc = forge_run(cfg, &req, &result, err);
 	if (rc == 0 && !forge_probe_is_about_runtime(result.record))
-		rc = forge_fail(err, ECANCELED, "its scripts could not be sourced: %s",
-				text_of(result.record, "completion_notes"));
+		rc = forge_fail(
+			err, ECANCELED, "its scripts could not be sourced: %s",
+			forge_json_string_or(result.record, "completion_notes", ""));
 	else if (rc == 0)
 		rc = take_changes(home, result.record, scripts, env, ret, err);
 	json_decref(result.record);

@@ -91,7 +91,7 @@ static int items_of(const json_t *outputs, struct items *ret, struct forge_error
 	if (!items.at)
 		return forge_fail(err, ENOMEM, "out of memory");
 	json_array_foreach (outputs, i, output) {
-		const char *written = json_string_value(json_object_get(output, "path"));
+		const char *written = forge_json_string(output, "path");
 		char *path = written ? forge_json_name_decode(written) : NULL;
 		if (!path) {
 			items_done(&items);
@@ -106,7 +106,7 @@ static int items_of(const json_t *outputs, struct items *ret, struct forge_error
 static int copy_one(const struct forge_home *home, int top, const struct item *item,
 		    int stop_fd)
 {
-	const char *wanted = json_string_value(json_object_get(item->output, "sha256"));
+	const char *wanted = forge_json_string(item->output, "sha256");
 	const char *name = NULL;
 	char stored[FORGE_STORED_MAX], digest[FORGE_DIGEST_MAX];
 	uint64_t size;
@@ -133,7 +133,7 @@ static int copy_one(const struct forge_home *home, int top, const struct item *i
 static int fail_output(const struct item *item, const char *to, int rc,
 		       struct forge_error *err)
 {
-	const char *path = json_string_value(json_object_get(item->output, "path"));
+	const char *path = forge_json_string(item->output, "path");
 
 	if (rc == -EUCLEAN)
 		return forge_fail(err, EUCLEAN,

@@ -10,19 +10,13 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/json.h"
 #include "run/record.h"
-
-static const char *text_of(const json_t *record, const char *key)
-{
-	const char *text = json_string_value(json_object_get(record, key));
-
-	return text ? text : "?";
-}
 
 const char *forge_foreign_home(const json_t *record)
 {
-	const char *home = json_string_value(
-		json_object_get(json_object_get(record, "supervisor"), "home"));
+	const char *home =
+		forge_json_string(json_object_get(record, "supervisor"), "home");
 
 	return home && *home == '/' ? home : NULL;
 }
@@ -34,7 +28,8 @@ bool forge_foreign_is(const struct forge_home *ours, const json_t *record)
 	if (!home || strcmp(home, ours->path) == 0)
 		return false;
 	/* By the run's own directory: a home has more than one name where links lead to it. */
-	forge_auto_close int dir = forge_home_open_run(ours, text_of(record, "run_id"));
+	forge_auto_close int dir =
+		forge_home_open_run(ours, forge_json_string_or(record, "run_id", "?"));
 	return dir < 0;
 }
 
@@ -43,13 +38,14 @@ static bool is_on_this_host(const json_t *record)
 	char host[256] = "";
 
 	(void)gethostname(host, sizeof(host) - 1); /* "" is nobody's */
-	return strcmp(host, text_of(record, "host")) == 0;
+	return strcmp(host, forge_json_string_or(record, "host", "?")) == 0;
 }
 
 int forge_foreign_fail(const json_t *record, const char *what, int code,
 		       struct forge_error *err)
 {
-	const char *run_id = text_of(record, "run_id"), *owner = text_of(record, "user");
+	const char *run_id = forge_json_string_or(record, "run_id", "?"),
+		   *owner = forge_json_string_or(record, "user", "?");
 	const char *home = forge_foreign_home(record);
 	char user[FORGE_USER_MAX];
 	bool is_mine = strcmp(owner, forge_user_name(user)) == 0;
@@ -59,7 +55,8 @@ int forge_foreign_fail(const json_t *record, const char *what, int code,
 	if (code == EREMOTE)
 		return forge_hint(err,
 				  forge_fail(err, code, "the %s of run %s are on host %s",
-					     what, run_id, text_of(record, "host")),
+					     what, run_id,
+					     forge_json_string_or(record, "host", "?")),
 				  "They are %s's, in %s", owner, home);
 	if (code != EACCES)
 		return forge_hint(
@@ -122,7 +119,8 @@ int forge_foreign_open(const json_t *record, const char *what, struct forge_home
 int forge_foreign_open_log(const struct forge_home *theirs, const json_t *record,
 			   const char *name)
 {
-	forge_auto_close int dir = forge_home_open_run(theirs, text_of(record, "run_id"));
+	forge_auto_close int dir =
+		forge_home_open_run(theirs, forge_json_string_or(record, "run_id", "?"));
 	if (dir < 0)
 		return dir;
 	forge_auto_close int fd = openat(

@@ -258,19 +258,12 @@ static int keep_references(struct gc *g, const json_t *record)
 	const json_t *f;
 
 	json_array_foreach (json_object_get(record, "outputs"), i, f) {
-		const char *digest = json_string_value(json_object_get(f, "sha256"));
+		const char *digest = forge_json_string(f, "sha256");
 		if (digest && forge_strv_add(&g->references, digest) < 0)
 			return -ENOMEM;
 	}
 	const char *script = forge_asked_script(record);
 	return script ? forge_strv_add(&g->references, script) : 0;
-}
-
-static bool is_over(const json_t *record)
-{
-	const char *status = json_string_value(json_object_get(record, "status"));
-
-	return forge_status_is_terminal(forge_status_of(status));
 }
 
 /*
@@ -285,7 +278,7 @@ static json_t *restore_record(struct gc *g, const char *run_id, const json_t *ou
 
 	if (!g->store || forge_store_get(g->store, run_id, &row, NULL) < 0)
 		return NULL;
-	if (is_over(row))
+	if (forge_record_is_over(row))
 		record = forge_record_adopt(&g->home, run_id, row, ours);
 	json_decref(row);
 	if (record && doing(g, "restore the record of", run_id, 0) &&
@@ -331,7 +324,8 @@ static json_t *close_forgotten(struct gc *g, const char *run_id, int dir)
 		remove_unbegun(g, run_id, dir);
 	else if (rc < 0)
 		failed(g, "%s", err.msg);
-	if (rc < 0 || is_over(record) || !doing(g, "close as lost", run_id, 0))
+	if (rc < 0 || forge_record_is_over(record) ||
+	    !doing(g, "close as lost", run_id, 0))
 		return record;
 	rc = forge_close_lost(&g->home, run_id, record, &err);
 	if (rc < 0)
@@ -356,7 +350,7 @@ static json_t *load(struct gc *g, const char *run_id, int dir)
 		failed(g, "%s", err.msg);
 		return NULL;
 	}
-	if (is_over(record))
+	if (forge_record_is_over(record))
 		return record;
 	json_t *better = restore_record(g, run_id, record);
 	if (!better)
@@ -385,7 +379,7 @@ static int look_at_run(struct gc *g, const char *run_id, struct run_logs *ret)
 	(void)fstatat(dir, "record.json", &st,
 		      AT_SYMLINK_NOFOLLOW); /* else it is of now */
 	int rc = keep_references(g, record);
-	if (rc == 0 && is_over(record)) {
+	if (rc == 0 && forge_record_is_over(record)) {
 		(void)snprintf(ret->id, sizeof(ret->id), "%s", run_id);
 		ret->ended = st.st_mtime;
 		if (sizes_of_logs(dir, &ret->bytes) < 0 ||

@@ -119,8 +119,8 @@ static bool is_below(const char *path)
 /* One output under its own name: the object itself, which is shown read-only, or a copy. */
 static int stage_one(const struct forge_home *home, int dir, const json_t *output)
 {
-	const char *path = json_string_value(json_object_get(output, "path"));
-	const char *of = json_string_value(json_object_get(output, "sha256"));
+	const char *path = forge_json_string(output, "path");
+	const char *of = forge_json_string(output, "sha256");
 	char self[40], digest[FORGE_DIGEST_MAX];
 	uint64_t size;
 
@@ -157,7 +157,7 @@ struct stage {
 static int stage_outputs(const struct forge_post_spec *spec, struct stage *ret,
 			 struct forge_error *err)
 {
-	const char *run_id = json_string_value(json_object_get(spec->record, "run_id"));
+	const char *run_id = forge_json_string(spec->record, "run_id");
 	struct stat st;
 	size_t i;
 	const json_t *output;
@@ -181,14 +181,12 @@ static int stage_outputs(const struct forge_post_spec *spec, struct stage *ret,
 	json_array_foreach (json_object_get(spec->record, "outputs"), i, output) {
 		int rc = stage_one(spec->home, dir, output);
 		if (rc == -EUCLEAN)
-			return forge_fail(
-				err, EUCLEAN,
-				"output %s is damaged: its digest is another",
-				json_string_value(json_object_get(output, "path")));
+			return forge_fail(err, EUCLEAN,
+					  "output %s is damaged: its digest is another",
+					  forge_json_string(output, "path"));
 		if (rc < 0)
-			return forge_fail_errno(
-				err, -rc, "stage output %s",
-				json_string_value(json_object_get(output, "path")));
+			return forge_fail_errno(err, -rc, "stage output %s",
+						forge_json_string(output, "path"));
 	}
 	return 0;
 }
@@ -197,7 +195,7 @@ static int stage_outputs(const struct forge_post_spec *spec, struct stage *ret,
 static char *read_stdout(const struct forge_home *home, const json_t *record,
 			 size_t *ret_len)
 {
-	const char *run_id = json_string_value(json_object_get(record, "run_id"));
+	const char *run_id = forge_json_string(record, "run_id");
 	forge_auto_close int dir = forge_home_open_run(home, run_id);
 	char *text = NULL;
 
@@ -222,9 +220,8 @@ static void judge(const struct forge_home *home, const json_t *record, json_t *r
 		  json_t **rows)
 {
 	struct forge_error err = FORGE_ERROR_INIT;
-	const char *status = json_string_value(json_object_get(record, "status"));
-	const char *notes =
-		json_string_value(json_object_get(record, "completion_notes"));
+	const char *status = forge_json_string(record, "status");
+	const char *notes = forge_json_string(record, "completion_notes");
 	size_t len = 0;
 
 	json_object_set(result, "run_id", json_object_get(record, "run_id"));
@@ -260,8 +257,8 @@ static int add_inputs(const json_t *record, struct forge_run_request *req)
 	int rc = 0;
 
 	json_array_foreach (json_object_get(record, "inputs"), i, input) {
-		const char *path = json_string_value(json_object_get(input, "path"));
-		const char *as = json_string_value(json_object_get(input, "as"));
+		const char *path = forge_json_string(input, "path");
+		const char *as = forge_json_string(input, "as");
 		if (rc < 0 || !path || access(path, R_OK) < 0)
 			continue;
 		rc = forge_strv_add(&req->inputs, path);
@@ -282,7 +279,7 @@ static int run_it(const struct forge_post_spec *spec, const char *staged, json_t
 		.stdout_fd = -1,
 		.stderr_fd = -1,
 		.argv = spec->argv->v,
-		.parent_run = json_string_value(json_object_get(spec->record, "run_id")),
+		.parent_run = forge_json_string(spec->record, "run_id"),
 		.parent_outputs = staged,
 	};
 	struct forge_run_result done = { 0 };

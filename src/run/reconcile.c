@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/entries.h"
 #include "base/fd.h"
+#include "base/json.h"
 #include "executor/executor.h"
 #include "run/deliver.h"
 #include "run/record.h"
@@ -189,7 +190,7 @@ static int sync_record(const struct repair *r)
 /* The slot is about to be emptied; the store hears of the run's end by this. */
 static int mark_undelivered(const struct repair *r, struct forge_error *err)
 {
-	const char *url = json_string_value(json_object_get(r->slot, "store"));
+	const char *url = forge_json_string(r->slot, "store");
 	json_t *verdict = NULL;
 	int rc = url ? forge_load_verdict(r->home, r->run_id, &verdict, err) : 0;
 
@@ -229,12 +230,12 @@ static int repair_one(struct repair *r, struct forge_error *err)
 	if (rc < 0)
 		return forge_fail_errno(err, -rc, "read a slot in %s/active",
 					r->home->path);
-	r->run_id = json_string_value(json_object_get(r->slot, "run_id"));
+	r->run_id = forge_json_string(r->slot, "run_id");
 	r->executor = forge_executor_of_slot(r->slot);
 	/* An empty slot: the supervisor died before it made anything. */
 	if (r->run_id && !r->executor)
 		rc = forge_fail(err, ENOSYS, "this version has no executor '%s'",
-				json_string_value(json_object_get(r->slot, "executor")));
+				forge_json_string(r->slot, "executor"));
 	else if (r->run_id)
 		rc = repair_run(r, err);
 	if (rc < 0)

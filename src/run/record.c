@@ -188,7 +188,7 @@ static void write_event(const struct forge_record *r, json_t *e)
 static bool is_over(const struct forge_record *r)
 {
 	return forge_status_is_terminal(
-		forge_status_of(json_string_value(json_object_get(r->json, "status"))));
+		forge_status_of(forge_json_string(r->json, "status")));
 }
 
 /*
@@ -208,7 +208,7 @@ static void write_events(struct forge_record *r)
 int forge_record_make_files(struct forge_record *r, const struct forge_home *home,
 			    struct forge_error *err)
 {
-	const char *run_id = json_string_value(json_object_get(r->json, "run_id"));
+	const char *run_id = forge_json_string(r->json, "run_id");
 
 	if (mkdirat(home->runs_fd, run_id, 0700) < 0)
 		return forge_fail_errno(err, errno, "make %s/runs/%s", home->path,
@@ -276,7 +276,7 @@ void forge_record_status(struct forge_record *r, const char *status, const char 
 	char now[FORGE_TIME_MAX];
 
 	assert(forge_status_may_follow(
-		forge_status_of(json_string_value(json_object_get(r->json, "status"))),
+		forge_status_of(forge_json_string(r->json, "status")),
 		forge_status_of(status)));
 	json_object_set_new(r->json, "status", json_string(status));
 	if (strcmp(status, "running") == 0)
@@ -345,7 +345,7 @@ static json_t *usage_json(const struct forge_outcome *o)
 void forge_record_set_outcome(struct forge_record *r, const struct forge_outcome *o,
 			      const struct forge_verdict *v)
 {
-	const char *network = json_string_value(json_object_get(r->json, "network"));
+	const char *network = forge_json_string(r->json, "network");
 	bool was_made = o->cgroup_manager && strcmp(v->status, "rejected") != 0;
 	char now[FORGE_TIME_MAX];
 
@@ -430,4 +430,10 @@ void forge_record_set_lost(json_t *record)
 		json_string("Lost: the supervisor was killed; everything it ran was "
 			    "ended and cleaned up. Run it again."));
 	json_object_set_new(record, "ended_at", json_string(forge_format_now(now)));
+}
+
+bool forge_record_is_over(const json_t *record)
+{
+	return forge_status_is_terminal(
+		forge_status_of(forge_json_string(record, "status")));
 }

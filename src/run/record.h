@@ -59,3 +59,5 @@ void forge_record_set_lost(json_t *record);
 /* An event as events.jsonl and the store have it; status and detail may be NULL. */
 json_t *forge_event_json(json_int_t seq, const char *actor, const char *event,
 			 const char *status, const char *detail);
+/* Whether the record has a verdict. Accepts NULL, which has none. */
+bool forge_record_is_over(const json_t *record);

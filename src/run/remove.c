@@ -25,11 +25,6 @@
 #include "state/objects.h"
 #include "state/slot.h"
 
-static const char *text_of(const json_t *record, const char *key)
-{
-	return json_string_value(json_object_get(record, key));
-}
-
 static int note_digests(struct forge_removal *r, const json_t *record, bool outputs_only)
 {
 	const char *script = forge_asked_script(record);
@@ -38,7 +33,7 @@ static int note_digests(struct forge_removal *r, const json_t *record, bool outp
 	int rc = 0;
 
 	json_array_foreach (json_object_get(record, "outputs"), i, f) {
-		const char *digest = text_of(f, "sha256");
+		const char *digest = forge_json_string(f, "sha256");
 		if (rc == 0 && forge_objects_is_digest(digest))
 			rc = forge_strv_add(&r->digests, digest);
 	}
@@ -104,7 +99,7 @@ static bool is_part(const struct forge_home *home, const char *id, const char *o
 	if (!forge_run_id_is_valid(id) || forge_slot_exists(home, id) ||
 	    forge_load_record(home, id, ret_record, NULL) < 0)
 		return false;
-	const char *parent = text_of(*ret_record, "parent_run");
+	const char *parent = forge_json_string(*ret_record, "parent_run");
 	return parent && strcmp(parent, of) == 0;
 }
 
@@ -139,7 +134,7 @@ static int remove_parts(const struct forge_home *home, struct forge_store *st,
 static int drop_outputs(const struct forge_home *home, struct forge_store *st,
 			const json_t *given, struct forge_error *err)
 {
-	const char *run_id = text_of(given, "run_id");
+	const char *run_id = forge_json_string(given, "run_id");
 	json_t *record = NULL, *events = NULL, *outputs;
 	/* Our own, if we have it: the store's may have been changed by others. */
 	int rc = forge_load_record(home, run_id, &record, err);
@@ -184,7 +179,7 @@ int forge_remove_run(const struct forge_home *home, struct forge_store *st,
 		     const json_t *record, bool outputs_only, struct forge_removal *r,
 		     struct forge_error *err)
 {
-	const char *run_id = text_of(record, "run_id");
+	const char *run_id = forge_json_string(record, "run_id");
 	forge_auto_close int log = forge_gc_open_log(home);
 
 	if (forge_slot_exists(home, run_id))
@@ -253,8 +248,8 @@ static int forget_of_runs(const struct forge_home *home, struct forge_removal *r
 		if (rc < 0 && !forge_is_no_record(rc))
 			return rc;
 		json_array_foreach (json_object_get(record, "outputs"), i, f)
-			if (text_of(f, "sha256"))
-				forget(r, text_of(f, "sha256"), is_needed);
+			if (forge_json_string(f, "sha256"))
+				forget(r, forge_json_string(f, "sha256"), is_needed);
 		if (forge_asked_script(record))
 			forget(r, forge_asked_script(record), is_needed);
 		json_decref(record);

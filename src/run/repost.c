@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/fd.h"
+#include "base/json.h"
 #include "run/adopt.h"
 #include "run/deliver.h"
 #include "run/record.h"
@@ -46,7 +47,7 @@ static int choose(const struct forge_config *cfg, const json_t *record,
 static void update_files(const struct forge_home *home, const json_t *record,
 			 const json_t *result, const json_t *rows)
 {
-	const char *run_id = json_string_value(json_object_get(record, "run_id"));
+	const char *run_id = forge_json_string(record, "run_id");
 	forge_auto_close int dir = forge_home_open_run(home, run_id);
 	json_t *copy = json_copy((json_t *)record);
 
@@ -67,7 +68,7 @@ static int repost(const struct forge_config *cfg, const struct forge_home *home,
 		  json_t **ret_result, struct forge_error *err)
 {
 	forge_auto_strv struct forge_strv argv = { 0 };
-	const char *run_id = json_string_value(json_object_get(record, "run_id"));
+	const char *run_id = forge_json_string(record, "run_id");
 	json_t *result = NULL, *rows = NULL, *shown = json_copy((json_t *)record);
 	int rc = choose(cfg, record, command, &argv, err);
 	if (json_is_true(json_object_get(record, FORGE_RESTORED)))
@@ -80,7 +81,7 @@ static int repost(const struct forge_config *cfg, const struct forge_home *home,
 	json_decref(shown);
 	if (rc < 0)
 		return rc;
-	const char *how = json_string_value(json_object_get(result, "status"));
+	const char *how = forge_json_string(result, "status");
 	if (rc == 0 && strcmp(how, "succeeded") == 0) {
 		forge_auto_store struct forge_store *st = NULL;
 		json_t *event = forge_event_json(0, "user", "post_process", NULL, how);
@@ -127,12 +128,12 @@ int forge_repost(const struct forge_config *cfg, const struct forge_home *home,
 		 const char *url, const json_t *record, const char *command,
 		 json_t **ret_result, struct forge_error *err)
 {
-	const char *status = json_string_value(json_object_get(record, "status"));
-	const char *run_id = json_string_value(json_object_get(record, "run_id"));
+	const char *run_id = forge_json_string(record, "run_id");
 	json_t *own = NULL;
 
-	if (!forge_status_is_terminal(forge_status_of(status)))
-		return forge_fail(err, EBUSY, "run %s is still %s", run_id, status);
+	if (!forge_record_is_over(record))
+		return forge_fail(err, EBUSY, "run %s is still %s", run_id,
+				  forge_json_string_or(record, "status", "unknown"));
 	int rc = forge_load_record(home, run_id, &own, err);
 	if (rc < 0 && rc != -ENOENT)
 		return rc;

@@ -117,7 +117,7 @@ static void keep_what_is_left(struct run *r, const struct forge_outcome *o,
 		return; /* forge_run_clean() tries again, and tells it */
 	}
 	forge_judge_add(v, "The workdir is kept: %s.",
-			json_string_value(json_object_get(r->record.json, "workdir")));
+			forge_json_string(r->record.json, "workdir"));
 }
 
 /* Success is taken back: there is something that the command made and forge has not. */

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/json.h"
+
 #include "run/deliver.h"
 #include "run/run_state.h"
 #include "store/store.h"
@@ -31,8 +33,7 @@ void forge_run_set_status(struct run *r, const char *status, const char *detail)
 
 enum forge_status forge_run_status(const struct run *r)
 {
-	return forge_status_of(
-		json_string_value(json_object_get(r->record.json, "status")));
+	return forge_status_of(forge_json_string(r->record.json, "status"));
 }
 
 void forge_run_log_failed(struct run *r, const char *detail)

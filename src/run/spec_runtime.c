@@ -480,8 +480,7 @@ const char *forge_spec_runtime_changed(const struct forge_spec *s,
 				       const struct forge_home *home,
 				       char digest[FORGE_DIGEST_MAX])
 {
-	const char *before =
-		json_string_value(json_object_get(s->runtime_json, "digest"));
+	const char *before = forge_json_string(s->runtime_json, "digest");
 
 	if (!s->has_runtime || !before ||
 	    forge_runtime_digest(home, &s->runtime, digest, NULL) < 0)

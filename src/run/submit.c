@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/json.h"
 #include "base/sys.h"
 
 struct message {
@@ -87,8 +88,7 @@ static void supervise(struct supervisor *s, const struct forge_config *cfg)
 		       sizeof(m.submitted.run_id));
 	} else if (m.rc == 0) {
 		/* Judged before it was recorded: rejected at once. That is a run too. */
-		const char *id =
-			json_string_value(json_object_get(result.record, "run_id"));
+		const char *id = forge_json_string(result.record, "run_id");
 		(void)snprintf(m.submitted.run_id, sizeof(m.submitted.run_id), "%s", id);
 	}
 	report(s, &m);

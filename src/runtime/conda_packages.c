@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/json.h"
+
 #include "base/entries.h"
 #include "base/fd.h"
 #include "base/sha256.h"
@@ -20,13 +22,6 @@
 #define RECORD_MAX  (64u << 20) /* of a Python distribution: a line for each file */
 #define DEPTH_MAX   1000
 
-static const char *text_of(const json_t *j, const char *key)
-{
-	const char *s = json_string_value(json_object_get(j, key));
-
-	return s ? s : "";
-}
-
 /* A line break in a name would be a line of its own in the lock. */
 static bool is_plain(const json_t *meta)
 {
@@ -34,7 +29,7 @@ static bool is_plain(const json_t *meta)
 					    "sha256", "url",	 "fn",	  "subdir" };
 
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(keys); i++)
-		for (const char *p = text_of(meta, keys[i]); *p; p++)
+		for (const char *p = forge_json_string_or(meta, keys[i], ""); *p; p++)
 			if ((unsigned char)*p < ' ' || *p == 0x7f)
 				return false;
 	return true;
@@ -50,7 +45,8 @@ static int load_meta(int dir, const char *place, const char *name, json_t **ret,
 	/* Not json_loadfd(): it reads byte by byte. */
 	json_t *meta = rc < 0 ? NULL : json_loadb(text, len, 0, NULL);
 
-	if (json_is_object(meta) && *text_of(meta, "name") && is_plain(meta)) {
+	if (json_is_object(meta) && *forge_json_string_or(meta, "name", "") &&
+	    is_plain(meta)) {
 		*ret = meta;
 		return 0;
 	}
@@ -105,14 +101,17 @@ static int each_record(const char *prefix, int (*visit)(const json_t *meta, void
 
 static int add_conda(const json_t *meta, void *arg)
 {
-	const char *sha = text_of(meta, "sha256"), *md5 = text_of(meta, "md5");
+	const char *sha = forge_json_string_or(meta, "sha256", ""),
+		   *md5 = forge_json_string_or(meta, "md5", "");
 	forge_auto_free char *hash = *sha   ? forge_asprintf("sha256:%s", sha)
 				     : *md5 ? forge_asprintf("md5:%s", md5)
 					    : strdup("");
 
-	return hash ? forge_packages_add(arg, "conda", text_of(meta, "name"),
-					 text_of(meta, "version"), text_of(meta, "build"),
-					 hash, text_of(meta, "url"))
+	return hash ? forge_packages_add(arg, "conda",
+					 forge_json_string_or(meta, "name", ""),
+					 forge_json_string_or(meta, "version", ""),
+					 forge_json_string_or(meta, "build", ""), hash,
+					 forge_json_string_or(meta, "url", ""))
 		    : -ENOMEM;
 }
 
@@ -363,13 +362,14 @@ static int collect(const json_t *meta, void *arg)
 
 static int by_name(const void *a, const void *b)
 {
-	return strcmp(text_of(((const struct node *)a)->meta, "name"),
-		      text_of(((const struct node *)b)->meta, "name"));
+	return strcmp(forge_json_string_or(((const struct node *)a)->meta, "name", ""),
+		      forge_json_string_or(((const struct node *)b)->meta, "name", ""));
 }
 
 static int by_key(const void *key, const void *node)
 {
-	return strcmp(key, text_of(((const struct node *)node)->meta, "name"));
+	return strcmp(
+		key, forge_json_string_or(((const struct node *)node)->meta, "name", ""));
 }
 
 static struct node *find(struct graph *g, const char *name, size_t len)
@@ -417,9 +417,11 @@ static void emit(struct graph *g, struct node *n, unsigned depth)
 		if (dep)
 			emit(g, dep, depth + 1);
 	}
-	const char *url = text_of(n->meta, "url"), *md5 = text_of(n->meta, "md5");
+	const char *url = forge_json_string_or(n->meta, "url", ""),
+		   *md5 = forge_json_string_or(n->meta, "md5", "");
 	if (!*url) {
-		fprintf(g->out, "# no URL for: %s\n", text_of(n->meta, "fn"));
+		fprintf(g->out, "# no URL for: %s\n",
+			forge_json_string_or(n->meta, "fn", ""));
 		return;
 	}
 	print_url(g->out, url);
@@ -447,7 +449,7 @@ static void print_pip(const char *prefix, FILE *out)
 static const char *platform_of(const struct graph *g)
 {
 	for (size_t i = 0; i < g->n; i++) {
-		const char *subdir = text_of(g->v[i].meta, "subdir");
+		const char *subdir = forge_json_string_or(g->v[i].meta, "subdir", "");
 		if (*subdir && strcmp(subdir, "noarch") != 0)
 			return subdir;
 	}

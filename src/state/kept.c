@@ -37,7 +37,7 @@ int forge_kept_read(int dir, struct forge_kept *ret, struct forge_error *err)
 	if (rc < 0)
 		return forge_fail_errno(err, -rc, "read %s", KEPT_FILE);
 	json_t *j = json_loadb(text, len, 0, NULL);
-	const char *path = json_string_value(json_object_get(j, "path"));
+	const char *path = forge_json_string(j, "path");
 	struct forge_kept k = {
 		.path = path && *path == '/' ? strdup(path) : NULL,
 		.dev = (dev_t)json_integer_value(json_object_get(j, "dev")),

@@ -13,6 +13,7 @@
 
 #include "base/entries.h"
 #include "base/fd.h"
+#include "base/json.h"
 #include "base/proc.h"
 
 /* The slot's fd, -EWOULDBLOCK when it is taken or waits for repair, or another error. */
@@ -171,7 +172,7 @@ int forge_slot_find(const struct forge_home *home, const char *run_id, json_t **
 			       O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
 		int rc = fd < 0 ? -errno : forge_slot_read(fd, &slot);
 		unread = rc < 0 && rc != -ENOENT ? rc : unread;
-		const char *id = json_string_value(json_object_get(slot, "run_id"));
+		const char *id = forge_json_string(slot, "run_id");
 		if (id && strcmp(id, run_id) == 0) {
 			*ret = slot;
 			return 0;

@@ -14,6 +14,7 @@
 #include "base/cleanup.h"
 #include "base/entries.h"
 #include "base/fd.h"
+#include "base/json.h"
 #include "base/proc.h"
 #include "base/sys.h"
 #include "state/slot.h"
@@ -33,7 +34,7 @@ static pid_t holder(int dir, const char *name, const char *run_id)
 	if (flock(fd, LOCK_SH | LOCK_NB) == 0)
 		return 0;		   /* not locked: the supervisor is dead */
 	(void)!forge_slot_read(fd, &slot); /* NULL: it names no run */
-	const char *id = json_string_value(json_object_get(slot, "run_id"));
+	const char *id = forge_json_string(slot, "run_id");
 	pid_t pid = 0;
 	json_int_t ns = json_integer_value(json_object_get(slot, "pid_namespace"));
 	if (id && strcmp(id, run_id) == 0)

@@ -51,14 +51,9 @@ struct position {
 	int64_t last_seq; /* -1: no event yet */
 };
 
-static const char *text_of(const json_t *o, const char *key)
-{
-	return json_string_value(json_object_get(o, key));
-}
-
 static struct forge_sql_value text_value(const json_t *o, const char *key)
 {
-	return SQL_TEXT(text_of(o, key));
+	return SQL_TEXT(forge_json_string(o, key));
 }
 
 static struct forge_sql_value int_value(const json_t *o, const char *key)
@@ -175,8 +170,8 @@ static int walk_to(struct forge_store *st, const char *run_id, struct position *
 static int apply_event(struct forge_store *st, const char *run_id, const json_t *e,
 		       struct position *at, struct forge_error *err)
 {
-	enum forge_status to = forge_status_of(text_of(e, "status"));
-	const char *actor = text_of(e, "actor");
+	enum forge_status to = forge_status_of(forge_json_string(e, "status"));
+	const char *actor = forge_json_string(e, "actor");
 	int64_t seq = json_integer_value(json_object_get(e, "seq"));
 	int rc = 0;
 
@@ -218,7 +213,7 @@ static int insert_run(struct forge_store *st, const json_t *record,
 			       ? SQL_TEXT("probe")
 			       : text_value(record, "parent_run"));
 	if (rc == 0)
-		return changed_meanwhile(text_of(record, "run_id"), err);
+		return changed_meanwhile(forge_json_string(record, "run_id"), err);
 	return rc < 0 ? rc : 0;
 }
 
@@ -241,7 +236,7 @@ static int update_run(struct forge_store *st, const json_t *record, const char *
 		text_value(record, "run_id"), SQL_TEXT(was));
 	if (rc < 0)
 		return rc;
-	return rc == 1 ? 0 : changed_meanwhile(text_of(record, "run_id"), err);
+	return rc == 1 ? 0 : changed_meanwhile(forge_json_string(record, "run_id"), err);
 }
 
 static int insert_files(struct forge_store *st, const json_t *record,
@@ -291,8 +286,8 @@ static int insert_post(struct forge_store *st, const char *run_id, const json_t 
 static int apply(struct forge_store *st, const json_t *batch, struct forge_error *err)
 {
 	const json_t *record = json_object_get(batch, "record"), *e;
-	const char *run_id = text_of(record, "run_id");
-	enum forge_status to = forge_status_of(text_of(record, "status"));
+	const char *run_id = forge_json_string(record, "run_id");
+	enum forge_status to = forge_status_of(forge_json_string(record, "status"));
 	struct position was, at;
 	size_t i;
 

@@ -10,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/json.h"
 #include "executor/local/workdir.h"
 #include "sandbox/cgroup.h"
 
@@ -59,7 +60,7 @@ static void remove_unidentified(const struct forge_repair *r, const char *path,
 
 static int remove_workdir(const struct forge_repair *r, struct forge_error *err)
 {
-	const char *path = json_string_value(json_object_get(r->slot, "workdir"));
+	const char *path = forge_json_string(r->slot, "workdir");
 	struct stat st;
 
 	if (!path || r->keeps_workdir)
@@ -89,7 +90,7 @@ int forge_local_repair_kept(const struct forge_repair *r, struct forge_kept *ret
 {
 	struct forge_error why = FORGE_ERROR_INIT;
 	struct forge_workdir w = {
-		.path = json_string_value(json_object_get(r->slot, "workdir")),
+		.path = forge_json_string(r->slot, "workdir"),
 		.fd = -1,
 		.dev = (dev_t)number(r, "dev"),
 		.ino = (ino_t)number(r, "ino"),
