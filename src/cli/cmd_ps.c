@@ -141,8 +141,8 @@ static void add_open(struct listing *l, const struct forge_run_row *row,
 
 	if (strcmp(row->status, "queued") == 0) {
 		struct forge_need need = {
-			.bytes = forge_record_limit(record, "memory_bytes", 1),
-			.milli = forge_record_limit(record, "cpus", 1000),
+			.memory_bytes = forge_record_limit(record, "memory_bytes", 1),
+			.cpus_milli = forge_record_limit(record, "cpus", 1000),
 			.run_id = row->run_id,
 		};
 		forge_auto_free char *both = forge_asprintf(

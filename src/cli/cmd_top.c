@@ -102,9 +102,9 @@ static int add_row(const struct forge_run_row *r, void *arg)
 	row->memory = u.memory_bytes;
 	row->cpu_usec = u.cpu_usec;
 	if (strcmp(r->status, "queued") == 0) {
-		struct forge_need need = { .bytes = row->memory_limit,
-					   .milli = forge_record_limit(record, "cpus",
-								       1000),
+		struct forge_need need = { .memory_bytes = row->memory_limit,
+					   .cpus_milli = forge_record_limit(record,
+									    "cpus", 1000),
 					   .run_id = r->run_id };
 		row->why = strdup(forge_admit_why(&p->s->home, p->s->cfg, &need, why));
 	}

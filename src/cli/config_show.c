@@ -10,7 +10,7 @@
 #include "base/parse.h"
 #include "cli/cli.h"
 #include "cli/table.h"
-#include "run/admit.h"
+#include "config/budget.h"
 #include "store/store.h"
 
 static const char *const cgroup_names[] = {
@@ -124,8 +124,8 @@ static void print_state(const struct forge_config *cfg)
 	forge_auto_free char *url = cfg->store ? forge_store_display(cfg->store) : NULL;
 
 	forge_budget_of(cfg, &b);
-	printf("host.budget.memory: %s\n", forge_format_size(a, b.bytes));
-	printf("host.budget.cpus: %s\n", forge_format_cpus(a, b.milli));
+	printf("host.budget.memory: %s\n", forge_format_size(a, b.memory_bytes));
+	printf("host.budget.cpus: %s\n", forge_format_cpus(a, b.cpus_milli));
 	if (cfg->budget_runs)
 		printf("host.budget.runs: %" PRIu64 "\n", cfg->budget_runs);
 	printf("store: %s\n", url ? url : "forge.db in FORGE_HOME");
@@ -268,8 +268,8 @@ static json_t *state_json(const struct forge_config *cfg)
 	return json_pack(
 		"{s:s?, s:{s:I, s:o, s:I}, s:{s:o}, s:{s:s, s:I, s:I}, s:o, s:{s:o, "
 		"s:o, s:o, s:o}}",
-		"store", url, "budget", "memory", (json_int_t)b.bytes, "cpus",
-		ratio(b.milli, 1000), "runs", (json_int_t)cfg->budget_runs, "queue",
+		"store", url, "budget", "memory", (json_int_t)b.memory_bytes, "cpus",
+		ratio(b.cpus_milli, 1000), "runs", (json_int_t)cfg->budget_runs, "queue",
 		"max_wait", usec_json(cfg->queue_usec), "outputs", "default",
 		forge_outputs_names[cfg->outputs_default], "max_size",
 		(json_int_t)cfg->outputs_max_bytes, "max_files",

@@ -120,7 +120,7 @@ struct forge_config {
 	struct forge_analysis analysis;
 	char *store;	       /* store: URL, NULL: SQLite in FORGE_HOME */
 	uint64_t budget_bytes; /* host.budget.memory, 0: 80 % of the host's */
-	uint64_t budget_milli; /* host.budget.cpus, 0: 80 % of the host's, rounded up */
+	uint64_t budget_cpus_milli; /* host.budget.cpus, 0: 80 % of the host's, rounded up */
 	uint64_t budget_runs;  /* host.budget.runs, 0: as many as fit */
 	uint64_t queue_usec;   /* queue.max_wait */
 	enum forge_outputs outputs_default; /* outputs.default */

@@ -9,140 +9,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/inotify.h>
-#include <sys/stat.h>
-#include <sys/sysinfo.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/entries.h"
-#include "base/lock.h"
 #include "base/parse.h"
-
-/* What the host itself needs, however small it is. */
-#define HOST_RESERVE (256ull << 20)
-
-void forge_budget_of(const struct forge_config *cfg, struct forge_budget *ret)
-{
-	static uint64_t total, cpus; /* asking costs system calls */
-
-	if (!total) {
-		total = (uint64_t)sysconf(_SC_PHYS_PAGES) *
-			(uint64_t)sysconf(_SC_PAGESIZE);
-		cpus = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN);
-	}
-	uint64_t most = total > 2 * HOST_RESERVE ? total - HOST_RESERVE : total / 2;
-
-	*ret = (struct forge_budget){
-		.bytes = cfg->budget_bytes	 ? cfg->budget_bytes
-			 : total / 10 * 8 < most ? total / 10 * 8
-						 : most,
-		.milli = cfg->budget_milli ? cfg->budget_milli
-					   : (cpus * 8 + 9) / 10 * 1000,
-		.runs = cfg->budget_runs ? cfg->budget_runs : UINT64_MAX,
-	};
-}
-
-/* All decisions are made with this lock held. */
-static int lock_queue(const struct forge_home *home, struct forge_error *err)
-{
-	int fd = forge_lock_file(home->fd, "queue.lock", FORGE_LOCK_EXCLUSIVE,
-				 FORGE_LOCK_WAIT_FOREVER, -1);
-
-	return fd < 0 ? forge_fail_errno(err, -fd, "lock %s/queue.lock", home->path) : fd;
-}
-
-/* One that cannot be looked at is taken to be in use. */
-static bool is_locked(int dir, const char *name)
-{
-	forge_auto_close int fd =
-		openat(dir, name, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
-
-	return fd < 0 ? errno != ENOENT : flock(fd, LOCK_EX | LOCK_NB) < 0;
-}
-
-/* Whether its owner lives. A dead one's file is removed. */
-static bool is_alive(int dir, const char *name)
-{
-	if (is_locked(dir, name))
-		return true;
-	(void)unlinkat(dir, name, 0); /* else the next one tries again */
-	return false;
-}
-
-/* Where a slot keeps its share and its ticket while they are not in use, seen from queue/. */
-#define SPARE "../spare"
-
-static const char *spare_name(unsigned slot, bool is_ticket, char buf[NAME_MAX + 1])
-{
-	(void)snprintf(buf, NAME_MAX + 1, SPARE "/%u.%s", slot,
-		       is_ticket ? "ticket" : "share");
-	return buf;
-}
-
-/*
- * The file of the last run in this slot under a new name. A ticket that somebody still reads is left
- * alone: with a new writer he would never hear of the end of the old one.
- */
-static int take_spare(int dir, const char *name, unsigned slot, bool is_ticket)
-{
-	char spare[NAME_MAX + 1];
-
-	spare_name(slot, is_ticket, spare);
-	if (is_ticket) {
-		forge_auto_close int fd = openat(
-			dir, spare, O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
-		if (fd >= 0)
-			return -EBUSY;
-	}
-	return renameat(dir, spare, dir, name) < 0 ? -errno : 0;
-}
-
-/* The other way: no longer in the queue, and kept for the next run in this slot. */
-static void put_back(int dir, const char *name, unsigned slot, bool is_ticket)
-{
-	char spare[NAME_MAX + 1];
-
-	spare_name(slot, is_ticket, spare);
-	if (renameat(dir, name, dir, spare) == 0)
-		return;
-	if (errno == ENOENT && mkdirat(dir, SPARE, 0700) == 0 &&
-	    renameat(dir, name, dir, spare) == 0)
-		return;
-	(void)unlinkat(dir, name, 0); /* closing it says the same */
-}
-
-/*
- * Made and locked while the queue is locked: nobody ever sees it without its lock. A ticket is a
- * fifo that its owner has open for writing: who reads it is told when the owner leaves or is gone.
- * (inotify would do, but a user has 128 of them.)
- *
- * Files are used again: each new one has ext4 look at every inode that was freed in the last five
- * seconds, and hundreds of runs free hundreds.
- */
-static int make_locked(int dir, const char *name, unsigned slot, bool is_ticket,
-		       struct forge_error *err)
-{
-	int flags = O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW, rc = 0;
-
-	if (take_spare(dir, name, slot, is_ticket) < 0) {
-		if (is_ticket)
-			rc = mkfifoat(dir, name, 0600);
-		else
-			flags |= O_CREAT | O_EXCL;
-	}
-	int fd = rc < 0 ? rc : openat(dir, name, flags, 0600);
-	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0) {
-		int code = errno;
-		if (fd >= 0)
-			close(fd);
-		return forge_fail_errno(err, code, "make queue/%s", name);
-	}
-	return fd;
-}
+#include "state/queue.h"
 
 struct scan {
 	struct forge_budget used;
@@ -151,13 +26,13 @@ struct scan {
 
 static void add_share(int dir, const char *name, struct forge_budget *used)
 {
-	uint64_t bytes, milli;
+	uint64_t bytes, cpus_milli;
 
-	if (sscanf(name, "s-%" SCNu64 "-%" SCNu64 "-", &bytes, &milli) != 2 ||
-	    !is_alive(dir, name))
+	if (sscanf(name, "s-%" SCNu64 "-%" SCNu64 "-", &bytes, &cpus_milli) != 2 ||
+	    !forge_queue_is_alive(dir, name))
 		return;
-	used->bytes += bytes;
-	used->milli += milli;
+	used->memory_bytes += bytes;
+	used->cpus_milli += cpus_milli;
 	used->runs++;
 }
 
@@ -186,7 +61,7 @@ static int scan_queue(int dir, const char *ours, struct scan *ret,
 		/* Who was not seen would be taken for nobody. */
 		if (d.error)
 			return forge_fail_errno(err, -d.error, "read the queue");
-	} while (ret->before[0] && !is_alive(dir, ret->before) && --left > 0);
+	} while (ret->before[0] && !forge_queue_is_alive(dir, ret->before) && --left > 0);
 	return 0;
 }
 
@@ -207,8 +82,9 @@ static struct forge_need clamp(const struct forge_need *need,
 {
 	struct forge_need n = *need;
 
-	n.bytes = n.bytes == FORGE_UNLIMITED ? b->bytes : n.bytes;
-	n.milli = n.milli == FORGE_UNLIMITED ? b->milli : n.milli;
+	n.memory_bytes =
+		n.memory_bytes == FORGE_UNLIMITED ? b->memory_bytes : n.memory_bytes;
+	n.cpus_milli = n.cpus_milli == FORGE_UNLIMITED ? b->cpus_milli : n.cpus_milli;
 	return n;
 }
 
@@ -217,23 +93,23 @@ static int check_possible(const struct forge_need *n, const struct forge_budget 
 {
 	char want[FORGE_FORMAT_MAX], have[FORGE_FORMAT_MAX];
 
-	if (n->bytes > b->bytes)
+	if (n->memory_bytes > b->memory_bytes)
 		return forge_hint(
 			err,
 			forge_fail(err, E2BIG,
 				   "memory %s is more than all analyses on this host may "
 				   "have together, %s",
-				   forge_format_size(want, n->bytes),
-				   forge_format_size(have, b->bytes)),
+				   forge_format_size(want, n->memory_bytes),
+				   forge_format_size(have, b->memory_bytes)),
 			"Ask for less, or raise host.budget.memory");
-	if (n->milli > b->milli)
+	if (n->cpus_milli > b->cpus_milli)
 		return forge_hint(err,
 				  forge_fail(err, E2BIG,
 					     "%s CPUs are more than all analyses on this "
 					     "host may have "
 					     "together, %s",
-					     forge_format_cpus(want, n->milli),
-					     forge_format_cpus(have, b->milli)),
+					     forge_format_cpus(want, n->cpus_milli),
+					     forge_format_cpus(have, b->cpus_milli)),
 				  "Ask for fewer, or raise host.budget.cpus");
 	return 0;
 }
@@ -241,8 +117,8 @@ static int check_possible(const struct forge_need *n, const struct forge_budget 
 static bool fits(const struct forge_need *n, const struct forge_budget *b,
 		 const struct forge_budget *used)
 {
-	return used->bytes + n->bytes <= b->bytes && used->milli + n->milli <= b->milli &&
-	       used->runs < b->runs;
+	return used->memory_bytes + n->memory_bytes <= b->memory_bytes &&
+	       used->cpus_milli + n->cpus_milli <= b->cpus_milli && used->runs < b->runs;
 }
 
 static int take_share(int dir, const struct forge_need *n, struct forge_share *ret,
@@ -253,8 +129,8 @@ static int take_share(int dir, const struct forge_need *n, struct forge_share *r
 	if (own < 0)
 		return forge_fail_errno(err, errno, "open the queue");
 	(void)snprintf(ret->name, sizeof(ret->name), "s-%" PRIu64 "-%" PRIu64 "-%s",
-		       n->bytes, n->milli, n->run_id);
-	int fd = make_locked(dir, ret->name, n->slot, false, err);
+		       n->memory_bytes, n->cpus_milli, n->run_id);
+	int fd = forge_queue_make(dir, ret->name, n->slot, FORGE_QUEUE_SHARE, err);
 	if (fd < 0)
 		return fd;
 	ret->fd = fd;
@@ -286,7 +162,7 @@ int forge_admit_try(const struct forge_home *home, const struct forge_config *cf
 	int rc = check_possible(&n, &budget, err);
 	if (rc < 0)
 		return rc;
-	forge_auto_close int lock = lock_queue(home, err);
+	forge_auto_close int lock = forge_queue_lock(home, err);
 	forge_auto_close int dir =
 		lock < 0 ? lock : forge_home_subdir(home, "queue", err);
 	if (dir < 0)
@@ -371,7 +247,7 @@ static int sleep_until(struct forge_ticket *t, int signal_fd, struct forge_error
 static int look(struct forge_ticket *t, struct forge_share *ret, struct forge_error *err)
 {
 	struct scan scan;
-	forge_auto_close int lock = lock_queue(t->home, err);
+	forge_auto_close int lock = forge_queue_lock(t->home, err);
 
 	if (lock < 0)
 		return lock;
@@ -407,12 +283,13 @@ static int wait_for(struct forge_ticket *t, int signal_fd, struct forge_share *r
 
 static int queue_up(struct forge_ticket *t, struct forge_error *err)
 {
-	forge_auto_close int lock = lock_queue(t->home, err);
+	forge_auto_close int lock = forge_queue_lock(t->home, err);
 
 	if (lock < 0)
 		return lock;
 	ticket_name(&t->need, t->name);
-	t->fd = make_locked(t->dir_fd, t->name, t->need.slot, true, err);
+	t->fd = forge_queue_make(t->dir_fd, t->name, t->need.slot, FORGE_QUEUE_TICKET,
+				 err);
 	return t->fd < 0 ? t->fd : 0;
 }
 
@@ -441,7 +318,8 @@ int forge_admit_take(struct forge_ticket *t, int signal_fd, struct forge_share *
 void forge_admit_leave(struct forge_ticket *t)
 {
 	if (t->fd >= 0) {
-		put_back(t->dir_fd, t->name, t->need.slot, true);
+		forge_queue_put_back(t->dir_fd, t->name, t->need.slot,
+				     FORGE_QUEUE_TICKET);
 		/* Our init has it open too, and may take long to execute the command. */
 		(void)!write(t->fd, "", 1); /* else who reads is told later */
 		close(t->fd);
@@ -456,7 +334,7 @@ void forge_admit_leave(struct forge_ticket *t)
 void forge_admit_release(struct forge_share *s)
 {
 	if (s->fd >= 0) {
-		put_back(s->dir_fd, s->name, s->slot, false);
+		forge_queue_put_back(s->dir_fd, s->name, s->slot, FORGE_QUEUE_SHARE);
 		close(s->fd);
 		close(s->dir_fd);
 	}
@@ -475,28 +353,29 @@ const char *forge_admit_why(const struct forge_home *home, const struct forge_co
 	struct forge_need n = clamp(need, &b);
 	(void)forge_entries_open(&d, home->fd, "queue"); /* none: nothing is in use */
 	for (const char *name; (name = forge_entries_next(&d));) {
-		uint64_t bytes, milli;
+		uint64_t bytes, cpus_milli;
 		int dir = forge_entries_fd(&d);
-		if (strncmp(name, "w-", 2) == 0 && is_locked(dir, name))
+		if (strncmp(name, "w-", 2) == 0 && forge_queue_is_locked(dir, name))
 			before += !strstr(name, n.run_id);
-		if (sscanf(name, "s-%" SCNu64 "-%" SCNu64 "-", &bytes, &milli) == 2 &&
-		    is_locked(dir, name)) {
-			used.bytes += bytes;
-			used.milli += milli;
+		if (sscanf(name, "s-%" SCNu64 "-%" SCNu64 "-", &bytes, &cpus_milli) ==
+			    2 &&
+		    forge_queue_is_locked(dir, name)) {
+			used.memory_bytes += bytes;
+			used.cpus_milli += cpus_milli;
 			used.runs++;
 		}
 	}
-	if (used.milli + n.milli > b.milli)
+	if (used.cpus_milli + n.cpus_milli > b.cpus_milli)
 		(void)snprintf(buf, FORGE_WHY_MAX, "waits for %s CPU%s: %s of %s in use",
-			       forge_format_cpus(want, n.milli),
-			       n.milli == 1000 ? "" : "s",
-			       forge_format_cpus(used_text, used.milli),
-			       forge_format_cpus(all, b.milli));
-	else if (used.bytes + n.bytes > b.bytes)
+			       forge_format_cpus(want, n.cpus_milli),
+			       n.cpus_milli == 1000 ? "" : "s",
+			       forge_format_cpus(used_text, used.cpus_milli),
+			       forge_format_cpus(all, b.cpus_milli));
+	else if (used.memory_bytes + n.memory_bytes > b.memory_bytes)
 		(void)snprintf(buf, FORGE_WHY_MAX, "waits for %s: %s of %s in use",
-			       forge_format_size(want, n.bytes),
-			       forge_format_size(used_text, used.bytes),
-			       forge_format_size(all, b.bytes));
+			       forge_format_size(want, n.memory_bytes),
+			       forge_format_size(used_text, used.memory_bytes),
+			       forge_format_size(all, b.memory_bytes));
 	else if (used.runs >= b.runs)
 		(void)snprintf(buf, FORGE_WHY_MAX,
 			       "waits: %" PRIu64 " of %" PRIu64 " runs at once",
@@ -505,23 +384,4 @@ const char *forge_admit_why(const struct forge_home *home, const struct forge_co
 		(void)snprintf(buf, FORGE_WHY_MAX, "waits for its turn, with %u others",
 			       before);
 	return buf;
-}
-
-int forge_admit_sweep(const struct forge_home *home,
-		      bool (*remove)(void *arg, const char *name), void *arg,
-		      struct forge_error *err)
-{
-	forge_auto_close int lock = lock_queue(home, err);
-	int fd = lock < 0 ? lock : forge_home_subdir(home, "queue", err);
-	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
-
-	if (fd < 0)
-		return fd;
-	(void)forge_entries_take(&d, fd); /* d keeps the error */
-	for (const char *name; (name = forge_entries_next(&d));)
-		if (name[0] != '.' && !is_locked(forge_entries_fd(&d), name) &&
-		    remove(arg, name))
-			(void)unlinkat(forge_entries_fd(&d), name,
-				       0); /* seen again next time */
-	return d.error ? forge_fail_errno(err, -d.error, "read the queue") : 0;
 }

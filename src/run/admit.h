@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Admission: all runs of one FORGE_HOME together stay within the host's budget. No daemon: those
- * who run and those who wait are locked files in queue/, so the kernel itself says who is dead.
+ * Admission: all runs of one FORGE_HOME together stay within the host's budget. There is no daemon: the
+ * shares in use and the tickets of waiting runs are files (state/queue.h).
  *
- *   s-<memory>-<cpus>-<run id>              a share that is in use
- *   w-<priority>-<time>-<run id>            a ticket; names sort in the order of service
- *
- * Only the first in line may take a share, so a big run is never overtaken for ever. Each waiter
- * waits for the end of the one before it; the first watches the shares. When anybody ends or is
- * killed, the kernel closes its file, and that wakes exactly the one whom it concerns.
+ * Only the first run in the queue may take a share, so small runs never overtake a big one for ever. Each
+ * waiting run waits for the ticket before its own; the first one watches the shares. When a supervisor ends
+ * or is killed, the kernel closes its file, and that wakes only the run that waits for it.
  */
 #pragma once
 
@@ -17,11 +14,11 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "config/config.h"
+#include "config/budget.h"
 #include "state/home.h"
 
 struct forge_need {
-	uint64_t bytes, milli; /* FORGE_UNLIMITED: all there is */
+	uint64_t memory_bytes, cpus_milli; /* FORGE_UNLIMITED: all there is */
 	int priority;
 	const char *run_id;
 	unsigned slot; /* in active/; only its holder uses spare/<slot>.* */
@@ -33,10 +30,6 @@ struct forge_share {
 	char name[NAME_MAX + 1];
 };
 #define FORGE_SHARE_INIT ((struct forge_share){ .dir_fd = -1, .fd = -1 })
-
-struct forge_budget {
-	uint64_t bytes, milli, runs;
-};
 
 /* A place in line. */
 struct forge_ticket {
@@ -51,8 +44,6 @@ struct forge_ticket {
 	char watched[NAME_MAX + 1]; /* a ticket, or "." for the shares; "" nothing yet */
 };
 #define FORGE_TICKET_INIT ((struct forge_ticket){ .dir_fd = -1, .fd = -1, .watch = -1 })
-
-void forge_budget_of(const struct forge_config *cfg, struct forge_budget *ret);
 
 /* -E2BIG: a run with this need can never be admitted; err has the sentence. */
 FORGE_MUST_CHECK int forge_admit_check(const struct forge_config *cfg,
@@ -86,7 +77,3 @@ void forge_admit_release(struct forge_share *s);
 #define FORGE_WHY_MAX 160
 const char *forge_admit_why(const struct forge_home *home, const struct forge_config *cfg,
 			    const struct forge_need *need, char buf[FORGE_WHY_MAX]);
-/* Asks remove of each file that a dead one left, and does as it says. */
-FORGE_MUST_CHECK int forge_admit_sweep(const struct forge_home *home,
-				       bool (*remove)(void *arg, const char *name),
-				       void *arg, struct forge_error *err);

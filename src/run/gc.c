@@ -19,11 +19,10 @@
 #include "base/clock.h"
 #include "base/entries.h"
 #include "base/fd.h"
-#include "base/lock.h"
 #include "base/json.h"
+#include "base/lock.h"
 #include "base/parse.h"
 #include "base/rmtree.h"
-#include "run/admit.h"
 #include "run/adopt.h"
 #include "run/asked.h"
 #include "run/deliver.h"
@@ -32,6 +31,7 @@
 #include "state/home.h"
 #include "state/kept.h"
 #include "state/objects.h"
+#include "state/queue.h"
 #include "state/slot.h"
 #include "store/state.h"
 #include "store/store.h"
@@ -574,7 +574,7 @@ static int sweep(struct gc *g, const char *url, struct forge_error *err)
 	sweep_cache(g);
 	sweep_unfinished(g, g->home.fd, "cache");
 	sweep_unfinished(g, g->home.fd, "undelivered");
-	if (forge_admit_sweep(&g->home, is_dead_entry, g, &why) < 0)
+	if (forge_queue_sweep(&g->home, is_dead_entry, g, &why) < 0)
 		failed(g, "%s", why.msg);
 	forge_auto_close int lock = lock_at(g->home.fd, "objects.lock", err);
 	if (lock < 0)

@@ -261,8 +261,8 @@ static int claim_key(struct run *r, struct forge_error *err)
 /* The post-process comes out of the same share: it runs when the run is over. */
 static struct forge_need need_of(const struct run *r)
 {
-	struct forge_need n = { .bytes = r->spec.limits.memory_bytes,
-				.milli = r->spec.limits.cpus_milli,
+	struct forge_need n = { .memory_bytes = r->spec.limits.memory_bytes,
+				.cpus_milli = r->spec.limits.cpus_milli,
 				.priority = r->spec.priority,
 				.run_id = r->spec.run_id,
 				.slot = r->slot.number };
@@ -270,9 +270,11 @@ static struct forge_need need_of(const struct run *r)
 
 	if (r->spec.post_process.n &&
 	    forge_config_profile(r->cfg, "post_process", &p, NULL) == 0) {
-		n.bytes = p->limits.memory_bytes > n.bytes ? p->limits.memory_bytes
-							   : n.bytes;
-		n.milli = p->limits.cpus_milli > n.milli ? p->limits.cpus_milli : n.milli;
+		n.memory_bytes = p->limits.memory_bytes > n.memory_bytes
+					 ? p->limits.memory_bytes
+					 : n.memory_bytes;
+		n.cpus_milli = p->limits.cpus_milli > n.cpus_milli ? p->limits.cpus_milli
+								   : n.cpus_milli;
 	}
 	return n;
 }

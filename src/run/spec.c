@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/glob.h"
-#include "run/admit.h"
+#include "config/budget.h"
 #include "run/advise.h"
 #include "run/export.h"
 
@@ -143,10 +143,10 @@ static void fit_budget(struct forge_spec *s, const struct forge_config *cfg,
 	struct forge_budget b;
 
 	forge_budget_of(cfg, &b);
-	if (!req->limits.memory_bytes && s->limits.memory_bytes > b.bytes)
-		s->limits.memory_bytes = b.bytes;
-	if (!req->limits.cpus_milli && s->limits.cpus_milli > b.milli)
-		s->limits.cpus_milli = b.milli;
+	if (!req->limits.memory_bytes && s->limits.memory_bytes > b.memory_bytes)
+		s->limits.memory_bytes = b.memory_bytes;
+	if (!req->limits.cpus_milli && s->limits.cpus_milli > b.cpus_milli)
+		s->limits.cpus_milli = b.cpus_milli;
 }
 
 /* Later ones win; where each came from is kept for --explain-limits. */

@@ -25,6 +25,7 @@
 #include "run/export.h"
 #include "run/gc.h"
 #include "runtime/conda.h"
+#include "state/queue.h"
 #include "state/slot.h"
 #include "state/supervisor.h"
 
@@ -207,7 +208,7 @@ static void a_workdir(void **state)
 	no_descriptor_stays(use_workdir);
 }
 
-static const struct forge_need need = { .bytes = 1 << 30, .milli = 1000, .run_id = "one" };
+static const struct forge_need need = { .memory_bytes = 1 << 30, .cpus_milli = 1000, .run_id = "one" };
 
 static bool keep(void *arg, const char *name)
 {
@@ -227,7 +228,7 @@ static void queue_up(void)
 	(void)!forge_admit_try(&home, config, &need, &one, NULL);
 	if (forge_admit_queue(&home, config, &other, -1, &t, NULL) == 0)
 		(void)!forge_admit_take(&t, -1, &two, NULL);
-	(void)!forge_admit_sweep(&home, keep, NULL, NULL);
+	(void)!forge_queue_sweep(&home, keep, NULL, NULL);
 	forge_admit_leave(&t);
 	forge_admit_release(&two);
 	forge_admit_release(&one);
