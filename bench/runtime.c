@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
-#include "run/env.h"
+#include "run/runtime_ready.h"
 
 #define ROUNDS 200
 

@@ -11,7 +11,7 @@
 #include "base/json.h"
 #include "base/strv.h"
 #include "cli/session.h"
-#include "run/asked.h"
+#include "spec/asked.h"
 #include "state/objects.h"
 
 static bool is_json;

@@ -10,8 +10,8 @@
 #include "base/json.h"
 #include "cli/request.h"
 #include "cli/session.h"
-#include "run/asked.h"
 #include "run/deliver.h"
+#include "spec/asked.h"
 
 static bool is_json, is_quiet;
 

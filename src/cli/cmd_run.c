@@ -12,7 +12,7 @@
 #include "cli/request.h"
 #include "cli/table.h"
 #include "config/config.h"
-#include "run/spec.h"
+#include "spec/spec.h"
 
 static bool is_dry_run, wants_limits, is_json, is_quiet;
 
@@ -58,7 +58,7 @@ static int explain_limits(const struct forge_config *cfg, struct forge_error *er
 	forge_auto_json json_t *limits = NULL;
 	size_t i;
 	json_t *row;
-	int rc = forge_run_explain_limits(cfg, &forge_request, &limits, err);
+	int rc = forge_spec_explain_limits(cfg, &forge_request, &limits, err);
 
 	if (rc < 0)
 		return rc;

@@ -11,7 +11,7 @@
 #include "cli/session.h"
 #include "cli/table.h"
 #include "run/deliver.h"
-#include "run/env.h"
+#include "run/runtime_ready.h"
 #include "runtime/lockfile.h"
 
 static bool is_json;

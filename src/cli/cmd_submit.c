@@ -5,8 +5,8 @@
 #include <errno.h>
 
 #include "cli/request.h"
-#include "run/spec.h"
 #include "run/submit.h"
+#include "spec/spec.h"
 
 static bool is_json;
 

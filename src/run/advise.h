@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "executor/executor.h"
 #include "run/judge.h"
-#include "run/spec.h"
+#include "spec/spec.h"
 
 /*
  * Before the run: a word of the command that names something here which the run does not see. Looking may

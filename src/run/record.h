@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "executor/executor.h"
 #include "run/judge.h"
-#include "run/spec.h"
+#include "spec/spec.h"
 #include "state/home.h"
 
 struct forge_record {

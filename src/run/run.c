@@ -11,10 +11,12 @@
 
 #include "base/json.h"
 #include "run/advise.h"
-#include "run/asked.h"
 #include "run/deliver.h"
+#include "run/export.h"
 #include "run/run_state.h"
+#include "run/runtime_ready.h"
 #include "run/signals.h"
+#include "spec/asked.h"
 
 /* Memory that is freed in no time. */
 #define LITTLE_MEMORY (128ull << 20)
@@ -55,6 +57,27 @@ static void run_init(struct run *r, const struct forge_config *cfg,
 }
 
 /* ---- before the command ---- */
+
+/* What can be known about --copy before the run is reported before it: hours later is too late. */
+static int check_copy(const struct forge_run_request *req, struct forge_error *err)
+{
+	int rc = req->copy_to ? forge_export_check(req->copy_to, NULL, true, err) : 0;
+
+	forge_strv_foreach (pattern, &req->outputs)
+		if (rc == 0 && req->copy_to && !strpbrk(pattern, "*?"))
+			rc = forge_export_check(req->copy_to, pattern, req->copy_replaces,
+						err);
+	return rc < 0 ? forge_wrap(err, rc, "--copy") : 0;
+}
+
+static int resolve(struct run *r, struct forge_error *err)
+{
+	int rc = forge_spec_resolve(r->cfg, r->req, &r->spec, err);
+
+	if (rc == 0)
+		rc = check_copy(r->req, err);
+	return rc < 0 ? rc : forge_advise_prepare(&r->spec, r->req, err);
+}
 
 static void on_event(void *arg, const char *event, const char *detail)
 {
@@ -170,11 +193,11 @@ static int open_state(struct run *r, struct forge_error *err)
 	if (rc == 0)
 		rc = forge_store_choose(r->req->store, r->cfg, &r->store, err);
 	if (rc == 0)
-		rc = forge_spec_check_runtime(&r->spec, r->cfg, r->req, &r->home,
-					      r->store, err);
+		rc = forge_ready_runtime(&r->spec, r->cfg, r->req, &r->home, r->store,
+					 err);
 	if (rc == 0)
-		rc = forge_spec_environment(&r->spec, r->cfg, r->req, &r->home, r->store,
-					    err);
+		rc = forge_ready_environment(&r->spec, r->cfg, r->req, &r->home, r->store,
+					     err);
 	if (rc == 0)
 		rc = claim(r, err);
 	if (rc == 0)
@@ -355,8 +378,8 @@ static int rename_workdir(struct run *r, struct forge_error *err)
 	int rc = forge_spec_rename_workdir(&r->spec, err);
 
 	if (rc == 0)
-		rc = forge_spec_environment(&r->spec, r->cfg, r->req, &r->home, r->store,
-					    err);
+		rc = forge_ready_environment(&r->spec, r->cfg, r->req, &r->home, r->store,
+					     err);
 	if (rc == 0) {
 		fill_job(r);
 		rc = r->executor->plan(&r->job, &plan, err);
@@ -511,7 +534,7 @@ int forge_run(const struct forge_config *cfg, const struct forge_run_request *re
 
 	run_init(&r, cfg, req);
 	/* Nothing is made yet, and an input may be where looking waits for ever: ^C ends us. */
-	int rc = forge_spec_resolve(cfg, req, &r.spec, err);
+	int rc = resolve(&r, err);
 	if (rc == 0 && req->wait_durable)
 		rc = check_submission(&r, err);
 	forge_signals_catch(&before);
@@ -530,14 +553,14 @@ int forge_run_explain(const struct forge_config *cfg, const struct forge_run_req
 	struct run r;
 
 	run_init(&r, cfg, req);
-	int rc = forge_spec_resolve(cfg, req, &r.spec, err);
+	int rc = resolve(&r, err);
 	/* The scripts of a runtime may have to be run; without a runtime nothing is made. */
 	if (rc == 0 && r.spec.has_runtime)
 		rc = forge_home_open(true, &r.home, err);
 	if (rc == 0)
 		rc = forge_store_choose(req->store, cfg, &r.store, err);
 	if (rc == 0)
-		rc = forge_spec_environment(&r.spec, cfg, req, &r.home, r.store, err);
+		rc = forge_ready_environment(&r.spec, cfg, req, &r.home, r.store, err);
 	if (rc == 0) {
 		fill_job(&r);
 		rc = r.executor->explain(&r.job, ret, err);

@@ -7,16 +7,18 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "run/runtime_ready.h"
+
 #include "base/fd.h"
 #include "base/json.h"
 #include "base/rmtree.h"
-#include "run/asked.h"
 #include "run/collect.h"
 #include "run/export.h"
 #include "run/judge.h"
 #include "run/postprocess.h"
 #include "run/run_state.h"
 #include "run/signals.h"
+#include "spec/asked.h"
 #include "state/kept.h"
 #include "store/state.h"
 
@@ -132,7 +134,7 @@ static void miss_output(struct run *r, const char *problem, struct forge_verdict
 static void note_runtime(struct run *r)
 {
 	char digest[FORGE_DIGEST_MAX];
-	const char *now = forge_spec_runtime_changed(&r->spec, &r->home, digest);
+	const char *now = forge_ready_runtime_changed(&r->spec, &r->home, digest);
 
 	if (!now)
 		return;

@@ -12,7 +12,7 @@
 
 #include "base/fd.h"
 #include "base/rmtree.h"
-#include "run/env.h"
+#include "run/runtime_ready.h"
 #include "runtime/conda.h"
 #include "runtime/dpkg.h"
 #include "runtime/lockfile.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Identity and health, both with a memory. */
-#include "run/env.h"
+#include "run/runtime_ready.h"
 
 #include <ctype.h>
 #include <dirent.h>

@@ -13,8 +13,8 @@
 #include "base/entries.h"
 #include "base/fd.h"
 #include "config-build.h"
-#include "run/spec.h"
 #include "sandbox/plan.h"
+#include "spec/spec.h"
 #include "state/home.h"
 
 /* "a/./b//c/" -> "a/b/c"; *has_up tells of a ".." component. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The request, as JSON and back. */
-#include "run/asked.h"
+#include "spec/asked.h"
 
 #include <errno.h>
 #include <fcntl.h>

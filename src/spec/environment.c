@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The environment of a run: an allowlist of the caller's, what the configuration and the
- * command line set, and forge's own. Nothing else of the caller's gets in.
+ * command line set, and forge's own. Nothing else of the caller's environment gets in.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -12,8 +12,7 @@
 #include <sched.h>
 
 #include "base/fd.h"
-#include "run/env.h"
-#include "run/spec.h"
+#include "spec/spec.h"
 
 extern char **environ;
 
@@ -166,44 +165,45 @@ static int set_own(struct forge_spec *s)
 	return rc;
 }
 
-int forge_spec_environment(struct forge_spec *s, const struct forge_config *cfg,
-			   const struct forge_run_request *req,
-			   const struct forge_home *home, const char *store,
-			   struct forge_error *err)
+int forge_spec_begin_environment(struct forge_spec *s, const struct forge_config *cfg,
+				 const struct forge_run_request *req,
+				 struct forge_error *err)
 {
-	/* It is made once more when the workdir gets another name. */
+	int rc = 0;
+
+	/* It is made again when the workdir gets another name. */
 	forge_strv_done(&s->env);
 	s->env = (struct forge_strv){ 0 };
 	forge_strv_done(&s->warnings);
 	s->warnings = (struct forge_strv){ 0 };
-	int rc = forge_strv_setenv(&s->env, "PATH", "/usr/local/bin:/usr/bin:/bin");
-
 	if (req->exact_env) {
-		forge_strv_done(&s->env);
-		s->env = (struct forge_strv){ 0 };
-		return forge_strv_copy(&s->env, req->exact_env) < 0 || set_own(s) < 0
-			       ? forge_fail(err, ENOMEM, "out of memory")
-			       : 0;
+		rc = forge_strv_copy(&s->env, req->exact_env);
+	} else {
+		rc = forge_strv_setenv(&s->env, "PATH", "/usr/local/bin:/usr/bin:/bin");
+		if (rc == 0)
+			rc = pass_allowed(s, &cfg->env_pass);
+		if (rc == 0)
+			rc = set_threads(s);
+		if (rc == 0 && s->has_runtime && s->runtime.decl->clamped)
+			rc = forge_strv_add(&s->warnings, s->runtime.decl->clamped);
 	}
-	if (rc == 0)
-		rc = pass_allowed(s, &cfg->env_pass);
-	if (rc == 0)
-		rc = set_threads(s);
-	if (rc < 0)
-		return forge_fail(err, ENOMEM, "out of memory");
-	if (s->has_runtime && s->runtime.decl->clamped &&
-	    forge_strv_add(&s->warnings, s->runtime.decl->clamped) < 0)
-		return forge_fail(err, ENOMEM, "out of memory");
-	if (s->has_runtime)
-		rc = forge_runtime_enter(cfg, home, store, &s->runtime, s->workdir,
-					 &s->env, &s->warnings, err);
-	for (size_t i = 0; i < cfg->env_set.n && rc == 0; i++)
+	return rc < 0 ? forge_fail(err, ENOMEM, "out of memory") : 0;
+}
+
+int forge_spec_end_environment(struct forge_spec *s, const struct forge_config *cfg,
+			       const struct forge_run_request *req,
+			       struct forge_error *err)
+{
+	bool is_exact = req->exact_env != NULL;
+	int rc = 0;
+
+	for (size_t i = 0; !is_exact && i < cfg->env_set.n && rc == 0; i++)
 		rc = set_one(s, cfg->env_set.v[i], "env.set", err);
-	for (size_t i = 0; i < s->wishes.env.n && rc == 0; i++)
+	for (size_t i = 0; !is_exact && i < s->wishes.env.n && rc == 0; i++)
 		rc = set_one(s, s->wishes.env.v[i], "the script", err);
-	if (rc == 0 && req->env_file)
+	if (rc == 0 && !is_exact && req->env_file)
 		rc = read_env_file(s, req->env_file, err);
-	for (size_t i = 0; i < req->env.n && rc == 0; i++)
+	for (size_t i = 0; !is_exact && i < req->env.n && rc == 0; i++)
 		rc = set_one(s, req->env.v[i], "--env", err);
 	if (rc < 0)
 		return rc;

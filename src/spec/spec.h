@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/strv.h"
 #include "config/config.h"
-#include "run/run.h"
+#include "spec/request.h"
 #include "runtime/runtime.h"
 #include "state/home.h"
 
@@ -106,21 +106,20 @@ bool forge_spec_is_unused_active(const struct forge_spec *s,
 				 const struct forge_run_request *req,
 				 struct forge_error *ret);
 
-/* ---- after the state directory is open: these may run something ---- */
+/*
+ * The environment of the run, in two parts: what comes before the runtime changes it, and what comes after.
+ * Between the two the caller lets the runtime activate itself in s->env.
+ */
+FORGE_MUST_CHECK int forge_spec_begin_environment(struct forge_spec *s,
+						  const struct forge_config *cfg,
+						  const struct forge_run_request *req,
+						  struct forge_error *err);
+FORGE_MUST_CHECK int forge_spec_end_environment(struct forge_spec *s,
+						const struct forge_config *cfg,
+						const struct forge_run_request *req,
+						struct forge_error *err);
 
-/* The complete environment, with the runtime activated. */
-FORGE_MUST_CHECK int forge_spec_environment(struct forge_spec *s,
-					    const struct forge_config *cfg,
-					    const struct forge_run_request *req,
-					    const struct forge_home *home,
-					    const char *store, struct forge_error *err);
-/* Refuses a runtime that is not healthy; probes one that has not been checked. */
-FORGE_MUST_CHECK int forge_spec_check_runtime(struct forge_spec *s,
-					      const struct forge_config *cfg,
-					      const struct forge_run_request *req,
-					      const struct forge_home *home,
-					      const char *store, struct forge_error *err);
-/* After a run: what the runtime's digest is now, when it is another; NULL: the same. */
-const char *forge_spec_runtime_changed(const struct forge_spec *s,
-				       const struct forge_home *home,
-				       char digest[FORGE_DIGEST_MAX]);
+/* The limits of such a run and where each comes from: [{limit, value, from, name}]. */
+FORGE_MUST_CHECK int forge_spec_explain_limits(const struct forge_config *cfg,
+					       const struct forge_run_request *req,
+					       json_t **ret, struct forge_error *err);

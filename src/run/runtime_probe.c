@@ -17,8 +17,8 @@
 #include "base/entries.h"
 #include "base/fd.h"
 #include "base/json.h"
-#include "run/env.h"
 #include "run/run.h"
+#include "run/runtime_ready.h"
 #include "run/signals.h"
 #include "runtime/dpkg.h"
 

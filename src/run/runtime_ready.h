@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The runtime of a run: chosen, opened, activated, identified, and known to be healthy. See
- * src/runtime/ for what runtimes are; here is what has to be run to know it.
+ * Makes the runtime of a run ready: identified (runtime_identity.c), known to be healthy (runtime_probe.c)
+ * and activated (runtime_activation.c). src/runtime/ says what runtimes are; here is what has to be run to
+ * know about one.
  */
 #pragma once
 
@@ -11,9 +12,9 @@
 #include "config/config.h"
 #include "runtime/runtime.h"
 #include "state/home.h"
+#include "spec/spec.h"
+#include "state/home.h"
 #include "store/store.h"
-
-struct forge_run_request;
 
 /* What a probe found; kept in $FORGE_HOME/runtimes/<name>.json. */
 enum forge_health { FORGE_UNCHECKED, FORGE_HEALTHY, FORGE_BROKEN };
@@ -101,3 +102,25 @@ FORGE_MUST_CHECK int forge_runtime_enter(const struct forge_config *cfg,
 					 const char *workdir, struct forge_strv *env,
 					 struct forge_strv *warnings,
 					 struct forge_error *err);
+
+/* ---- for the door ---- */
+
+/*
+ * Refuses a runtime that is not healthy; probes one that has not been checked. s->runtime_json is then what
+ * the record says about it. Without a runtime there is nothing to do.
+ */
+FORGE_MUST_CHECK int forge_ready_runtime(struct forge_spec *s,
+					 const struct forge_config *cfg,
+					 const struct forge_run_request *req,
+					 const struct forge_home *home, const char *store,
+					 struct forge_error *err);
+/* The complete environment, with the runtime activated. */
+FORGE_MUST_CHECK int forge_ready_environment(struct forge_spec *s,
+					     const struct forge_config *cfg,
+					     const struct forge_run_request *req,
+					     const struct forge_home *home,
+					     const char *store, struct forge_error *err);
+/* After a run: the digest of the runtime now, when it has changed; NULL: it is the same. */
+const char *forge_ready_runtime_changed(const struct forge_spec *s,
+					const struct forge_home *home,
+					char digest[FORGE_DIGEST_MAX]);

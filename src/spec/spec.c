@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Turns a request and the configuration into one spec. */
-#include "run/spec.h"
+#include "spec/spec.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -13,8 +13,6 @@
 
 #include "base/glob.h"
 #include "config/budget.h"
-#include "run/advise.h"
-#include "run/export.h"
 
 void forge_spec_done(struct forge_spec *s)
 {
@@ -235,7 +233,6 @@ static int resolve_outputs(struct forge_spec *s, const struct forge_config *cfg,
 	return rc < 0 ? forge_fail(err, ENOMEM, "out of memory") : 0;
 }
 
-/* What can be known before the run is told before it: hours later is too late. */
 static int resolve_copy(struct forge_spec *s, const struct forge_run_request *req,
 			struct forge_error *err)
 {
@@ -264,12 +261,7 @@ static int resolve_copy(struct forge_spec *s, const struct forge_run_request *re
 		cwd ? forge_asprintf("%s/%s", cwd, req->copy_to) : strdup(req->copy_to);
 	if (!s->copy_to)
 		return forge_fail(err, ENOMEM, "out of memory");
-	int rc = forge_export_check(req->copy_to, NULL, true, err);
-	forge_strv_foreach (pattern, &req->outputs)
-		if (rc == 0 && !strpbrk(pattern, "*?"))
-			rc = forge_export_check(req->copy_to, pattern, req->copy_replaces,
-						err);
-	return rc < 0 ? forge_wrap(err, rc, "--copy") : 0;
+	return 0;
 }
 
 static int resolve_post_process(struct forge_spec *s, const struct forge_config *cfg,
@@ -390,14 +382,12 @@ int forge_spec_resolve(const struct forge_config *cfg,
 	forge_strv_foreach (path, &ret->view)
 		if (rc == 0 && forge_strv_add(&ret->read_only, path) < 0)
 			rc = forge_fail(err, ENOMEM, "out of memory");
-	if (rc == 0)
-		rc = forge_advise_prepare(ret, req, err);
 	return rc;
 }
 
-int forge_run_explain_limits(const struct forge_config *cfg,
-			     const struct forge_run_request *req, json_t **ret,
-			     struct forge_error *err)
+int forge_spec_explain_limits(const struct forge_config *cfg,
+			      const struct forge_run_request *req, json_t **ret,
+			      struct forge_error *err)
 {
 	struct forge_spec s = { .profile = NULL };
 	char text[FORGE_FORMAT_MAX];

@@ -9,8 +9,8 @@
 #include <jansson.h>
 
 #include "base/error.h"
-#include "run/run.h"
-#include "run/spec.h"
+#include "spec/request.h"
+#include "spec/spec.h"
 #include "state/home.h"
 #include "state/objects.h"
 

@@ -10,8 +10,8 @@
 #include "base/json.h"
 
 #include "base/fd.h"
-#include "run/env.h"
 #include "run/run.h"
+#include "run/runtime_ready.h"
 
 #define SCRIPT_MAX   (1u << 20)
 #define DUMP_MAX     (1 << 20) /* of what they set, altogether */
