@@ -5,8 +5,8 @@
 #include <stdlib.h>
 
 #include "cli/session.h"
-#include "run/deliver.h"
-#include "run/gc.h"
+#include "record/deliver.h"
+#include "record/gc.h"
 
 static bool is_dry_run;
 

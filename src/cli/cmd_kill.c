@@ -8,7 +8,7 @@
 
 #include "base/json.h"
 #include "cli/session.h"
-#include "run/record.h"
+#include "record/record.h"
 #include "state/supervisor.h"
 
 static bool is_now, is_json, is_sure;

@@ -14,8 +14,8 @@
 #include "base/fd.h"
 #include "base/json.h"
 #include "cli/session.h"
-#include "run/foreign.h"
-#include "run/record.h"
+#include "record/foreign.h"
+#include "record/record.h"
 #include "state/supervisor.h"
 
 static bool is_following, only_out, only_err, want_events;

@@ -7,8 +7,8 @@
 
 #include "base/parse.h"
 #include "cli/session.h"
-#include "run/deliver.h"
-#include "run/record.h"
+#include "record/deliver.h"
+#include "record/record.h"
 #include "runtime/runtime.h"
 
 #define RUNS_MAX 100

@@ -12,8 +12,8 @@
 #include "base/parse.h"
 #include "cli/session.h"
 #include "cli/table.h"
+#include "record/foreign.h"
 #include "run/export.h"
-#include "run/foreign.h"
 #include "run/signals.h"
 #include "state/objects.h"
 

@@ -8,8 +8,8 @@
 
 #include "base/json.h"
 #include "cli/session.h"
+#include "record/record.h"
 #include "run/postprocess.h"
-#include "run/record.h"
 #include "run/repost.h"
 
 static bool is_json, want_records;

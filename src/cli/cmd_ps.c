@@ -16,10 +16,10 @@
 #include "base/sha256.h"
 #include "cli/session.h"
 #include "cli/table.h"
-#include "run/admit.h"
-#include "run/record.h"
-#include "state/objects.h"
 #include "executor/executor.h"
+#include "record/record.h"
+#include "run/admit.h"
+#include "state/objects.h"
 #include "store/state.h"
 
 static struct {

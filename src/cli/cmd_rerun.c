@@ -10,7 +10,7 @@
 #include "base/json.h"
 #include "cli/request.h"
 #include "cli/session.h"
-#include "run/deliver.h"
+#include "record/deliver.h"
 #include "spec/asked.h"
 
 static bool is_json, is_quiet;

@@ -9,8 +9,8 @@
 #include "base/json.h"
 #include "base/parse.h"
 #include "cli/session.h"
-#include "run/record.h"
-#include "run/remove.h"
+#include "record/record.h"
+#include "record/remove.h"
 
 static bool is_sure, outputs_only;
 

@@ -10,7 +10,7 @@
 #include "base/near.h"
 #include "cli/session.h"
 #include "cli/table.h"
-#include "run/deliver.h"
+#include "record/deliver.h"
 #include "run/runtime_ready.h"
 #include "runtime/lockfile.h"
 

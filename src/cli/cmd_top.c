@@ -19,9 +19,9 @@
 #include "base/strv.h"
 #include "cli/session.h"
 #include "cli/table.h"
-#include "run/admit.h"
-#include "run/record.h"
 #include "executor/executor.h"
+#include "record/record.h"
+#include "run/admit.h"
 
 static const char *delay_text, *sort = "memory";
 static bool is_once, all_users;

@@ -10,7 +10,7 @@
 #include "base/parse.h"
 #include "cli/request.h"
 #include "cli/session.h"
-#include "run/record.h"
+#include "record/record.h"
 #include "state/supervisor.h"
 
 static bool is_json, is_quiet;

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "run/reconcile.h"
+#include "record/reconcile.h"
 
 void forge_print_clean(FILE *f, const char *text, size_t len)
 {

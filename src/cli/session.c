@@ -13,9 +13,9 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/parse.h"
-#include "run/deliver.h"
-#include "run/reconcile.h"
-#include "run/record.h"
+#include "record/deliver.h"
+#include "record/reconcile.h"
+#include "record/record.h"
 #include "state/slot.h"
 #include "store/state.h"
 

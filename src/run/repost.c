@@ -9,9 +9,9 @@
 
 #include "base/fd.h"
 #include "base/json.h"
-#include "run/adopt.h"
-#include "run/deliver.h"
-#include "run/record.h"
+#include "record/adopt.h"
+#include "record/deliver.h"
+#include "record/record.h"
 #include "store/state.h"
 
 static int choose(const struct forge_config *cfg, const json_t *record,

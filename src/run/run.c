@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "base/json.h"
+#include "record/deliver.h"
 #include "run/advise.h"
-#include "run/deliver.h"
 #include "run/export.h"
 #include "run/run_state.h"
 #include "run/runtime_ready.h"

@@ -9,11 +9,11 @@
 #include <stdbool.h>
 
 #include "executor/executor.h"
+#include "record/courier.h"
+#include "record/judge.h"
+#include "record/record.h"
 #include "run/admit.h"
-#include "run/courier.h"
 #include "run/hash.h"
-#include "run/judge.h"
-#include "run/record.h"
 #include "spec/spec.h"
 #include "state/home.h"
 #include "state/objects.h"

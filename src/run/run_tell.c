@@ -7,7 +7,7 @@
 
 #include "base/json.h"
 
-#include "run/deliver.h"
+#include "record/deliver.h"
 #include "run/run_state.h"
 #include "store/store.h"
 

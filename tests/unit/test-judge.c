@@ -6,7 +6,7 @@
 #include <signal.h>
 #include <string.h>
 
-#include "run/judge.h"
+#include "record/judge.h"
 
 static const struct forge_limits limits = {
 	.memory_bytes = 64 << 20, .cpus_milli = 1000, .pids = 20, .wall_usec = 2000000,

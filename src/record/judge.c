@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How a run ended, and how to say it so that a person can act on it. */
-#include "run/judge.h"
+#include "record/judge.h"
 
 #include <errno.h>
 #include <inttypes.h>

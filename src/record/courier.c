@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Both sides of the courier's socket. */
-#include "run/courier.h"
+#include "record/courier.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +17,7 @@
 #include "base/fd.h"
 #include "base/json.h"
 #include "base/sys.h"
-#include "run/deliver.h"
+#include "record/deliver.h"
 #include "store/store.h"
 
 /* How long it stays without work. A server's connections are few; a file can stay open longer. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From a row to a record; see adopt.h. */
-#include "run/adopt.h"
+#include "record/adopt.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "executor/executor.h"
-#include "run/judge.h"
+#include "record/judge.h"
 #include "spec/spec.h"
 #include "state/home.h"
 

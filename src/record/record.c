@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Builds and writes records. */
-#include "run/record.h"
+#include "record/record.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -18,7 +18,7 @@
 #include "base/proc.h"
 #include "base/sha256.h"
 #include "config-build.h"
-#include "run/adopt.h"
+#include "record/adopt.h"
 #include "store/state.h"
 
 static json_t *limits_json(const struct forge_limits *l)

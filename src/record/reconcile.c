@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds slots whose supervisor is dead and cleans up after them. */
-#include "run/reconcile.h"
+#include "record/reconcile.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,8 +16,8 @@
 #include "base/fd.h"
 #include "base/json.h"
 #include "executor/executor.h"
-#include "run/deliver.h"
-#include "run/record.h"
+#include "record/deliver.h"
+#include "record/record.h"
 #include "state/home.h"
 #include "state/kept.h"
 #include "state/slot.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opens another FORGE_HOME, or says whose it is and why it cannot be opened. */
-#include "run/foreign.h"
+#include "record/foreign.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/json.h"
-#include "run/record.h"
+#include "record/record.h"
 
 const char *forge_foreign_home(const json_t *record)
 {

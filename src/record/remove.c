@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* First what is in FORGE_HOME, then the store: what is half removed is still found there. */
-#include "run/remove.h"
+#include "record/remove.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,9 +17,9 @@
 #include "base/json.h"
 #include "base/lock.h"
 #include "base/rmtree.h"
-#include "run/deliver.h"
-#include "run/gc.h"
-#include "run/record.h"
+#include "record/deliver.h"
+#include "record/gc.h"
+#include "record/record.h"
 #include "spec/asked.h"
 #include "state/kept.h"
 #include "state/objects.h"

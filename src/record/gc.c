@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Logs, kept workdirs, staging directories, forgotten digests and objects nobody points to. */
-#include "run/gc.h"
+#include "record/gc.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,10 +23,10 @@
 #include "base/lock.h"
 #include "base/parse.h"
 #include "base/rmtree.h"
-#include "run/adopt.h"
-#include "run/deliver.h"
-#include "run/reconcile.h"
-#include "run/record.h"
+#include "record/adopt.h"
+#include "record/deliver.h"
+#include "record/reconcile.h"
+#include "record/record.h"
 #include "spec/asked.h"
 #include "state/home.h"
 #include "state/kept.h"

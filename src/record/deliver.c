@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Late deliveries. */
-#include "run/deliver.h"
+#include "record/deliver.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,8 +17,8 @@
 #include "base/fd.h"
 #include "base/json.h"
 #include "base/proc.h"
-#include "run/adopt.h"
-#include "run/record.h"
+#include "record/adopt.h"
+#include "record/record.h"
 #include "state/slot.h"
 #include "store/state.h"
 
