@@ -55,7 +55,7 @@ static const char *put(struct text *t, size_t size, const char *a, const char *b
 }
 
 /* The files of another's run are not ours, and not where ours are. */
-static void tell_owner(const json_t *record)
+static void print_owner(const json_t *record)
 {
 	forge_auto_home struct forge_home theirs = FORGE_HOME_INIT;
 	char text[1024];
@@ -113,7 +113,7 @@ static int list(const struct forge_session *s, const json_t *record,
 			put(&text, place_max, home, forge_objects_path(stored, digest));
 	}
 	if (is_foreign)
-		tell_owner(record);
+		print_owner(record);
 	forge_table_print(stdout, cells, COLUMNS, n + 1);
 	if (json_object_get(record, "outputs_removed"))
 		fputs("forge: its outputs were removed; `forge show --json` names them\n",

@@ -10,7 +10,7 @@
 #include "cli/session.h"
 #include "record/record.h"
 #include "run/postprocess.h"
-#include "run/repost.h"
+#include "run/postprocess_again.h"
 
 static bool is_json, want_records;
 static const char *command;
@@ -64,7 +64,8 @@ static int repeat(struct forge_session *s, const json_t *record, struct forge_er
 {
 	forge_auto_json json_t *result = NULL;
 	forge_store_close(forge_take_ptr(s->store)); /* what follows forks */
-	int rc = forge_repost(s->cfg, &s->home, s->url, record, command, &result, err);
+	int rc = forge_post_process_again(s->cfg, &s->home, s->url, record, command,
+					  &result, err);
 
 	if (rc < 0)
 		return rc;

@@ -436,15 +436,15 @@ static void print_use(const json_t *use)
 }
 
 /* A probe that the store has not heard of is told now. What is gone has only its past. */
-static void tell_late(struct place *p, const char *name, struct forge_store *st)
+static void store_check(struct place *p, const char *name, struct forge_store *st)
 {
 	struct forge_runtime rt = { .kind = NULL };
 	struct forge_runtime_state state = { .health = FORGE_UNCHECKED };
 
 	if (forge_runtime_open(&p->catalog, name, &rt, NULL) == 0 &&
-	    forge_runtime_state(&p->home, &rt, &state, NULL) == 0 && !state.is_told &&
+	    forge_runtime_state(&p->home, &rt, &state, NULL) == 0 && !state.is_stored &&
 	    *state.checked_at)
-		(void)!forge_runtime_tell(&p->home, st, &rt, &state, NULL);
+		(void)!forge_runtime_store(&p->home, st, &rt, &state, NULL);
 	forge_runtime_state_done(&state);
 	forge_runtime_close(&rt);
 }
@@ -472,7 +472,7 @@ static int history(struct place *p, const char *word, struct forge_error *err)
 	int rc = forge_store_open(p->store, &st, err);
 
 	if (rc == 0) {
-		tell_late(p, word, st);
+		store_check(p, word, st);
 		rc = forge_store_runtime_history(st, name, add_use, all, err);
 	}
 	json_array_foreach (all, i, use)

@@ -9,7 +9,7 @@
 
 #include "state/home.h"
 
-/* Set in a record that has nothing of ours but the verdict of a row; see repost.c. */
+/* Set in a record that has nothing of ours but the verdict of a row; see post_process_again.c. */
 #define FORGE_RESTORED "restored_from_store"
 
 /*

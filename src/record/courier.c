@@ -38,9 +38,9 @@ struct reply {
 	bool is_same; /* it was asked for the same */
 };
 
-/* ---- the courier's side ---- */
+/* ---- in the process of the courier ---- */
 
-struct office {
+struct server {
 	const char *url;
 	int fd;
 	struct forge_store *store;
@@ -69,26 +69,26 @@ static int read_all(int fd, void *data, size_t len)
 	return 0;
 }
 
-static int connect_store(struct office *o, struct forge_error *err)
+static int connect_store(struct server *s, struct forge_error *err)
 {
-	return o->store ? 0 : forge_store_open(o->url, &o->store, err);
+	return s->store ? 0 : forge_store_open(s->url, &s->store, err);
 }
 
 /* Once more with a new connection, if the old one broke since the last batch. */
-static int apply_batch(struct office *o, const json_t *batch, bool durable,
+static int apply_batch(struct server *s, const json_t *batch, bool durable,
 		       struct forge_error *err)
 {
-	bool was_open = o->store != NULL;
-	int rc = connect_store(o, err);
+	bool was_open = s->store != NULL;
+	int rc = connect_store(s, err);
 
 	if (rc == 0)
-		rc = forge_store_settle(o->store, batch, durable, err);
+		rc = forge_store_settle(s->store, batch, durable, err);
 	if (rc != -ENOTCONN || !was_open)
 		return rc;
-	forge_store_close(forge_take_ptr(o->store));
+	forge_store_close(forge_take_ptr(s->store));
 	*err = FORGE_ERROR_INIT;
-	rc = connect_store(o, err);
-	return rc < 0 ? rc : forge_store_settle(o->store, batch, durable, err);
+	rc = connect_store(s, err);
+	return rc < 0 ? rc : forge_store_settle(s->store, batch, durable, err);
 }
 
 /* Rows of an older forge have no digest of the request: then the command has to do. */
@@ -101,16 +101,16 @@ static bool is_same_request(const json_t *ours, const json_t *theirs)
 				    json_object_get(theirs, "command"));
 }
 
-static void find_other(struct office *o, struct reply *r)
+static void find_other(struct server *s, struct reply *r)
 {
-	const json_t *ours = json_object_get(o->held, "record");
+	const json_t *ours = json_object_get(s->held, "record");
 	const char *key = forge_json_string(ours, "idempotency_key");
 	const char *user = forge_json_string(ours, "user");
 	forge_auto_free char *other = NULL;
 	json_t *theirs = NULL;
 
-	if (!key || forge_store_find_key(o->store, user, key, &other, NULL) < 0 ||
-	    forge_store_get(o->store, other, &theirs, NULL) < 0)
+	if (!key || forge_store_find_key(s->store, user, key, &other, NULL) < 0 ||
+	    forge_store_get(s->store, other, &theirs, NULL) < 0)
 		return;
 	r->is_same = is_same_request(ours, theirs);
 	(void)snprintf(r->other_run, sizeof(r->other_run), "%s", other);
@@ -118,97 +118,97 @@ static void find_other(struct office *o, struct reply *r)
 }
 
 /* Applies what is held as one transaction and answers each batch of it. False: end. */
-static bool flush(struct office *o, bool durable)
+static bool flush(struct server *s, bool durable)
 {
 	struct reply r = { 0 };
 	bool is_alive = true;
 
-	if (!o->held)
+	if (!s->held)
 		return true;
-	r.rc = apply_batch(o, o->held, durable, &r.error);
+	r.rc = apply_batch(s, s->held, durable, &r.error);
 	if (r.rc == -EEXIST)
-		find_other(o, &r);
-	json_decref(o->held);
-	o->held = NULL;
-	for (; o->n_held > 0; o->n_held--)
-		is_alive = is_alive && forge_write_all(o->fd, &r, sizeof(r)) == 0;
+		find_other(s, &r);
+	json_decref(s->held);
+	s->held = NULL;
+	for (; s->n_held > 0; s->n_held--)
+		is_alive = is_alive && forge_write_all(s->fd, &r, sizeof(r)) == 0;
 	return is_alive;
 }
 
 /* The newest record, and the events of both. */
-static void hold(struct office *o, json_t *batch)
+static void hold(struct server *s, json_t *batch)
 {
-	if (o->held) {
-		json_t *events = json_object_get(o->held, "events");
+	if (s->held) {
+		json_t *events = json_object_get(s->held, "events");
 		json_array_extend(events, json_object_get(batch, "events"));
 		json_object_set(batch, "events", events);
-		json_decref(o->held);
+		json_decref(s->held);
 	} else {
-		o->since = forge_now_usec();
+		s->since = forge_now_usec();
 	}
-	o->held = batch;
-	o->n_held++;
+	s->held = batch;
+	s->n_held++;
 }
 
 /* One batch. False: nothing more will come. */
-static bool serve_one(struct office *o)
+static bool serve_one(struct server *s)
 {
 	struct header h;
 
-	if (read_all(o->fd, &h, sizeof(h)) != 0 || h.len > BATCH_MAX)
+	if (read_all(s->fd, &h, sizeof(h)) != 0 || h.len > BATCH_MAX)
 		return false;
 	forge_auto_free char *text = malloc(h.len);
-	if (!text || read_all(o->fd, text, h.len) != 0)
+	if (!text || read_all(s->fd, text, h.len) != 0)
 		return false;
 	json_t *batch = json_loadb(text, h.len, 0, NULL);
 	if (!batch)
 		return false;
-	hold(o, batch);
-	/* A short run is one transaction: what nobody waits for is held back for a moment. */
+	hold(s, batch);
+	/* A short run is one transaction: a batch that no one waits for is held for a moment. */
 	if (h.durable || h.is_last)
-		return flush(o, h.durable) && !h.is_last;
+		return flush(s, h.durable) && !h.is_last;
 	return true;
 }
 
 /* How long to wait for the next batch before something else is to be done. */
-static int patience(const struct office *o)
+static int poll_msec(const struct server *s)
 {
-	if (o->held) {
-		uint64_t held = (forge_now_usec() - o->since) / 1000;
+	if (s->held) {
+		uint64_t held = (forge_now_usec() - s->since) / 1000;
 		return held >= HOLD_MSEC ? 0 : (int)(HOLD_MSEC - held);
 	}
-	if (!o->has_repaired)
+	if (!s->has_repaired)
 		return 2;
-	return strncmp(o->url, "sqlite:", 7) == 0 ? IDLE_FILE_MSEC : IDLE_MSEC;
+	return strncmp(s->url, "sqlite:", 7) == 0 ? IDLE_FILE_MSEC : IDLE_MSEC;
 }
 
-/* Nobody is in a hurry: see to what crashed runs left in the store. */
-static bool use_the_time(struct office *o)
+/* Nothing came for a while: apply what is held, then deliver what crashed runs left. False: end. */
+static bool on_idle(struct server *s)
 {
-	if (o->held)
-		return flush(o, false);
-	if (o->has_repaired)
-		return false; /* go home */
-	o->has_repaired = true;
-	if (o->store)
-		forge_deliver_if_due(o->store, o->url);
+	if (s->held)
+		return flush(s, false);
+	if (s->has_repaired)
+		return false; /* the next event starts another courier */
+	s->has_repaired = true;
+	if (s->store)
+		forge_deliver_if_due(s->store, s->url);
 	return true;
 }
 
-static void serve(struct office *o)
+static void serve(struct server *s)
 {
-	/* Ahead of need; what fails is tried again when there is one. */
-	if (connect_store(o, NULL) == 0)
-		forge_store_warm(o->store);
+	/* Connects before the first batch comes; on failure the first batch tries again. */
+	if (connect_store(s, NULL) == 0)
+		forge_store_warm(s->store);
 	for (bool goes_on = true; goes_on;) {
-		struct pollfd p = { .fd = o->fd, .events = POLLIN };
-		int n = poll(&p, 1, patience(o));
+		struct pollfd p = { .fd = s->fd, .events = POLLIN };
+		int n = poll(&p, 1, poll_msec(s));
 		if (n < 0)
 			goes_on = errno == EINTR;
 		else
-			goes_on = n == 0 ? use_the_time(o) : serve_one(o);
+			goes_on = n == 0 ? on_idle(s) : serve_one(s);
 	}
-	(void)flush(o, true); /* what a dead supervisor still said */
+	(void)flush(s, true); /* what a supervisor sent before it was killed */
 }
 
 /*
@@ -229,10 +229,10 @@ static void be_courier(int fd, const char *url)
 	if (fd != 3)
 		(void)dup2(fd, 3);
 	(void)sys_close_range(4, ~0u, 0);
-	struct office o = { .url = url, .fd = 3 };
-	serve(&o);
-	if (o.store)
-		forge_store_tidy(o.store);
+	struct server s = { .url = url, .fd = 3 };
+	serve(&s);
+	if (s.store)
+		forge_store_tidy(s.store);
 	_exit(0); /* without closing the store: everything in it is committed */
 }
 

@@ -584,7 +584,7 @@ static int sweep(struct gc *g, const char *url, struct forge_error *err)
 }
 
 /* Each in a line, and how many there are. */
-static int tell_failures(struct gc *g, struct forge_error *err)
+static int report_failures(struct gc *g, struct forge_error *err)
 {
 	size_t n = g->failures.n;
 
@@ -622,7 +622,7 @@ int forge_gc(const struct forge_config *cfg, const char *store_url, FILE *say,
 	if (rc == 0 && sweep(&g, store_url, &why) < 0)
 		failed(&g, "%s", why.msg);
 	if (rc == 0)
-		rc = tell_failures(&g, err);
+		rc = report_failures(&g, err);
 	if (g.log_fd >= 0)
 		close(g.log_fd);
 	forge_store_close(g.store);

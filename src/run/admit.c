@@ -213,7 +213,7 @@ static int sleep_until(struct forge_ticket *t, int signal_fd, struct forge_error
 	struct pollfd p[] = { { .fd = t->watch, .events = POLLIN },
 			      { .fd = signal_fd, .events = POLLIN } };
 	uint64_t now = forge_now_usec();
-	uint64_t most = t->watch < 0 || t->was_told ? BLIND_USEC : MOST_USEC;
+	uint64_t most = t->watch < 0 || t->was_woken ? BLIND_USEC : MOST_USEC;
 	uint64_t left = t->deadline > now ? t->deadline - now : 0;
 	char events[4096];
 
@@ -234,7 +234,7 @@ static int sleep_until(struct forge_ticket *t, int signal_fd, struct forge_error
 		return 0;
 	}
 	/* A dead holder's file is told to be closed before it is unlocked: look once more. */
-	t->was_told = n > 0;
+	t->was_woken = n > 0;
 	while (read(t->watch, events, sizeof(events)) > 0)
 		; /* only that something happened matters */
 	return 0;

@@ -39,7 +39,7 @@ struct forge_ticket {
 	uint64_t deadline;
 	int dir_fd, fd; /* -1: none */
 	int watch; /* the ticket before ours, or inotify on the shares; readable: look again */
-	bool was_told; /* of a share, just now */
+	bool was_woken; /* of a share, just now */
 	char name[NAME_MAX + 1];
 	char watched[NAME_MAX + 1]; /* a ticket, or "." for the shares; "" nothing yet */
 };

@@ -94,7 +94,7 @@ static void on_event(void *arg, const char *event, const char *detail)
 	if (strcmp(event, "started") == 0) {
 		r->has_started = true;
 		forge_run_set_status(r, "running", detail);
-		forge_run_tell(r, false, false);
+		forge_run_report(r, false, false);
 		return;
 	}
 	forge_record_event(&r->record, event, detail);
@@ -151,7 +151,7 @@ static int claim(struct run *r, struct forge_error *err)
 }
 
 /* A probe has nobody to tell: the run that it is for says the same. */
-static void tell_warnings(struct run *r)
+static void report_warnings(struct run *r)
 {
 	struct forge_error e = FORGE_ERROR_INIT;
 
@@ -213,7 +213,7 @@ static int open_state(struct run *r, struct forge_error *err)
 		json_object_set_new(r->record.json, "rerun_of",
 				    json_string(r->req->rerun_of));
 	r->courier.url = r->store;
-	tell_warnings(r);
+	report_warnings(r);
 	return 0;
 }
 
@@ -241,12 +241,12 @@ static int record_durably(struct run *r, struct forge_error *err)
 	if (rc < 0)
 		return rc;
 	if (!r->is_confirmed) {
-		forge_run_tell(r, true, false);
+		forge_run_report(r, true, false);
 		if (forge_courier_wait(&r->courier, STORE_USEC, &why) < 0) {
 			rc = record_here(r, err);
 			if (rc < 0)
 				return rc;
-			forge_run_keep_for_later(r, &why);
+			forge_run_defer_delivery(r, &why);
 		}
 	}
 	r->is_confirmed = true;
@@ -260,7 +260,7 @@ static int claim_key(struct run *r, struct forge_error *err)
 {
 	if (!r->spec.idempotency_key)
 		return 0;
-	forge_run_tell(r, true, false);
+	forge_run_report(r, true, false);
 	int rc = forge_courier_wait(&r->courier, STORE_USEC, err);
 	if (rc == -EEXIST && r->courier.other_run[0] && r->courier.is_same)
 		return 1;

@@ -156,8 +156,8 @@ static bool is_plain_name(const char *name)
 }
 
 /* Whatever is not kept is told: the user may have meant to have it. */
-static void tell_rest(const struct run *r, const struct forge_collected *c,
-		      const struct forge_outcome *o, struct forge_verdict *v)
+static void report_rest(const struct run *r, const struct forge_collected *c,
+			const struct forge_outcome *o, struct forge_verdict *v)
 {
 	char size[FORGE_FORMAT_MAX];
 	uint64_t files = c->n_undeclared - c->n_aside, n = files + c->n_links;
@@ -217,7 +217,7 @@ static void take_outputs(struct run *r, struct forge_collected *c,
 		if (!is_missing || (was_good && has_rest))
 			keep_what_is_left(r, o, v);
 	}
-	tell_rest(r, c, o, v);
+	report_rest(r, c, o, v);
 }
 
 /* Outputs are safe on disk before anybody reads that the run succeeded. */
@@ -357,7 +357,7 @@ static int confirm(struct run *r, int local, struct forge_error *full,
 		2000ull * json_array_size(json_object_get(r->record.json, "outputs"));
 
 	if (r->courier.error.code)
-		forge_run_tell_all(r); /* by now it may be there again */
+		forge_run_report_all(r); /* by now it may be there again */
 	if (forge_courier_wait(&r->courier, STORE_USEC + more, &why) == 0) {
 		if (local < 0)
 			forge_run_warn(r, full);
@@ -366,7 +366,7 @@ static int confirm(struct run *r, int local, struct forge_error *full,
 	if (local == 0)
 		local = forge_record_sync(&r->record, full);
 	if (local == 0) {
-		forge_run_keep_for_later(r, &why);
+		forge_run_defer_delivery(r, &why);
 		return 0;
 	}
 	r->needs_repair = true;
@@ -401,14 +401,14 @@ int forge_run_finish(struct run *r, const struct forge_outcome *o,
 	sync_logs(r);
 	int local = forge_record_write(&r->record, &full);
 	if (!r->courier.error.code)
-		forge_run_tell(r, true, is_small);
+		forge_run_report(r, true, is_small);
 	bool is_clean = forge_run_end_execution(r);
 	if (!is_small)
 		clean_or_leave(r);
 	if (!is_clean || (!is_small && (r->needs_repair || r->keeps)))
 		(void)!forge_record_write(&r->record, NULL); /* the verdict is there */
 	if (!is_small && !r->courier.error.code)
-		forge_run_tell(r, false, true);
+		forge_run_report(r, false, true);
 	return confirm(r, local, &full, err);
 }
 

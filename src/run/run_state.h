@@ -13,7 +13,7 @@
 #include "record/judge.h"
 #include "record/record.h"
 #include "run/admit.h"
-#include "run/hash.h"
+#include "run/input_hasher.h"
 #include "spec/spec.h"
 #include "state/home.h"
 #include "state/objects.h"
@@ -60,11 +60,11 @@ void forge_run_log_failed(struct run *r, const char *detail);
 /* The run's directory, if it is not there yet. */
 FORGE_MUST_CHECK int forge_run_make_files(struct run *r, struct forge_error *err);
 /* What is new since the last time, to the store; who waits for the answer does so by the courier. */
-void forge_run_tell(struct run *r, bool durable, bool is_last);
+void forge_run_report(struct run *r, bool durable, bool is_last);
 /* Everything again. */
-void forge_run_tell_all(struct run *r);
+void forge_run_report_all(struct run *r);
 /* The store could not be told: some later command does it. */
-void forge_run_keep_for_later(struct run *r, const struct forge_error *why);
+void forge_run_defer_delivery(struct run *r, const struct forge_error *why);
 
 /* ---- run_end.c ---- */
 

@@ -365,7 +365,7 @@ int forge_runtime_state(const struct forge_home *home, const struct forge_runtim
 			       forge_json_string_or(j, "problem", ""));
 		s.versions = json_incref(json_object_get(j, "versions"));
 		s.checked_unix = json_integer_value(json_object_get(j, "checked_unix"));
-		s.is_told = json_is_true(json_object_get(j, "told"));
+		s.is_stored = json_is_true(json_object_get(j, "told"));
 	}
 	json_decref(j);
 	*ret = s;
@@ -387,13 +387,14 @@ int forge_runtime_save(const struct forge_home *home, const struct forge_runtime
 	char declared[FORGE_DIGEST_MAX], file[FORGE_RUNTIME_FILE_MAX];
 
 	declaration_digest(rt, declared);
-	json_t *j = json_pack(
-		"{s:s, s:s, s:s, s:s, s:s, s:I, s:s, s:o, s:O?, s:b}", "name",
-		rt->decl->name, "status",
-		s->health == FORGE_HEALTHY ? "healthy" : "broken", "digest", s->digest,
-		"declaration", declared, "checked_at", s->checked_at, "checked_unix",
-		(json_int_t)s->checked_unix, "probe_run", s->probe_run, "problem",
-		forge_json_text(s->problem), "versions", s->versions, "told", s->is_told);
+	json_t *j =
+		json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:s, s:o, s:O?, s:b}", "name",
+			  rt->decl->name, "status",
+			  s->health == FORGE_HEALTHY ? "healthy" : "broken", "digest",
+			  s->digest, "declaration", declared, "checked_at", s->checked_at,
+			  "checked_unix", (json_int_t)s->checked_unix, "probe_run",
+			  s->probe_run, "problem", forge_json_text(s->problem),
+			  "versions", s->versions, "told", s->is_stored);
 	forge_auto_free char *text = j ? json_dumps(j, JSON_INDENT(2)) : NULL;
 	json_decref(j);
 	if (!text)

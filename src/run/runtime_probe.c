@@ -314,9 +314,9 @@ static void note_store(void *arg, const struct forge_error *warning)
 		*(bool *)arg = true;
 }
 
-int forge_runtime_tell(const struct forge_home *home, struct forge_store *st,
-		       const struct forge_runtime *rt, struct forge_runtime_state *s,
-		       struct forge_error *err)
+int forge_runtime_store(const struct forge_home *home, struct forge_store *st,
+			const struct forge_runtime *rt, struct forge_runtime_state *s,
+			struct forge_error *err)
 {
 	json_t *prefix = rt->prefix ? forge_json_name(rt->prefix) : NULL;
 	forge_auto_free char *versions =
@@ -338,19 +338,19 @@ int forge_runtime_tell(const struct forge_home *home, struct forge_store *st,
 	json_decref(prefix);
 	if (rc < 0)
 		return rc;
-	s->is_told = true;
+	s->is_stored = true;
 	return forge_runtime_save(home, rt, s, err);
 }
 
 /* Opened and closed again: whoever probes forks afterwards, and SQLite does not survive that. */
-static void tell_now(const struct forge_home *home, const char *url,
-		     const struct forge_runtime *rt, struct forge_runtime_state *s)
+static void store_now(const struct forge_home *home, const char *url,
+		      const struct forge_runtime *rt, struct forge_runtime_state *s)
 {
 	forge_auto_store struct forge_store *st = NULL;
 
 	if (forge_store_open(url, &st, NULL) == 0)
-		(void)!forge_runtime_tell(home, st, rt, s,
-					  NULL); /* history tells it later */
+		(void)!forge_runtime_store(home, st, rt, s,
+					   NULL); /* history tells it later */
 }
 
 /* ---- all of it ---- */
@@ -563,7 +563,7 @@ int forge_runtime_probe(const struct forge_config *cfg, const struct forge_home 
 		return rc;
 	}
 	if (store && !is_away)
-		tell_now(home, store, rt, &s);
+		store_now(home, store, rt, &s);
 	*ret = s;
 	return 0;
 }

@@ -27,7 +27,7 @@ struct forge_runtime_state {
 	char probe_run[27];   /* the run that found it out, "" none */
 	char problem[384];    /* broken: why */
 	int64_t checked_unix; /* seconds, 0 never */
-	bool is_told;	      /* the store has it */
+	bool is_stored;	      /* the store has it */
 };
 void forge_runtime_state_done(struct forge_runtime_state *s);
 
@@ -58,11 +58,11 @@ FORGE_MUST_CHECK int forge_runtime_save(const struct forge_home *home,
 					const struct forge_runtime_state *s,
 					struct forge_error *err);
 /* Tells the store what a probe found, and keeps that it was told. */
-FORGE_MUST_CHECK int forge_runtime_tell(const struct forge_home *home,
-					struct forge_store *st,
-					const struct forge_runtime *rt,
-					struct forge_runtime_state *s,
-					struct forge_error *err);
+FORGE_MUST_CHECK int forge_runtime_store(const struct forge_home *home,
+					 struct forge_store *st,
+					 const struct forge_runtime *rt,
+					 struct forge_runtime_state *s,
+					 struct forge_error *err);
 /* Who is told that a probe waits for something; call may be NULL. */
 struct forge_probe_listener {
 	void (*call)(void *arg, const struct forge_error *warning);

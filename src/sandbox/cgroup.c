@@ -210,7 +210,7 @@ static struct forge_cgroup *alloc_group(const struct forge_cgroup_ops *ops,
 	cg->limits = *limits;
 	cg->io_disk = *io_disk;
 	cg->v2_fd = cg->memory_fd = cg->cpu_fd = cg->cpuacct_fd = cg->pids_fd =
-		cg->blkio_fd = cg->oom_fd = cg->scarce_fd = -1;
+		cg->blkio_fd = cg->oom_fd = cg->pressure_fd = -1;
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(cg->enter_fds); i++)
 		cg->enter_fds[i] = -1;
 	cg->name = forge_asprintf("forge-%s", run_id);
@@ -464,7 +464,7 @@ void forge_cgroup_free(struct forge_cgroup *cg)
 	if (!cg)
 		return;
 	int fds[] = { cg->v2_fd,   cg->memory_fd, cg->cpu_fd, cg->cpuacct_fd,
-		      cg->pids_fd, cg->blkio_fd,  cg->oom_fd, cg->scarce_fd };
+		      cg->pids_fd, cg->blkio_fd,  cg->oom_fd, cg->pressure_fd };
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(fds); i++)
 		if (fds[i] >= 0)
 			close(fds[i]);

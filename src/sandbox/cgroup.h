@@ -51,8 +51,8 @@ struct forge_cgroup {
 	 * Tells that memory is scarce, before anybody is killed for it: an eventfd (POLLIN) on
 	 * v1, memory.events (POLLPRI) on v2. -1: nobody tells, or nothing is limited.
 	 */
-	int scarce_fd;
-	short scarce_poll;
+	int pressure_fd;
+	short pressure_poll;
 	unsigned missing; /* 1u << enum forge_mechanism: what is not enforced */
 	struct forge_blockdev io_disk; /* name "": no I/O rate was asked for */
 	bool has_io;		       /* and it is limited */
@@ -106,7 +106,7 @@ void forge_cgroup_release_io(struct forge_cgroup *cg);
 /* Processes that were killed for memory, 0 when unknown. */
 uint64_t forge_cgroup_oom_kills(struct forge_cgroup *cg);
 /*
- * Takes the event of scarce_fd and finds the largest process but init. False, with *ret as it
+ * Takes the event of pressure_fd and finds the largest process but init. False, with *ret as it
  * was, when there is none to be sure of: the dying look small.
  */
 bool forge_cgroup_look(struct forge_cgroup *cg, pid_t init, struct forge_largest *ret);

@@ -31,13 +31,13 @@ uint64_t forge_cgroup_oom_kills(struct forge_cgroup *cg)
 static void take_event(struct forge_cgroup *cg)
 {
 	char buf[512];
-	ssize_t n = cg->scarce_poll == POLLPRI
-			    ? pread(cg->scarce_fd, buf, sizeof(buf), 0)
-			    : read(cg->scarce_fd, buf, sizeof(uint64_t));
+	ssize_t n = cg->pressure_poll == POLLPRI
+			    ? pread(cg->pressure_fd, buf, sizeof(buf), 0)
+			    : read(cg->pressure_fd, buf, sizeof(uint64_t));
 
 	if (n < 0 && errno != EAGAIN && errno != EINTR) {
-		close(cg->scarce_fd);
-		cg->scarce_fd = -1;
+		close(cg->pressure_fd);
+		cg->pressure_fd = -1;
 	}
 }
 

@@ -83,8 +83,8 @@ static void watch_scarcity(struct forge_cgroup *cg)
 	(void)snprintf(buf, sizeof(buf), "%d %d critical", event, level);
 	if (forge_write_at(cg->memory_fd, "cgroup.event_control", buf) < 0)
 		return;
-	cg->scarce_fd = forge_take_fd(event);
-	cg->scarce_poll = POLLIN;
+	cg->pressure_fd = forge_take_fd(event);
+	cg->pressure_poll = POLLIN;
 }
 
 static int limit_memory(struct forge_cgroup *cg, struct forge_error *err)

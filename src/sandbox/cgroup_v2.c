@@ -95,10 +95,10 @@ static void watch_scarcity(struct forge_cgroup *cg)
 
 	if (cg->limits.memory_bytes == FORGE_UNLIMITED)
 		return;
-	cg->scarce_fd = openat(cg->v2_fd, "memory.events", O_RDONLY | O_CLOEXEC);
-	cg->scarce_poll = POLLPRI;
-	if (cg->scarce_fd >= 0)
-		(void)!pread(cg->scarce_fd, buf, sizeof(buf), 0); /* arms the event */
+	cg->pressure_fd = openat(cg->v2_fd, "memory.events", O_RDONLY | O_CLOEXEC);
+	cg->pressure_poll = POLLPRI;
+	if (cg->pressure_fd >= 0)
+		(void)!pread(cg->pressure_fd, buf, sizeof(buf), 0); /* arms the event */
 }
 
 static int v2_configure(struct forge_cgroup *cg, struct forge_error *err)

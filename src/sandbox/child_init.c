@@ -122,7 +122,7 @@ static bool reap(pid_t command, struct forge_ctl_exit *ret)
 	return is_done;
 }
 
-static void tell_end(int control, struct forge_ctl_exit *msg)
+static void report_end(int control, struct forge_ctl_exit *msg)
 {
 	struct rusage u = { 0 };
 
@@ -191,7 +191,7 @@ _Noreturn static void serve(const struct forge_child *c, pid_t command, int sigf
 				if (msg.status && c->plan->own_network)
 					msg.network_tries =
 						forge_child_count_network_tries();
-				tell_end(c->control, &msg);
+				report_end(c->control, &msg);
 				_exit(0);
 			}
 		}

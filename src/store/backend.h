@@ -64,7 +64,7 @@ struct forge_store {
 
 extern const struct forge_store_ops forge_store_sqlite, forge_store_postgres;
 /* How long a server may take for an answer; for tests, which have no time. */
-extern unsigned forge_postgres_patience_msec;
+extern unsigned forge_postgres_answer_msec;
 
 /* One statement through the table; the number of values is counted. */
 #define forge_sql(st, err, visit, arg, sql, ...)                                         \

@@ -153,7 +153,7 @@ static void no_notice(void *arg, const char *message)
 }
 
 /* Longer than the server itself takes to end a statement; tests have no time for that. */
-unsigned forge_postgres_patience_msec = 45000;
+unsigned forge_postgres_answer_msec = 45000;
 
 /* Until the socket has something to say, or takes more. False: not in time. */
 static bool wait_for_server(struct postgres_store *s, bool has_more, uint64_t deadline)
@@ -174,7 +174,7 @@ static bool wait_for_server(struct postgres_store *s, bool has_more, uint64_t de
  */
 static PGresult *take_answer(struct postgres_store *s)
 {
-	uint64_t deadline = forge_now_usec() + forge_postgres_patience_msec * 1000ull;
+	uint64_t deadline = forge_now_usec() + forge_postgres_answer_msec * 1000ull;
 	PGresult *last = NULL;
 
 	for (;;) {

@@ -1735,13 +1735,13 @@ static void a_frozen_server_is_not_waited_for(void **state)
 	if (!server)
 		return;
 	pid_t backend = (pid_t)number(f->st, "SELECT pg_backend_pid()");
-	unsigned before = forge_postgres_patience_msec;
-	forge_postgres_patience_msec = 200;
+	unsigned before = forge_postgres_answer_msec;
+	forge_postgres_answer_msec = 200;
 	assert_int_equal(kill(backend, SIGSTOP), 0);
 	int rc = f->st->ops->exec(f->st, "SELECT 1", NULL, 0, take_number, &n, &err);
 	int again = f->st->ops->begin(f->st, true, NULL);
 	assert_int_equal(kill(backend, SIGCONT), 0);
-	forge_postgres_patience_msec = before;
+	forge_postgres_answer_msec = before;
 	assert_int_equal(rc, -ETIMEDOUT);
 	assert_int_equal(again, -ETIMEDOUT);
 	assert_contains(err.msg, "does not answer");

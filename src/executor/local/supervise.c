@@ -312,7 +312,7 @@ static void on_oom(struct loop *l)
  * At its limit a run may live for long, by dropping cached files; then this comes all the
  * time. A look is worth a twentieth of a CPU at most.
  */
-static void on_scarce(struct loop *l)
+static void on_pressure(struct loop *l)
 {
 	struct forge_largest found;
 	uint64_t start = forge_now_usec();
@@ -348,7 +348,7 @@ enum {
 	P_CONTROL,
 	P_REPORT,
 	P_OOM,
-	P_SCARCE,
+	P_PRESSURE,
 	P_OUT,
 	P_ERR,
 	P_LIVE_OUT,
@@ -369,9 +369,9 @@ static void fill(struct loop *l, struct pollfd *p)
 	p[P_CONTROL].fd = l->sb->control;
 	p[P_REPORT].fd = l->sb->report;
 	p[P_OOM].fd = l->is_killed ? -1 : l->cg->oom_fd;
-	p[P_SCARCE].fd =
-		l->is_killed || forge_now_usec() < l->look_at ? -1 : l->cg->scarce_fd;
-	p[P_SCARCE].events = l->cg->scarce_poll;
+	p[P_PRESSURE].fd =
+		l->is_killed || forge_now_usec() < l->look_at ? -1 : l->cg->pressure_fd;
+	p[P_PRESSURE].events = l->cg->pressure_poll;
 	for (int i = 0; i < 2; i++) {
 		if (forge_pump_wants_src(&l->pumps[i]))
 			p[P_OUT + i].fd = l->pumps[i].src;
@@ -406,8 +406,8 @@ static void handle(struct loop *l, const struct pollfd *p)
 		on_report(l);
 	if (p[P_OOM].revents)
 		on_oom(l);
-	if (p[P_SCARCE].revents && !l->is_killed)
-		on_scarce(l);
+	if (p[P_PRESSURE].revents && !l->is_killed)
+		on_pressure(l);
 	for (int i = 0; i < 2; i++) {
 		if (p[P_LIVE_OUT + i].revents)
 			forge_pump_flush(&l->pumps[i]);

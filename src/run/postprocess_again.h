@@ -11,7 +11,8 @@
  * not survive a fork). A failure leaves the records of an earlier success alone.
  * -ESRCH: the run is not of this home.
  */
-FORGE_MUST_CHECK int forge_repost(const struct forge_config *cfg,
-				  const struct forge_home *home, const char *url,
-				  const json_t *record, const char *command,
-				  json_t **ret_result, struct forge_error *err);
+FORGE_MUST_CHECK int forge_post_process_again(const struct forge_config *cfg,
+					      const struct forge_home *home,
+					      const char *url, const json_t *record,
+					      const char *command, json_t **ret_result,
+					      struct forge_error *err);

@@ -22,7 +22,7 @@ struct forge_hasher {
 void forge_hasher_start(struct forge_hasher *h, const struct forge_home *home,
 			const struct forge_strv *inputs);
 /*
- * Waits as long as it makes progress within `patience` seconds and signal_fd (-1: none) is quiet.
+ * Waits as long as it makes progress within stall_seconds and signal_fd (-1: none) is quiet.
  * Returns a new array
  *   [{path, size, sha256}]
  * where a directory also has "files", and its digest is that of the list of its files
@@ -30,4 +30,4 @@ void forge_hasher_start(struct forge_hasher *h, const struct forge_home *home,
  * be hashed, or changed meanwhile, has "error" in place of a digest.
  */
 json_t *forge_hasher_finish(struct forge_hasher *h, const struct forge_strv *inputs,
-			    int signal_fd, int patience);
+			    int signal_fd, int stall_seconds);

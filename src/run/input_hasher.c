@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Hashing inputs, with a memory. Everything up to be_hasher() runs in the child. */
-#include "run/hash.h"
+#include "run/input_hasher.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,9 +22,9 @@
 
 #include "base/entries.h"
 #include "base/fd.h"
-#include "base/sys.h"
 #include "base/json.h"
 #include "base/sha256.h"
+#include "base/sys.h"
 
 #ifndef XFS_SUPER_MAGIC
 #define XFS_SUPER_MAGIC 0x58465342
@@ -403,8 +403,8 @@ static uint64_t bytes_read_by(pid_t pid)
 }
 
 /* Reads to the end. NULL, or why not. */
-static const char *read_result(const struct forge_hasher *h, int signal_fd, int patience,
-			       char **text, size_t *len)
+static const char *read_result(const struct forge_hasher *h, int signal_fd,
+			       int stall_seconds, char **text, size_t *len)
 {
 	uint64_t progress = 0;
 	int quiet = 0;
@@ -421,7 +421,7 @@ static const char *read_result(const struct forge_hasher *h, int signal_fd, int 
 			uint64_t now = bytes_read_by(h->pid);
 			quiet = now == progress ? quiet + 1 : 0;
 			progress = now;
-			if (quiet >= patience)
+			if (quiet >= stall_seconds)
 				return "its file system does not answer";
 		}
 		if (n <= 0)
@@ -451,11 +451,11 @@ static void reap(pid_t pid)
 }
 
 json_t *forge_hasher_finish(struct forge_hasher *h, const struct forge_strv *inputs,
-			    int signal_fd, int patience)
+			    int signal_fd, int stall_seconds)
 {
 	forge_auto_free char *text = NULL;
 	size_t len = 0;
-	const char *why = h->pid ? read_result(h, signal_fd, patience, &text, &len)
+	const char *why = h->pid ? read_result(h, signal_fd, stall_seconds, &text, &len)
 				 : "not hashed: never started";
 	json_t *a = text ? json_loadb(text, len, 0, NULL) : NULL;
 

@@ -58,7 +58,7 @@ int forge_run_make_files(struct run *r, struct forge_error *err)
  * What is not waited for must not keep the supervisor from its work either: a batch with a long
  * command does not fit into the socket while the courier still connects. It is told at the end.
  */
-void forge_run_tell(struct run *r, bool durable, bool is_last)
+void forge_run_report(struct run *r, bool durable, bool is_last)
 {
 	uint64_t most = durable || is_last ? STORE_USEC : PASSING_USEC;
 	json_t *batch = forge_record_take_batch(&r->record);
@@ -88,7 +88,7 @@ static void warn_of_store(struct run *r, const struct forge_error *why)
 }
 
 /* Marked anew each time: another command may have delivered what there was by then. */
-void forge_run_keep_for_later(struct run *r, const struct forge_error *why)
+void forge_run_defer_delivery(struct run *r, const struct forge_error *why)
 {
 	struct forge_error late = FORGE_ERROR_INIT;
 
@@ -103,7 +103,7 @@ void forge_run_keep_for_later(struct run *r, const struct forge_error *why)
 }
 
 /* What an earlier batch brought in vain is told again, from the run's directory: all of it. */
-void forge_run_tell_all(struct run *r)
+void forge_run_report_all(struct run *r)
 {
 	json_t *events = NULL;
 

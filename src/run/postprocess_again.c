@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Chooses the command, runs it, replaces what it made before. */
-#include "run/repost.h"
+#include "run/postprocess_again.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -63,9 +63,10 @@ static void update_files(const struct forge_home *home, const json_t *record,
 					  false);
 }
 
-static int repost(const struct forge_config *cfg, const struct forge_home *home,
-		  const char *url, const json_t *record, const char *command,
-		  json_t **ret_result, struct forge_error *err)
+static int post_process_again(const struct forge_config *cfg,
+			      const struct forge_home *home, const char *url,
+			      const json_t *record, const char *command,
+			      json_t **ret_result, struct forge_error *err)
 {
 	forge_auto_strv struct forge_strv argv = { 0 };
 	const char *run_id = forge_json_string(record, "run_id");
@@ -124,9 +125,10 @@ static int check_trusted(const json_t *own, const char *command, struct forge_er
  * By the record in our own directory: a team's store is written by others too, and whoever could
  * choose the command and its inputs there would have us show them any file of ours.
  */
-int forge_repost(const struct forge_config *cfg, const struct forge_home *home,
-		 const char *url, const json_t *record, const char *command,
-		 json_t **ret_result, struct forge_error *err)
+int forge_post_process_again(const struct forge_config *cfg,
+			     const struct forge_home *home, const char *url,
+			     const json_t *record, const char *command,
+			     json_t **ret_result, struct forge_error *err)
 {
 	const char *run_id = forge_json_string(record, "run_id");
 	json_t *own = NULL;
@@ -144,7 +146,7 @@ int forge_repost(const struct forge_config *cfg, const struct forge_home *home,
 				  "Repeat it with the FORGE_HOME it was started with");
 	rc = check_trusted(own, command, err);
 	if (rc == 0)
-		rc = repost(cfg, home, url, own, command, ret_result, err);
+		rc = post_process_again(cfg, home, url, own, command, ret_result, err);
 	json_decref(own);
 	return rc;
 }
