@@ -75,13 +75,12 @@ static int kill_one(struct forge_session *s, const char *word, struct forge_erro
 				"started with");
 	if (rc < 0)
 		return rc;
+	char name[FORGE_RUN_NAME_MAX];
 	if (is_json)
 		forge_print_json(record);
-	else if (was_over)
-		printf("%s: already finished, %s\n", forge_record_text(record, "run_id"),
-		       forge_record_text(record, "status"));
 	else
-		printf("%s: %s\n", forge_record_text(record, "run_id"),
+		printf("%s: %s%s\n", forge_record_name(record, name),
+		       was_over ? "already finished, " : "",
 		       forge_record_text(record, "status"));
 	return 0;
 }

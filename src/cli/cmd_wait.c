@@ -95,9 +95,10 @@ static int wait_one(struct forge_session *s, const char *word, uint64_t deadline
 	if (rc < 0)
 		return rc;
 	if (rc == 1) {
+		char name[FORGE_RUN_NAME_MAX];
 		if (!is_quiet)
 			fprintf(stderr, "forge: run %s is still %s\n",
-				forge_record_text(record, "run_id"),
+				forge_record_name(record, name),
 				forge_record_is_over(record)
 					? "being recorded"
 					: forge_record_text(record, "status"));

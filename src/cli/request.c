@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/parse.h"
+#include "cli/session.h"
 #include "config/config.h"
 
 struct forge_run_request forge_request;
@@ -228,15 +229,19 @@ void forge_print_verdict(const json_t *record)
 		json_string_value(json_object_get(record, "completion_notes"));
 	const char *run_id = json_string_value(json_object_get(record, "run_id"));
 	bool has_colour = forge_has_colour(stderr);
+	char name[FORGE_RUN_NAME_MAX];
 	struct pollfd p = { .fd = STDERR_FILENO, .events = POLLOUT };
 
 	/* The run is over and recorded; somebody who does not read must not keep us here. */
 	if (poll(&p, 1, 1000) <= 0)
 		return;
 	fputs("forge: ", stderr);
+	/* With several runs the label says which of them this is about. */
+	if (forge_record_label(record))
+		fprintf(stderr, "%s: ", forge_record_name(record, name));
 	if (notes)
 		forge_print_clean(stderr, notes, strlen(notes));
-	if (run_id)
+	if (run_id && !forge_record_label(record))
 		fprintf(stderr, "%s (run %s)%s",
 			has_colour ? forge_colour_code(FORGE_DIM) : "", run_id,
 			has_colour ? forge_colour_code(FORGE_PLAIN) : "");

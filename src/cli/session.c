@@ -247,6 +247,28 @@ const char *forge_record_text(const json_t *record, const char *key)
 	return json_string_value(json_object_get(record, key));
 }
 
+const char *forge_record_label(const json_t *record)
+{
+	const char *label = forge_record_text(record, "analysis_id");
+	const char *run_id = forge_record_text(record, "run_id");
+
+	/* A store that others write too can have any text there. */
+	return label && run_id && strcmp(label, run_id) != 0 &&
+			       forge_parse_id(label, NULL) == 0
+		       ? label
+		       : NULL;
+}
+
+const char *forge_record_name(const json_t *record, char buf[FORGE_RUN_NAME_MAX])
+{
+	const char *label = forge_record_label(record);
+
+	(void)snprintf(buf, FORGE_RUN_NAME_MAX, "%s%s%s%s", label ? label : "",
+		       label ? " (" : "", forge_record_text(record, "run_id"),
+		       label ? ")" : "");
+	return buf;
+}
+
 bool forge_record_is_over(const json_t *record)
 {
 	return forge_status_is_terminal(

@@ -67,6 +67,11 @@ int forge_session_fail(const struct forge_error *err);
 
 /* "succeeded" and so on, as words of a record. */
 const char *forge_record_text(const json_t *record, const char *key);
+/* What people call the run: "fit (01m7...)", or its id alone where it has no label (--id). Returns buf. */
+#define FORGE_RUN_NAME_MAX 128
+const char *forge_record_name(const json_t *record, char buf[FORGE_RUN_NAME_MAX]);
+/* The label alone; NULL: it has none, or none that a label can be. */
+const char *forge_record_label(const json_t *record);
 bool forge_record_is_over(const json_t *record);
 /* What `forge run` would have exited with. */
 int forge_record_exit_status(const json_t *record);
