@@ -31,3 +31,22 @@ teardown() {
     run forge kill "$id"
     [ "$output" = "$id: already finished, succeeded" ]
 }
+
+@test "diff says which runs it compares, and writes limits as they are written elsewhere" {
+    forge run -q --id one --memory 2G --timeout 2h -- sh -c 'exit 0'
+    run forge run -q --id two --memory 64M --timeout 90s --cpus 0.5 --pids 20 -- sh -c 'exit 3'
+    one=$(forge show --json one | jq -r .run_id) two=$(forge show --json two | jq -r .run_id)
+    run forge diff one two
+    [ "$status" -eq 1 ]
+    [ "${lines[0]}" = "--- one ($one): succeeded" ]
+    [ "${lines[1]}" = "+++ two ($two): failed" ]
+    says "limit     memory  2.00 GiB -> 64.00 MiB"
+    says "limit     timeout  2 h -> 1 min 30 s"
+    says "limit     cpus  1 -> 0.5"
+    run forge diff --json one two
+    [ "$(jq -r '.[] | select(.name == "memory_bytes") | .a, .b' <<<"$output" | xargs)" = "2147483648 67108864" ]
+    # Equal runs have no lines at all.
+    run forge diff one one
+    [ "$status" -eq 0 ]
+    [ -z "$output" ]
+}
