@@ -12,10 +12,12 @@
 
 #include "base/parse.h"
 #include "cli/session.h"
+#include "cli/table.h"
 #include "config/config.h"
 
 struct forge_run_request forge_request;
 const char *forge_request_config;
+bool forge_request_wants_limits;
 static const char *limits[FORGE_LIMIT_COUNT_ROWS]; /* as typed, in the table's order */
 static const char *priority;
 
@@ -197,6 +199,35 @@ void forge_request_done(void)
 	forge_strv_done(&forge_request.outputs);
 	forge_strv_done(&forge_request.parameters);
 	forge_strv_done(&forge_request.env);
+}
+
+int forge_request_explain_limits(const struct forge_config *cfg, bool is_json,
+				 struct forge_error *err)
+{
+	enum { LIMIT, VALUE, FROM, NAME, COLUMNS };
+	static const char *const keys[COLUMNS] = { "limit", "value", "from", "name" };
+	struct forge_cell cells[(1 + FORGE_LIMIT_COUNT_ROWS) * COLUMNS] = {
+		{ "LIMIT", FORGE_BOLD },
+		{ "VALUE", FORGE_BOLD },
+		{ "FROM", FORGE_BOLD },
+		{ "NAME", FORGE_BOLD }
+	};
+	forge_auto_json json_t *list = NULL;
+	size_t i;
+	json_t *row;
+	int rc = forge_run_explain_limits(cfg, &forge_request, &list, err);
+
+	if (rc < 0)
+		return rc;
+	json_array_foreach (list, i, row)
+		for (size_t c = 0; c < COLUMNS; c++)
+			cells[(i + 1) * COLUMNS + c].text =
+				json_string_value(json_object_get(row, keys[c]));
+	if (is_json)
+		forge_print_json(list);
+	else
+		forge_table_print(stdout, cells, COLUMNS, 1 + FORGE_LIMIT_COUNT_ROWS);
+	return FORGE_EXIT_OK;
 }
 
 /* Where they are now, and how to get them. */

@@ -50,3 +50,16 @@ teardown() {
     [ "$status" -eq 0 ]
     [ -z "$output" ]
 }
+
+@test "submit --explain-limits prints what run prints, and submits nothing" {
+    printf '# forge: timeout=90s\nprint(1)\n' >fit.py
+    run forge submit --explain-limits --memory 64M fit.py
+    [ "$status" -eq 0 ]
+    grep -Eq "^memory +64.00 MiB +command line" <<<"$output"
+    grep -Eq "^timeout +1 min 30 s +script +fit.py" <<<"$output"
+    submitted=$output
+    run forge run --explain-limits --memory 64M fit.py
+    [ "$output" = "$submitted" ]
+    [ "$(forge submit --explain-limits --json fit.py | jq -r '.[] | select(.limit == "timeout") | .from')" = script ]
+    [ -z "$(forge ps -qa)" ]
+}
