@@ -63,3 +63,56 @@ teardown() {
     [ "$(forge submit --explain-limits --json fit.py | jq -r '.[] | select(.limit == "timeout") | .from')" = script ]
     [ -z "$(forge ps -qa)" ]
 }
+
+@test "a limit that is not in limits: is said to belong there" {
+    printf 'analysis:\n  memory: 4G\n' >forge.yaml
+    run forge run -- true
+    [ "$status" -eq 125 ]
+    says "./forge.yaml:2:3: analysis: unknown key 'memory'"
+    says "memory is a limit: write limits: {memory: ...} in analysis"
+    printf 'analysis: {cpu-time: 4h}\n' >forge.yaml
+    run forge config check ./forge.yaml
+    [ "$status" -eq 1 ]
+    says "write limits: {cpu_time: ...} in analysis"
+    printf 'memory: 4G\n' >forge.yaml
+    run forge config check ./forge.yaml
+    [ "$status" -eq 1 ]
+    says "profiles: {default: {memory: ...}}"
+    says "analysis: {limits: {memory: ...}}"
+    # Other mistakes are what they were.
+    printf 'analysis: {inptus: [a]}\n' >forge.yaml
+    run forge config check ./forge.yaml
+    says "did you mean 'inputs'?"
+    says_not "is a limit"
+}
+
+@test "forge.yaml(5): every example is a configuration, and analysis: is shown whole" {
+    page=$BATS_TEST_DIRNAME/../../man/forge.yaml.5.scd
+    awk -v to="$T/block" '/^```/ { is = !is; n += is; next } is { print >(to n ".yaml") }' "$page"
+    for file in "$T"/block*.yaml; do
+        cat "$file"
+        run forge config check "$file"
+        echo "$output"
+        [ "$status" -eq 0 ]
+    done
+    example=$(grep -l '^analysis:' "$T"/block*.yaml)
+    for key in runtime profile limits inputs outputs network env; do
+        grep -q "^  $key:" "$example"
+    done
+    # It does what it says to a script beside it.
+    mkdir data config tables
+    touch data/x config/model.json
+    grep -v 'runtime:' "$example" >forge.yaml
+    cat >fit.py <<'PY'
+import os
+open("data/x").close()
+open("config/model.json").close()
+os.mkdir("tables")
+open("a.png", "w").close()
+open("tables/t", "w").write(os.environ["SEED"] + os.environ["OMP_NUM_THREADS"])
+PY
+    run forge run fit.py
+    [ "$status" -eq 0 ]
+    [ "$(forge outputs --json last | jq -r '[.[].path] | sort | join(" ")')" = "a.png tables/t" ]
+    [ "$(forge show --json last | jq .limits.memory_bytes,.limits.cpu_seconds | xargs)" = "4294967296 10800" ]
+}
