@@ -330,6 +330,7 @@ static int cmd_diff(int argc, char **argv)
 		(void)forge_fail(&err, EINVAL, "diff: two runs are needed");
 		return forge_print_usage(&forge_cmd_diff, &err);
 	}
+	forge_session_rule = FORGE_SESSION_LOOKS;
 	int rc = forge_session_open(&s, false, &err);
 	if (rc == 0)
 		rc = forge_session_record(&s, argv[0], &a, &err);

@@ -99,7 +99,8 @@ static int cmd_kill(int argc, char **argv)
 	struct forge_error err = FORGE_ERROR_INIT;
 	forge_auto_session struct forge_session s = FORGE_SESSION_INIT;
 	forge_auto_strv struct forge_strv ids = { 0 };
-	forge_session_forgives = true; /* a runaway is not saved by a typing error */
+	forge_session_rule =
+		FORGE_SESSION_FORGIVES; /* a runaway is not saved by a typing error */
 	int rc = forge_session_runs(&s, &forge_cmd_kill, argc, argv, true, &ids, &err);
 
 	if (rc > 0)

@@ -122,6 +122,7 @@ static int cmd_wait(int argc, char **argv)
 	if (rc < 0)
 		(void)forge_wrap(&err, rc, "--timeout");
 	deadline = usec == FORGE_UNLIMITED ? usec : forge_now_usec() + usec;
+	forge_session_rule = FORGE_SESSION_LOOKS;
 	if (rc == 0)
 		rc = forge_session_runs(&s, &forge_cmd_wait, argc, argv, false, &ids,
 					&err);

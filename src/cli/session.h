@@ -26,8 +26,17 @@ extern const char *forge_session_config;
 	FORGE_STRING(0, "config", "FILE", &forge_session_config,                         \
 		     "Read this configuration")
 
-/* A configuration that cannot be read is a warning: what must work at any time goes on without. */
-extern bool forge_session_forgives;
+/* What becomes of a mistake in the configuration; a command says it before it opens a session. */
+enum forge_session_rule {
+	FORGE_SESSION_STRICT, /* the command stops */
+	/*
+	 * Of a command that only looks: one in ./forge.yaml is a warning, and the other files hold, unless
+	 * ./forge.yaml may name the store. Another store's runs would be wrong results.
+	 */
+	FORGE_SESSION_LOOKS,
+	FORGE_SESSION_FORGIVES, /* any is a warning: what must work at any time goes on */
+};
+extern enum forge_session_rule forge_session_rule;
 
 /*
  * Opens everything. Without need_store a store that cannot be reached is a warning: what is in

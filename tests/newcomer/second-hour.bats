@@ -116,3 +116,63 @@ PY
     [ "$(forge outputs --json last | jq -r '[.[].path] | sort | join(" ")')" = "a.png tables/t" ]
     [ "$(forge show --json last | jq .limits.memory_bytes,.limits.cpu_seconds | xargs)" = "4294967296 10800" ]
 }
+
+@test "a mistake in ./forge.yaml does not stop who only looks, and stops who runs" {
+    forge run -q --id fit -- sh -c 'echo said; echo 1 >x'
+    printf 'analysis:\n  memroy: 4G\n' >forge.yaml
+    for look in "ps" "show fit" "logs fit" "outputs fit" "wait fit" "top --once" "diff fit fit"; do
+        # shellcheck disable=SC2086 # words
+        run --separate-stderr forge $look
+        echo "$look: $status $output $stderr"
+        [ "$status" -eq 0 ]
+        [[ "$stderr" == *"warning: ./forge.yaml:2:3: analysis: unknown key 'memroy'"* ]]
+        [ "$(grep -c 'warning: ' <<<"$stderr")" -eq 1 ]
+        [[ "$stderr" == *"./forge.yaml was not used; the runs are those of sqlite:$FORGE_HOME/forge.db"* ]]
+    done
+    [ "$(forge ps -q 2>/dev/null | wc -l)" -eq 1 ]
+    for run in "run true" "submit true" "rerun fit"; do
+        # shellcheck disable=SC2086
+        run forge $run
+        [ "$status" -eq 125 ]
+        says "./forge.yaml:2:3"
+    done
+    run forge rm -f fit
+    [ "$status" -eq 1 ]
+    # No YAML at all is no better and no worse.
+    echo '{' >forge.yaml
+    run forge ps
+    [ "$status" -eq 0 ]
+    says "warning: ./forge.yaml:"
+    says fit
+    # The user's own file is not left out: it may have the store.
+    rm forge.yaml
+    mkdir -p "$HOME/.config/forge"
+    echo 'x: 1' >"$HOME/.config/forge/forge.yaml"
+    run forge ps
+    [ "$status" -eq 1 ]
+}
+
+@test "a mistake in a ./forge.yaml that names the store shows no other store's runs" {
+    forge run -q --id elsewhere -- true
+    echo "store: sqlite:$T/project.db" >forge.yaml
+    forge run -q --id here -- true
+    echo 'x: 1' >>forge.yaml
+    run forge ps
+    [ "$status" -eq 1 ]
+    says_not elsewhere
+    says "./forge.yaml:2:1: unknown key 'x'"
+    says "--store URL says where to look"
+    run forge ps --store "sqlite:$T/project.db"
+    [ "$status" -eq 0 ]
+    says "the runs are those of sqlite:$T/project.db"
+    says here
+    says_not elsewhere
+    FORGE_STORE=sqlite:$T/project.db run forge show here
+    [ "$status" -eq 0 ]
+    # A file that others could have written is refused as ever.
+    echo 'x: 1' >forge.yaml
+    chmod o+w forge.yaml
+    run forge ps
+    [ "$status" -eq 1 ]
+    rm forge.yaml
+}
