@@ -64,6 +64,7 @@ static int open_parent(int top, const char *path, bool makes, const char **ret_n
 /* An output, and what has become of it. */
 struct item {
 	const json_t *output;
+	const struct forge_export_run *run;
 	char *path; /* below the directory, in bytes */
 	enum { STAGED, MOVED, EXCHANGED } state;
 };
@@ -71,6 +72,7 @@ struct item {
 struct items {
 	struct item *at;
 	size_t n;
+	const struct forge_export_run *unread; /* one of whose files could not be read */
 };
 
 static void items_done(struct items *items)
@@ -81,31 +83,43 @@ static void items_done(struct items *items)
 	*items = (struct items){ .at = NULL };
 }
 
-static int items_of(const json_t *outputs, struct items *ret, struct forge_error *err)
+/* Where an output goes, below the directory; NULL: it has no name, or out of memory. */
+static char *path_of(const struct forge_export_run *run, const json_t *output)
 {
-	struct items items = { .at = calloc(json_array_size(outputs) + 1,
-					    sizeof(struct item)) };
-	size_t i;
-	const json_t *output;
+	const char *written = json_string_value(json_object_get(output, "path"));
+	char *name = written ? forge_json_name_decode(written) : NULL;
 
-	if (!items.at)
+	if (!name || !run->below)
+		return name;
+	char *path = forge_asprintf("%s/%s", run->below, name);
+	free(name);
+	return path;
+}
+
+static int add_items(struct items *items, const struct forge_export_run *run,
+		     struct forge_error *err)
+{
+	const json_t *outputs = json_object_get(run->record, "outputs"), *output;
+	struct item *grown = reallocarray(
+		items->at, items->n + json_array_size(outputs) + 1, sizeof(*grown));
+	size_t i;
+
+	if (!grown)
 		return forge_fail(err, ENOMEM, "out of memory");
+	items->at = grown;
 	json_array_foreach (outputs, i, output) {
-		const char *written = json_string_value(json_object_get(output, "path"));
-		char *path = written ? forge_json_name_decode(written) : NULL;
-		if (!path) {
-			items_done(&items);
+		char *path = path_of(run, output);
+		if (!path)
 			return forge_fail(err, EINVAL, "output %zu has no name", i + 1);
-		}
-		items.at[items.n++] = (struct item){ .output = output, .path = path };
+		items->at[items->n++] =
+			(struct item){ .output = output, .run = run, .path = path };
 	}
-	*ret = items;
 	return 0;
 }
 
-static int copy_one(const struct forge_home *home, int top, const struct item *item,
-		    int stop_fd)
+static int copy_one(int top, const struct item *item, int stop_fd)
 {
+	const struct forge_home *home = item->run->home;
 	const char *wanted = json_string_value(json_object_get(item->output, "sha256"));
 	const char *name = NULL;
 	char stored[FORGE_STORED_MAX], digest[FORGE_DIGEST_MAX];
@@ -133,8 +147,12 @@ static int copy_one(const struct forge_home *home, int top, const struct item *i
 static int fail_output(const struct item *item, const char *to, int rc,
 		       struct forge_error *err)
 {
-	const char *path = json_string_value(json_object_get(item->output, "path"));
+	const char *name = json_string_value(json_object_get(item->output, "path"));
+	const char *below = item->run->below;
+	char path[512];
 
+	(void)snprintf(path, sizeof(path), "%s%s%s", below ? below : "", below ? "/" : "",
+		       name);
 	if (rc == -EUCLEAN)
 		return forge_fail(err, EUCLEAN,
 				  "output %s is damaged: its digest is another", path);
@@ -146,13 +164,15 @@ static int fail_output(const struct item *item, const char *to, int rc,
 	return forge_fail_errno(err, -rc, "output %s", path);
 }
 
-static int copy_all(const struct forge_home *home, const struct items *items, int top,
-		    const struct forge_export *how, struct forge_error *err)
+static int copy_all(struct items *items, int top, const struct forge_export *how,
+		    struct forge_error *err)
 {
 	for (size_t i = 0; i < items->n; i++) {
-		int rc = copy_one(home, top, &items->at[i], how->stop_fd);
-		if (rc < 0)
+		int rc = copy_one(top, &items->at[i], how->stop_fd);
+		if (rc < 0) {
+			items->unread = items->at[i].run;
 			return fail_output(&items->at[i], how->to, rc, err);
+		}
 	}
 	return 0;
 }
@@ -269,9 +289,8 @@ static int name_stage(int stage, const char *path, const char *to,
 	return rc < 0 ? forge_fail_errno(err, errno, "make %s", to) : 0;
 }
 
-static int export(const struct forge_home *home, struct items *items, int top,
-		  const char *stage_path, const struct forge_export *how,
-		  struct forge_error *err)
+static int export(struct items *items, int top, const char *stage_path,
+		  const struct forge_export *how, struct forge_error *err)
 {
 	/* rmtree takes no path with a link in it. */
 	forge_auto_free char *real = realpath(stage_path, NULL);
@@ -281,7 +300,7 @@ static int export(const struct forge_home *home, struct items *items, int top,
 
 	if (stage < 0 || fstat(stage, &st) < 0)
 		return forge_fail_errno(err, errno, "open %s", stage_path);
-	int rc = copy_all(home, items, stage, how, err);
+	int rc = copy_all(items, stage, how, err);
 	if (rc == 0 && top < 0) {
 		rc = name_stage(stage, stage_path, how->to, err);
 		if (rc == 0)
@@ -300,8 +319,8 @@ static int export(const struct forge_home *home, struct items *items, int top,
 	return rc;
 }
 
-static int export_below(const struct forge_home *home, struct items *items,
-			const struct forge_export *how, struct forge_error *err)
+static int export_below(struct items *items, const struct forge_export *how,
+			struct forge_error *err)
 {
 	const char *to = how->to, *slash = strrchr(to, '/');
 	forge_auto_close int top = open(to, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -323,30 +342,40 @@ static int export_below(const struct forge_home *home, struct items *items,
 	if (!mkdtemp(stage))
 		return forge_fail_errno(err, errno, "make a directory in %s",
 					top >= 0 ? to : "its parent");
-	return export(home, items, top, stage, how, err);
+	return export(items, top, stage, how, err);
+}
+
+int forge_export_runs(const struct forge_export_run *runs, size_t n,
+		      const struct forge_export *how, size_t *ret_unread,
+		      struct forge_error *err)
+{
+	forge_auto_free char *to = strdup(how->to);
+	size_t len = to ? strlen(to) : 0;
+	struct items items = { .at = NULL };
+	int rc = to ? 0 : forge_fail(err, ENOMEM, "out of memory");
+
+	while (len > 1 && to[len - 1] == '/')
+		to[--len] = '\0';
+	for (size_t i = 0; i < n && rc == 0; i++)
+		rc = add_items(&items, &runs[i], err);
+	struct forge_export as = *how;
+	as.to = to;
+	if (rc == 0)
+		rc = export_below(&items, &as, err);
+	if (rc == 0)
+		rc = (int)items.n;
+	if (ret_unread)
+		*ret_unread = items.unread ? (size_t)(items.unread - runs) : n;
+	items_done(&items);
+	return rc;
 }
 
 int forge_export_outputs(const struct forge_home *home, const json_t *record,
 			 const struct forge_export *how, struct forge_error *err)
 {
-	forge_auto_free char *to = strdup(how->to);
-	size_t len = to ? strlen(to) : 0;
-	struct items items = { .at = NULL };
+	const struct forge_export_run run = { .home = home, .record = record };
 
-	while (len > 1 && to[len - 1] == '/')
-		to[--len] = '\0';
-	if (!to)
-		return forge_fail(err, ENOMEM, "out of memory");
-	int rc = items_of(json_object_get(record, "outputs"), &items, err);
-	if (rc < 0)
-		return rc;
-	struct forge_export as = *how;
-	as.to = to;
-	rc = export_below(home, &items, &as, err);
-	if (rc == 0)
-		rc = (int)items.n;
-	items_done(&items);
-	return rc;
+	return forge_export_runs(&run, 1, how, NULL, err);
 }
 
 int forge_export_check(const char *to, const char *path, bool replaces,

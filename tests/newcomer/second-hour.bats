@@ -176,3 +176,59 @@ PY
     [ "$status" -eq 1 ]
     rm forge.yaml
 }
+
+@test "outputs --copy of several runs: a directory for each, by its label" {
+    for i in 1 2; do forge run -q --id "fit-$i" -- sh -c "mkdir d; echo $i >d/x"; done
+    run forge outputs fit-1 fit-2 --copy got
+    [ "$status" -eq 0 ]
+    says "1 file copied to got/fit-1"
+    says "1 file copied to got/fit-2"
+    [ "$(cat got/fit-1/d/x got/fit-2/d/x | xargs)" = "1 2" ]
+    [ "$(find got -type f | wc -l)" -eq 2 ]
+    # A pattern, also one that means a single run today.
+    forge outputs 'fit-*' --copy by-pattern
+    [ "$(find by-pattern -type f | sort | xargs)" = "by-pattern/fit-1/d/x by-pattern/fit-2/d/x" ]
+    forge outputs 'fit-1*' --copy one
+    [ "$(cat one/fit-1/d/x)" = 1 ]
+    # One run goes where it went.
+    forge outputs fit-1 --copy plain
+    [ "$(cat plain/d/x)" = 1 ]
+    # Equal labels, or none: by id.
+    forge run -q --id fit-1 -- sh -c 'echo again >y'
+    forge run -q -- sh -c 'echo nameless >z'
+    mapfile -t ids < <(forge ps -q)
+    forge outputs "${ids[@]}" --copy all
+    [ "$(cat "all/${ids[0]}/z" "all/${ids[1]}/y" "all/${ids[3]}/d/x" all/fit-2/d/x | xargs)" = "nameless again 1 2" ]
+    [ "$(find all -type f | wc -l)" -eq 4 ]
+    [ "$(forge outputs fit-1 fit-2 --copy json --json | jq -s 'map(length) | add')" -eq 2 ]
+}
+
+@test "outputs --copy of several runs: all or none, and nothing is replaced without --force" {
+    for i in 1 2; do forge run -q --id "fit-$i" -- sh -c "echo $i >x"; done
+    mkdir -p got/fit-2
+    echo mine >got/fit-2/x
+    run forge outputs fit-1 fit-2 --copy got
+    [ "$status" -eq 1 ]
+    says "got/fit-2/x exists"
+    says "--force replaces it"
+    [ "$(find got -type f | xargs)" = got/fit-2/x ]
+    [ "$(cat got/fit-2/x)" = mine ]
+    run forge outputs fit-1 fit-2 --copy got --force
+    [ "$status" -eq 0 ]
+    [ "$(cat got/fit-1/x got/fit-2/x | xargs)" = "1 2" ]
+    # One that is damaged: none.
+    digest=$(forge outputs --json fit-2 | jq -r '.[0].sha256' | cut -d: -f2)
+    object=$(find "$FORGE_HOME/objects" -type f -name "*${digest:2}*")
+    chmod u+w "$object"
+    echo 3 >"$object"
+    run forge outputs fit-1 fit-2 --copy new
+    [ "$status" -eq 1 ]
+    says "output fit-2/x is damaged"
+    [ ! -e new ]
+    # A link is not followed.
+    mkdir to "$T/outside"
+    ln -s "$T/outside" to/fit-1
+    run forge outputs fit-1 fit-1 'fit-1*' --copy to
+    [ "$status" -eq 1 ]
+    [ -z "$(ls -A "$T/outside")" ]
+}
