@@ -12,11 +12,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <linux/magic.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/entries.h"
 #include "base/fd.h"
 #include "base/json.h"
 #include "base/rmtree.h"
@@ -260,6 +264,111 @@ static int move_all(struct items *items, int stage, int top,
 	return 0;
 }
 
+/* ---- the stage ---- */
+
+#define STAGE	     "/.forge-copy-"
+#define STAGE_RANDOM 6 /* of mkdtemp() */
+
+static bool is_stage_name(const char *name)
+{
+	static const char letters[] = "abcdefghijklmnopqrstuvwxyz"
+				      "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+	size_t len = strlen(STAGE) - 1;
+
+	return strncmp(name, STAGE + 1, len) == 0 && strlen(name + len) == STAGE_RANDOM &&
+	       strspn(name + len, letters) == STAGE_RANDOM;
+}
+
+/*
+ * Whether a lock that can be taken proves that no process has it. A network's file system may keep the
+ * locks of each host to that host.
+ */
+static bool has_true_locks(int fd)
+{
+	static const unsigned long local[] = { EXT4_SUPER_MAGIC,  XFS_SUPER_MAGIC,
+					       BTRFS_SUPER_MAGIC, TMPFS_MAGIC,
+					       F2FS_SUPER_MAGIC,  OVERLAYFS_SUPER_MAGIC };
+	struct statfs fs;
+
+	if (fstatfs(fd, &fs) < 0)
+		return false;
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(local); i++)
+		if ((unsigned long)fs.f_type == local[i])
+			return true;
+	return false;
+}
+
+/* What a copy left that was killed: the stage is ours, and the lock that its process held is free. */
+static void remove_if_stale(int dir, const char *real, const char *name)
+{
+	forge_auto_close int fd = openat(dir, name, DIR_FLAGS);
+	forge_auto_free char *path = NULL;
+	struct stat st, named;
+
+	if (fd < 0 || fstat(fd, &st) < 0 || st.st_uid != geteuid() ||
+	    !has_true_locks(fd) || flock(fd, LOCK_EX | LOCK_NB) < 0)
+		return;
+	/* A copy that went on until now may have given it its name. */
+	if (fstatat(dir, name, &named, AT_SYMLINK_NOFOLLOW) < 0 ||
+	    named.st_dev != st.st_dev || named.st_ino != st.st_ino)
+		return;
+	path = forge_asprintf("%s/%s", real, name);
+	if (path)
+		(void)!forge_rmtree(path, st.st_dev, st.st_ino, NULL,
+				    NULL); /* or stays */
+}
+
+static void remove_stale(const char *dir)
+{
+	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
+	/* rmtree takes no path with a link in it. */
+	forge_auto_free char *real = realpath(dir, NULL);
+
+	if (!real || forge_entries_open(&d, AT_FDCWD, real) < 0)
+		return;
+	for (const char *name; (name = forge_entries_next(&d));)
+		if (is_stage_name(name))
+			remove_if_stale(forge_entries_fd(&d), real, name);
+}
+
+/* 1: another copy took it for a stale one, before it was locked. */
+static int lock_stage(int fd)
+{
+	struct stat st;
+
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
+		return 1;
+	/* Without locks there, nobody takes it for stale. */
+	return fstat(fd, &st) == 0 && st.st_nlink == 0 ? 1 : 0;
+}
+
+/* Makes a stage in dir; its process holds its lock until the descriptor is closed. 0 or -errno. */
+static int make_stage(const char *dir, char **ret_path, int *ret_fd)
+{
+	for (int tries = 0; tries < 100; tries++) {
+		forge_auto_free char *path = forge_asprintf("%s" STAGE "XXXXXX", dir);
+		if (!path)
+			return -ENOMEM;
+		if (!mkdtemp(path))
+			return -errno;
+		forge_auto_free char *real = realpath(path, NULL);
+		forge_auto_close int fd = real ? open(real, DIR_FLAGS) : -1;
+		if (fd < 0 && errno == ENOENT)
+			continue;
+		if (fd < 0) {
+			int code = errno;
+			(void)rmdir(path); /* empty, or it stays */
+			return -code;
+		}
+		if (lock_stage(fd) != 0)
+			continue;
+		*ret_path = forge_take_ptr(real);
+		*ret_fd = forge_take_fd(fd);
+		return 0;
+	}
+	return -EAGAIN;
+}
+
 static int make_above(const char *path)
 {
 	forge_auto_free char *copy = strdup(path);
@@ -289,20 +398,17 @@ static int name_stage(int stage, const char *path, const char *to,
 	return rc < 0 ? forge_fail_errno(err, errno, "make %s", to) : 0;
 }
 
-static int export(struct items *items, int top, const char *stage_path,
+static int export(struct items *items, int top, int stage, const char *real,
 		  const struct forge_export *how, struct forge_error *err)
 {
-	/* rmtree takes no path with a link in it. */
-	forge_auto_free char *real = realpath(stage_path, NULL);
-	forge_auto_close int stage = real ? open(real, DIR_FLAGS) : -1;
 	struct forge_error late = FORGE_ERROR_INIT;
 	struct stat st;
 
-	if (stage < 0 || fstat(stage, &st) < 0)
-		return forge_fail_errno(err, errno, "open %s", stage_path);
+	if (fstat(stage, &st) < 0)
+		return forge_fail_errno(err, errno, "open %s", real);
 	int rc = copy_all(items, stage, how, err);
 	if (rc == 0 && top < 0) {
-		rc = name_stage(stage, stage_path, how->to, err);
+		rc = name_stage(stage, real, how->to, err);
 		if (rc == 0)
 			return 0;
 	}
@@ -333,16 +439,21 @@ static int export_below(struct items *items, const struct forge_export *how,
 	rc = top < 0 ? make_above(to) : 0;
 	if (rc < 0)
 		return forge_fail_errno(err, -rc, "make %s", to);
-	forge_auto_free char *stage =
-		top >= 0 ? forge_asprintf("%s/.forge-copy-XXXXXX", to)
-			 : forge_asprintf("%.*s.forge-copy-XXXXXX",
-					  slash ? (int)(slash + 1 - to) : 0, to);
-	if (!stage)
+	/* Beside a directory that is not there yet: the stage becomes that directory. */
+	forge_auto_free char *dir =
+		top >= 0 ? strdup(to)
+		: slash	 ? forge_asprintf("%.*s/", (int)(slash - to), to)
+			 : strdup(".");
+	if (!dir)
 		return forge_fail(err, ENOMEM, "out of memory");
-	if (!mkdtemp(stage))
-		return forge_fail_errno(err, errno, "make a directory in %s",
+	forge_auto_free char *path = NULL;
+	forge_auto_close int stage = -1;
+	remove_stale(dir);
+	rc = make_stage(dir, &path, &stage);
+	if (rc < 0)
+		return forge_fail_errno(err, -rc, "make a directory in %s",
 					top >= 0 ? to : "its parent");
-	return export(items, top, stage, how, err);
+	return export(items, top, stage, path, how, err);
 }
 
 int forge_export_runs(const struct forge_export_run *runs, size_t n,

@@ -232,3 +232,63 @@ PY
     [ "$status" -eq 1 ]
     [ -z "$(ls -A "$T/outside")" ]
 }
+
+# killed_copy DIR: forge outputs --copy that is killed when it would give the first file, or DIR, its name.
+killed_copy() {
+    run strace -o /dev/null -qq -f -e trace=renameat2 -e inject=renameat2:signal=KILL:when=1 \
+        "$FORGE" outputs fit --copy "$1"
+    [ "$status" -ne 0 ]
+}
+
+@test "what a killed --copy left is removed by the next one, and nothing else" {
+    skip_unless "strace is not installed" command -v strace
+    forge run -q --id fit -- sh -c 'mkdir d; echo 1 >d/x; echo 2 >y'
+    mkdir there
+    killed_copy there
+    stale=$(find there -maxdepth 1 -name '.forge-copy-??????')
+    [ -n "$stale" ]
+    # One that a process has locked, one that is not like ours, and one of another user.
+    mkdir -m 700 there/.forge-copy-locked there/.forge-copy-toolong
+    echo 1 >there/.forge-copy-locked/x
+    ln -s "$T" there/.forge-copy-link00
+    echo 1 >there/.forge-copy-file00
+    others=()
+    if is_root; then
+        mkdir -m 700 there/.forge-copy-others
+        chown 12345 there/.forge-copy-others
+        others=(there/.forge-copy-others)
+    fi
+    exec {lock}<there/.forge-copy-locked
+    flock -n "$lock"
+    run forge outputs fit --copy there
+    [ "$status" -eq 0 ]
+    [ "$(cat there/d/x there/y | xargs)" = "1 2" ]
+    [ ! -e "$stale" ]
+    for name in locked/x toolong link00 file00; do
+        [ -e "there/.forge-copy-$name" ]
+    done
+    for name in "${others[@]}"; do [ -e "$name" ]; done
+    # Its process is gone now.
+    exec {lock}<&-
+    run forge outputs fit --copy there --force
+    [ "$status" -eq 0 ]
+    [ ! -e there/.forge-copy-locked ]
+    [ -e there/.forge-copy-toolong ]
+}
+
+@test "what a killed --copy left beside a directory that was not there yet is removed too" {
+    skip_unless "strace is not installed" command -v strace
+    forge run -q --id fit -- sh -c 'echo 2 >y'
+    mkdir place
+    killed_copy place/new
+    [ ! -e place/new ]
+    [ "$(find place -name '.forge-copy-*' | wc -l)" -ge 1 ]
+    forge outputs fit --copy place/new
+    [ "$(find place | sort | xargs)" = "place place/new place/new/y" ]
+    # And by a run, relative to where one is.
+    cd place
+    killed_copy other
+    [ "$(find . -maxdepth 1 -name '.forge-copy-*' | wc -l)" -eq 1 ]
+    forge run -q --copy other -- sh -c 'echo 3 >z'
+    [ "$(find . | sort | xargs)" = ". ./new ./new/y ./other ./other/z" ]
+}
