@@ -36,6 +36,11 @@ static bool is_given(const struct forge_spec *s, const char *path)
 	return false;
 }
 
+bool forge_advise_is_seen(const struct forge_spec *s, const char *path)
+{
+	return is_system(path) || is_given(s, path);
+}
+
 /* "--data=x.csv" means x.csv; other options mean nothing. */
 static const char *path_of(const char *word)
 {
@@ -58,7 +63,7 @@ int forge_advise_prepare(struct forge_spec *s, const struct forge_run_request *r
 		    (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)))
 			continue;
 		forge_auto_free char *real = realpath(path, NULL);
-		if (!real || is_system(real) || is_given(s, real))
+		if (!real || forge_advise_is_seen(s, real))
 			continue;
 		s->not_given_is_dir = S_ISDIR(st.st_mode);
 		s->not_given = strdup(path);
@@ -80,16 +85,18 @@ static bool ends_as_script(const char *word)
 	return false;
 }
 
-static void advise_input(const struct forge_spec *s, struct forge_verdict *v)
+/* is_word: of the command line, so that it may be what should have been run. */
+static void advise_input(const char *word, bool is_dir, bool is_word,
+			 struct forge_verdict *v)
 {
-	const char *word = s->not_given, *slash = strrchr(word, '/');
+	const char *slash = strrchr(word, '/');
 	/* The directory of a file, as somebody would who has more than one in it. */
-	int len = !s->not_given_is_dir && slash && slash != word ? (int)(slash - word)
-								 : (int)strlen(word);
+	int len = !is_dir && slash && slash != word ? (int)(slash - word)
+						    : (int)strlen(word);
 
 	if (len == 2 && strncmp(word, "..", 2) == 0)
 		len = (int)strlen(word);
-	if (ends_as_script(word))
+	if (is_word && ends_as_script(word))
 		forge_judge_add(v,
 				"%s exists here but was not given to the run: use `forge "
 				"run %s`, or add -i %s.",
@@ -172,8 +179,18 @@ static void advise_program(const struct forge_spec *s, const char *word,
 		       *has ? ")" : "");
 }
 
+/* What its own words do not say, its log may. */
+static void advise_log(const struct forge_spec *s, int run_dir, struct forge_verdict *v)
+{
+	bool is_dir = false;
+	forge_auto_free char *name = forge_advise_log(s, run_dir, &is_dir);
+
+	if (name)
+		advise_input(name, is_dir, false, v);
+}
+
 void forge_advise(const struct forge_spec *s, const struct forge_run_request *req,
-		  const struct forge_outcome *o, struct forge_verdict *v)
+		  const struct forge_outcome *o, int run_dir, struct forge_verdict *v)
 {
 	if (strcmp(v->status, "failed") != 0 || req->is_probe || req->parent_run)
 		return;
@@ -182,7 +199,9 @@ void forge_advise(const struct forge_spec *s, const struct forge_run_request *re
 	if (!o->has_status)
 		return;
 	if (s->not_given)
-		advise_input(s, v);
+		advise_input(s->not_given, s->not_given_is_dir, true, v);
+	else if (!o->is_exec_failure)
+		advise_log(s, run_dir, v);
 	if (o->network_tries && s->own_network)
 		forge_judge_add(
 			v, "It looked for a host or a name on the network, and has "

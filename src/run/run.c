@@ -455,7 +455,7 @@ static int execute(struct run *r, struct forge_verdict *v, struct forge_outcome 
 		forge_judge_refused(&refused, v);
 	else
 		forge_judge(outcome, &r->spec.limits, v);
-	forge_advise(&r->spec, r->req, outcome, v);
+	forge_advise(&r->spec, r->req, outcome, r->record.dir_fd, v);
 	forge_run_take_results(r, outcome, v);
 	/* Its /dev/shm ends with its init; the next one gets memory that is free. */
 	if (outcome->memory_peak_bytes > LITTLE_MEMORY)

@@ -292,3 +292,62 @@ killed_copy() {
     forge run -q --copy other -- sh -c 'echo 3 >z'
     [ "$(find . | sort | xargs)" = ". ./new ./new/y ./other ./other/z" ]
 }
+
+@test "a file that a script opens by itself, and was not given, is named" {
+    mkdir -p data/deep
+    touch data/x.csv data/deep/y.rds plain.csv
+    echo 'open("data/x.csv")' >fit.py
+    run forge run fit.py
+    [ "$status" -eq 1 ]
+    says "data/x.csv exists here but was not given to the run: add -i data."
+    echo 'open("./plain.csv")' >fit.py
+    run forge run fit.py
+    says "plain.csv exists here but was not given to the run: add -i plain.csv."
+    run forge run -i plain.csv fit.py
+    [ "$status" -eq 0 ]
+    # The last one ended it.
+    printf 'try: open("plain.csv")\nexcept OSError as e: print(e, file=__import__("sys").stderr)\nopen("data/x.csv")\n' >fit.py
+    run forge run fit.py
+    says "add -i data."
+    says_not "plain.csv exists"
+    skip_unless "R is not installed" command -v Rscript
+    echo 'x <- read.csv("data/x.csv")' >fit.R
+    run forge run fit.R
+    [ "$status" -eq 1 ]
+    says "data/x.csv exists here but was not given to the run: add -i data."
+    echo 'x <- readRDS("data/deep/y.rds")' >fit.R
+    run forge run fit.R
+    says "data/deep/y.rds exists here but was not given to the run: add -i data/deep."
+}
+
+@test "no such hint where it is not certain, whatever a command writes" {
+    mkdir -p data "$T/outside" given
+    touch data/x.csv "$T/outside/secret" given/x $'bad\e[31mname' 'sp ace' '$(date)'
+    ln -s "$T/outside" link
+    ln -s data/x.csv alias.csv
+    complain() { run forge run "${OPTS[@]}" -- sh -c 'printf "%s\n" "$1" >&2; exit 1' sh "$1"; [ "$status" -eq 1 ]; }
+    for name in "'/etc/passwd'" "'../outside/secret'" "'link/secret'" "'alias.csv'" "'data/../data/x.csv'" \
+        "'nothing.csv'" "''" "'" "'data/x.csv" "data/x.csv" "'-i'" "'~'" $'\'bad\e[31mname\'' "'sp ace'" "'\$(date)'" "'.'" \
+        "'data/x.csv/'" "'data//x.csv'"; do
+        complain "FileNotFoundError: [Errno 2] No such file or directory: $name"
+        says_not "add -i"
+    done
+    # In quotes, but not as something missing.
+    complain "read 'data/x.csv'"
+    says_not "add -i"
+    # Given, or the run succeeded.
+    OPTS=(-i given)
+    complain "No such file or directory: 'given/x'"
+    says_not "add -i"
+    OPTS=()
+    run forge run -- sh -c 'echo "No such file or directory: '"'data/x.csv'"'" >&2'
+    [ "$status" -eq 0 ]
+    says_not "add -i"
+    # Only the end of the log counts; one line without an end is no line.
+    run forge run -q -- sh -c 'echo "No such file or directory: '"'data/x.csv'"'" >&2; yes | head -c 5000 >&2; exit 1'
+    [[ "$(forge show --json last | jq -r .completion_notes)" != *"add -i"* ]]
+    run forge run -q -- sh -c 'yes | tr -d "\n" | head -c 9000 >&2; printf "No such file or directory: '"'data/x.csv'"'" >&2; exit 1'
+    [[ "$(forge show --json last | jq -r .completion_notes)" != *"add -i"* ]]
+    complain "No such file or directory: 'data/x.csv'"
+    says "add -i data."
+}
