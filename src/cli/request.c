@@ -62,15 +62,17 @@ static const struct forge_opt more_rows[] = {
 		     "Read this configuration"),
 };
 
-#define OWN_MAX 16
+#define OWN_MAX	 16
+#define LATE_MAX 64 /* words, of those that somebody typed */
+
+static struct forge_opt all_rows[FORGE_ARRAY_SIZE(first_rows) + 1 +
+				 FORGE_LIMIT_COUNT_ROWS + FORGE_ARRAY_SIZE(more_rows) +
+				 OWN_MAX];
 
 /* A limit becomes an option by being a row of the limits table. */
 const struct forge_opt *forge_request_opts(const struct forge_opt *own)
 {
-	static struct forge_opt rows[FORGE_ARRAY_SIZE(first_rows) + 1 +
-				     FORGE_LIMIT_COUNT_ROWS +
-				     FORGE_ARRAY_SIZE(more_rows) + OWN_MAX];
-	struct forge_opt *row = rows;
+	struct forge_opt *row = all_rows;
 
 	memcpy(row, first_rows, sizeof(first_rows));
 	row += FORGE_ARRAY_SIZE(first_rows);
@@ -89,7 +91,7 @@ const struct forge_opt *forge_request_opts(const struct forge_opt *own)
 		if (own[i].type == FORGE_OPT_END)
 			break;
 	}
-	return rows;
+	return all_rows;
 }
 
 static int check_priority(struct forge_error *err)
@@ -141,6 +143,27 @@ static int check_names(struct forge_error *err)
 	return 0;
 }
 
+/* Behind the command its own options begin; whoever meant ours finds out when the run fails. */
+static void find_late_option(void)
+{
+	for (size_t i = 1; forge_request.argv && forge_request.argv[0] &&
+			   forge_request.argv[i] && i < LATE_MAX;
+	     i++) {
+		const char *word = forge_request.argv[i],
+			   *next = forge_request.argv[i + 1];
+		const struct forge_opt *o = forge_opt_of(all_rows, word);
+		if (strcmp(word, "--") == 0)
+			return;
+		/* Nearly every script has that one. */
+		if (!o || o->dest == &forge_help_wanted)
+			continue;
+		forge_request.late_option = word;
+		if (o->type != FORGE_OPT_FLAG && !strchr(word, '='))
+			forge_request.late_value = next;
+		return;
+	}
+}
+
 int forge_request_prepare(struct forge_config **ret_cfg, struct forge_error *err)
 {
 	const struct forge_profile *profile;
@@ -153,6 +176,7 @@ int forge_request_prepare(struct forge_config **ret_cfg, struct forge_error *err
 	forge_request.store = forge_store_wanted;
 	if (rc < 0)
 		return rc;
+	find_late_option();
 	rc = forge_config_load(forge_request_config, ret_cfg, err);
 	if (rc < 0)
 		return rc;
