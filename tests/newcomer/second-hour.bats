@@ -351,3 +351,117 @@ killed_copy() {
     complain "No such file or directory: 'data/x.csv'"
     says "add -i data."
 }
+
+# pyenv_first PROGRAM...: pyenv is installed, with these programs besides its Python.
+pyenv_first() {
+    local name
+    mkdir -p "$HOME/.pyenv/shims"
+    for name in python3 "$@"; do
+        printf '#!/bin/sh\n' >"$HOME/.pyenv/shims/$name"
+        chmod +x "$HOME/.pyenv/shims/$name"
+    done
+    PATH=$HOME/.pyenv/shims:$PATH
+}
+
+@test "pyenv is spoken of where its Python would have been used, and nowhere else" {
+    pyenv_first snakemake pip3
+    echo 'print(1)' >fit.py
+    for command in "python3 -c 1" "fit.py" "./fit.py" "snakemake" "pip3 list" "python3.99"; do
+        # Whether there is such a program in the sandbox is another matter.
+        run sh -c "forge run $command; true"
+        says "warning: pyenv's Python"
+    done
+    for command in true "sh -c true" "ls /usr/bin/python3"; do
+        # shellcheck disable=SC2086 # words
+        run forge run $command
+        [ "$status" -eq 0 ]
+        says_not pyenv
+    done
+    # What was activated by hand is spoken of with every command.
+    mkdir -p env/bin
+    VIRTUAL_ENV=$PWD/env run forge run true
+    says "the active environment $PWD/env is not used"
+}
+
+@test "an option behind a script that fails: it went to the script" {
+    echo 'raise SystemExit(3)' >fit.py
+    run forge run fit.py --memory 4G
+    [ "$status" -eq 3 ]
+    says "--memory 4G after fit.py was given to fit.py; options of forge run come before it."
+    run forge run fit.py data.csv --timeout=2h
+    says "--timeout=2h after fit.py was given to fit.py"
+    run forge run "$PWD/fit.py" --dry-run x
+    says "--dry-run after $PWD/fit.py was given"
+    mkdir data
+    run forge run fit.py -i data
+    says "-i data after fit.py was given to fit.py"
+    id=$(forge submit fit.py --memory 4G)
+    run forge wait "$id"
+    says "--memory 4G after fit.py was given"
+}
+
+@test "an option behind a script: no word where the script may have it, or nothing failed" {
+    echo 'raise SystemExit(3)' >fit.py
+    for words in "--memry 4G" "--memory4 G" "-- --memory 4G" "--help" "-x" "memory"; do
+        # shellcheck disable=SC2086 # words
+        run forge run fit.py $words
+        [ "$status" -eq 3 ]
+        says_not "come before it"
+    done
+    run forge run --memory 64M fit.py
+    says_not "come before it"
+    run forge run -- sh -c 'exit 3' sh --memory 4G
+    says_not "come before it"
+    printf 'import argparse\np = argparse.ArgumentParser()\np.add_argument("--memory")\np.parse_args()\nraise SystemExit(3)\n' >own.py
+    run forge run own.py --memory 4G
+    [ "$status" -eq 3 ]
+    says_not "come before it"
+    # shellcheck disable=SC2016 # the script's
+    echo 'while getopts i: name; do :; done; exit 3' >own.sh
+    run forge run own.sh -i data
+    [ "$status" -eq 3 ]
+    says_not "come before it"
+    echo 'print(1)' >fit.py
+    run forge run fit.py --memory 4G
+    [ "$status" -eq 0 ]
+    says_not "come before it"
+}
+
+@test "forge run jupyter: how a notebook is run" {
+    echo '{}' >fit.ipynb
+    mkdir -p prefix/bin
+    printf '#!/bin/sh\n' >prefix/bin/tool
+    chmod 755 prefix/bin/tool
+    run -127 forge run jupyter-not-installed lab
+    says "Not started: jupyter-not-installed cannot be executed in the sandbox, and a notebook is run without it: \`forge run NOTEBOOK.ipynb\`."
+    says_not "interpreter"
+    run -127 forge run jupyter-not-installed nbconvert --execute fit.ipynb
+    says "a notebook is run without it: \`forge run fit.ipynb\`."
+    says_not "add -i"
+    run -127 forge run -r ./prefix jupyter-not-installed
+    says "jupyter-not-installed cannot be executed in runtime $PWD/prefix"
+}
+
+@test "post-process of another's run says whose it is" {
+    export FORGE_STORE=sqlite:$T/shared.db
+    FORGE_HOME=$T/other forge run -q --id fit --post-process 'echo "{}"' -- sh -c 'echo 1 >x'
+    run forge post-process fit
+    [ "$status" -eq 1 ]
+    says "is of another FORGE_HOME of yours, $T/other"
+    says "FORGE_HOME=$T/other"
+    FORGE_HOME=$T/other run forge post-process fit
+    [ "$status" -eq 0 ]
+    python3 - "$T/shared.db" <<'PY'
+import json, sqlite3, sys
+db = sqlite3.connect(sys.argv[1])
+for run_id, record in db.execute("SELECT run_id, record FROM runs").fetchall():
+    db.execute("UPDATE runs SET record = ?, username = 'alice' WHERE run_id = ?",
+               (json.dumps(dict(json.loads(record), user="alice")), run_id))
+db.commit()
+PY
+    id=$(forge ps -qa --user alice | tail -1)
+    run forge post-process "$id"
+    [ "$status" -eq 1 ]
+    says "run $id is alice's: kept in the owner's FORGE_HOME, $T/other"
+    says "Only its owner can repeat its post-processing"
+}
