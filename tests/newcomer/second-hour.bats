@@ -211,7 +211,7 @@ PY
     [ "$status" -eq 1 ]
     says "got/fit-2/x exists"
     says "--force replaces it"
-    [ "$(find got -type f | xargs)" = got/fit-2/x ]
+    [ "$(find got -type f)" = got/fit-2/x ]
     [ "$(cat got/fit-2/x)" = mine ]
     run forge outputs fit-1 fit-2 --copy got --force
     [ "$status" -eq 0 ]
