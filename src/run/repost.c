@@ -138,8 +138,8 @@ static int fail_foreign(const struct forge_home *home, const json_t *record,
 	if (is_mine)
 		return forge_hint(err,
 				  forge_fail(err, ESRCH,
-					     "run %s is of another FORGE_HOME of yours, "
-					     "%s",
+					     "run %s is not of this FORGE_HOME, but of "
+					     "another of yours, %s",
 					     run_id, theirs),
 				  "Repeat it with FORGE_HOME=%s", theirs);
 	return forge_hint(err,

@@ -447,7 +447,7 @@ pyenv_first() {
     FORGE_HOME=$T/other forge run -q --id fit --post-process 'echo "{}"' -- sh -c 'echo 1 >x'
     run forge post-process fit
     [ "$status" -eq 1 ]
-    says "is of another FORGE_HOME of yours, $T/other"
+    says "is not of this FORGE_HOME, but of another of yours, $T/other"
     says "FORGE_HOME=$T/other"
     FORGE_HOME=$T/other run forge post-process fit
     [ "$status" -eq 0 ]
