@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/strv.h"
 #include "cli/session.h"
+#include "config/limits.h"
 #include "spec/asked.h"
 #include "state/objects.h"
 
@@ -175,21 +176,65 @@ static void print_value(const json_t *v)
 	}
 }
 
+/* A limit as it is written and shown everywhere else: "2.00 GiB". */
+static void print_limit(const struct forge_limit_row *row, const json_t *v)
+{
+	double scale = row->type == FORGE_LIMIT_DURATION ? 1e6
+		       : row->type == FORGE_LIMIT_CPUS	 ? 1e3
+							 : 1;
+	char text[FORGE_FORMAT_MAX];
+
+	/* A store that others write too can have any number there. */
+	if (json_number_value(v) > 0 && json_number_value(v) * scale < 1e19)
+		fputs(forge_limit_format(text, row,
+					 (uint64_t)(json_number_value(v) * scale + 0.5)),
+		      stdout);
+	else
+		fputs("unlimited", stdout);
+}
+
+static const struct forge_limit_row *limit_of(const json_t *row)
+{
+	if (strcmp(forge_json_string(row, "what"), "limit") != 0)
+		return NULL;
+	for (size_t i = 0; i < FORGE_LIMIT_COUNT_ROWS; i++)
+		if (strcmp(forge_limit_rows[i].json, forge_json_string(row, "name")) == 0)
+			return &forge_limit_rows[i];
+	return NULL;
+}
+
+/* As in diff(1): which of them is on the left, and has the lines with a minus. */
+static void print_runs(const json_t *a, const json_t *b)
+{
+	char name[FORGE_RUN_NAME_MAX];
+
+	printf("--- %s: %s\n", forge_record_name(a, name),
+	       forge_json_string(a, "status"));
+	printf("+++ %s: %s\n", forge_record_name(b, name),
+	       forge_json_string(b, "status"));
+}
+
 static void print_rows(const json_t *list)
 {
 	size_t i;
 	const json_t *row;
 
 	json_array_foreach (list, i, row) {
-		const char *name = forge_json_string(row, "name");
+		const struct forge_limit_row *limit = limit_of(row);
+		const char *name = limit ? limit->name : forge_json_string(row, "name");
 		printf("%-10s", forge_json_string(row, "what"));
 		if (*name) {
 			forge_print_clean(stdout, name, strlen(name));
 			fputs("  ", stdout);
 		}
-		print_value(json_object_get(row, "a"));
-		fputs(" -> ", stdout);
-		print_value(json_object_get(row, "b"));
+		for (int side = 0; side < 2; side++) {
+			const json_t *v = json_object_get(row, side ? "b" : "a");
+			fputs(side ? " -> " : "", stdout);
+			if (limit)
+				print_limit(limit, v);
+			else
+				print_value(v);
+		}
 		putchar('\n');
 	}
 }
@@ -286,6 +331,7 @@ static int cmd_diff(int argc, char **argv)
 		(void)forge_fail(&err, EINVAL, "diff: two runs are needed");
 		return forge_print_usage(&forge_cmd_diff, &err);
 	}
+	forge_session_rule = FORGE_SESSION_LOOKS;
 	int rc = forge_session_open(&s, false, &err);
 	if (rc == 0)
 		rc = forge_session_record(&s, argv[0], &a, &err);
@@ -299,6 +345,8 @@ static int cmd_diff(int argc, char **argv)
 	if (is_json) {
 		forge_print_json(list);
 	} else {
+		if (json_array_size(list))
+			print_runs(a, b);
 		print_rows(list);
 		print_scripts(&s, a, b);
 	}

@@ -76,13 +76,12 @@ static int kill_one(struct forge_session *s, const char *word, struct forge_erro
 				"started with");
 	if (rc < 0)
 		return rc;
+	char name[FORGE_RUN_NAME_MAX];
 	if (is_json)
 		forge_print_json(record);
-	else if (was_over)
-		printf("%s: already finished, %s\n", forge_json_string(record, "run_id"),
-		       forge_json_string(record, "status"));
 	else
-		printf("%s: %s\n", forge_json_string(record, "run_id"),
+		printf("%s: %s%s\n", forge_record_name(record, name),
+		       was_over ? "already finished, " : "",
 		       forge_json_string(record, "status"));
 	return 0;
 }
@@ -101,7 +100,8 @@ static int cmd_kill(int argc, char **argv)
 	struct forge_error err = FORGE_ERROR_INIT;
 	forge_auto_session struct forge_session s = FORGE_SESSION_INIT;
 	forge_auto_strv struct forge_strv ids = { 0 };
-	forge_session_forgives = true; /* a runaway is not saved by a typing error */
+	forge_session_rule =
+		FORGE_SESSION_FORGIVES; /* a runaway is not saved by a typing error */
 	int rc = forge_session_runs(&s, &forge_cmd_kill, argc, argv, true, &ids, &err);
 
 	if (rc > 0)

@@ -123,29 +123,109 @@ static int list(const struct forge_session *s, const json_t *record,
 	return 0;
 }
 
-static int copy(const struct forge_session *s, const json_t *record,
-		struct forge_error *err)
+/* ---- --copy ---- */
+
+/* A run to be copied: its record, where its files are, and what its directory is called. */
+struct source {
+	json_t *record;
+	struct forge_home other; /* another user's, when its files are there */
+	const char *below;
+};
+
+static void sources_free(struct source *at, size_t n)
 {
+	for (size_t i = 0; at && i < n; i++) {
+		json_decref(at[i].record);
+		forge_home_close(&at[i].other);
+	}
+	free(at);
+}
+
+/* Its label, unless another one would have the same name: then its id, which is its own. */
+static const char *name_of(const struct source *at, size_t n, size_t i)
+{
+	const char *label = forge_record_label(at[i].record);
+
+	for (size_t k = 0; label && k < n; k++) {
+		const char *other = forge_record_label(at[k].record);
+		if (k != i &&
+		    ((other && strcmp(other, label) == 0) ||
+		     strcmp(forge_json_string(at[k].record, "run_id"), label) == 0))
+			label = NULL;
+	}
+	return label ? label : forge_json_string(at[i].record, "run_id");
+}
+
+static int open_source(struct forge_session *s, const char *run_id, struct source *ret,
+		       struct forge_error *err)
+{
+	int rc = forge_session_record(s, run_id, &ret->record, err);
+
+	return rc == 0 && forge_foreign_is(&s->home, ret->record)
+		       ? forge_foreign_open(ret->record, "outputs", &ret->other, err)
+		       : rc;
+}
+
+static void print_copied(const struct source *source)
+{
+	size_t n = json_array_size(json_object_get(source->record, "outputs"));
+
+	printf("%zu file%s copied to %s%s%s\n", n, n == 1 ? "" : "s", copy_to,
+	       source->below ? "/" : "", source->below ? source->below : "");
+}
+
+static int copy_sources(const struct forge_session *s, const struct source *at, size_t n,
+			struct forge_error *err)
+{
+	struct forge_export_run *runs = calloc(n, sizeof(*runs));
 	struct forge_signals before;
+	size_t unread = n;
+
+	if (!runs)
+		return forge_fail(err, ENOMEM, "out of memory");
 	/* ^C leaves nothing half done. */
 	forge_signals_catch(&before);
 	forge_auto_close int signals = forge_signals_fd();
 	const struct forge_export how = { .to = copy_to,
 					  .replaces = replaces,
 					  .stop_fd = signals };
-	forge_auto_home struct forge_home other = FORGE_HOME_INIT;
-	bool is_foreign = forge_foreign_is(&s->home, record);
-	int n = is_foreign ? forge_foreign_open(record, "outputs", &other, err) : 0;
-
-	if (n == 0)
-		n = forge_export_outputs(is_foreign ? &other : &s->home, record, &how,
-					 err);
+	for (size_t i = 0; i < n; i++)
+		runs[i] =
+			(struct forge_export_run){ .home = at[i].other.path ? &at[i].other
+									    : &s->home,
+						   .record = at[i].record,
+						   .below = at[i].below };
+	int rc = forge_export_runs(runs, n, &how, &unread, err);
 	forge_signals_release(&before);
-	if (is_foreign && n == -EACCES)
-		return forge_foreign_fail(record, "outputs", EACCES, err);
-	if (n >= 0 && !is_json)
-		printf("%d file%s copied to %s\n", n, n == 1 ? "" : "s", copy_to);
-	return n;
+	free(runs);
+	if (rc == -EACCES && unread < n && at[unread].other.path)
+		return forge_foreign_fail(at[unread].record, "outputs", EACCES, err);
+	return rc;
+}
+
+/* Several runs can have files of one name: each has a directory of its own, all are copied or none. */
+static int copy(struct forge_session *s, const struct forge_strv *ids, bool has_own_dirs,
+		struct forge_error *err)
+{
+	struct source *at = calloc(ids->n + 1, sizeof(*at));
+	int rc = at ? 0 : forge_fail(err, ENOMEM, "out of memory");
+
+	for (size_t i = 0; at && i < ids->n; i++)
+		at[i].other = FORGE_HOME_INIT;
+	for (size_t i = 0; i < ids->n && rc == 0; i++)
+		rc = open_source(s, ids->v[i], &at[i], err);
+	for (size_t i = 0; i < ids->n && rc == 0; i++)
+		at[i].below = has_own_dirs ? name_of(at, ids->n, i) : NULL;
+	if (rc == 0)
+		rc = copy_sources(s, at, ids->n, err);
+	for (size_t i = 0; i < ids->n && rc >= 0; i++) {
+		if (is_json)
+			forge_print_json(json_object_get(at[i].record, "outputs"));
+		else
+			print_copied(&at[i]);
+	}
+	sources_free(at, ids->n);
+	return rc < 0 ? rc : 0;
 }
 
 static int show(struct forge_session *s, const char *run_id, bool has_heading,
@@ -154,19 +234,24 @@ static int show(struct forge_session *s, const char *run_id, bool has_heading,
 	forge_auto_json json_t *record = NULL;
 	int rc = forge_session_record(s, run_id, &record, err);
 
-	if (rc == 0 && copy_to)
-		rc = copy(s, record, err);
 	if (rc < 0)
 		return rc;
 	if (is_json) {
 		forge_print_json(json_object_get(record, "outputs"));
 		return 0;
 	}
-	if (copy_to)
-		return 0;
 	if (has_heading)
 		printf("%s\n", run_id);
 	return list(s, record, err);
+}
+
+/* Whether the words can mean several runs, however many they mean now. */
+static bool means_several(int argc, char **argv)
+{
+	for (int i = 0; i < argc; i++)
+		if (strpbrk(argv[i], "*?"))
+			return true;
+	return argc > 1;
 }
 
 static int cmd_outputs(int argc, char **argv)
@@ -174,6 +259,7 @@ static int cmd_outputs(int argc, char **argv)
 	struct forge_error err = FORGE_ERROR_INIT;
 	forge_auto_session struct forge_session s = FORGE_SESSION_INIT;
 	forge_auto_strv struct forge_strv ids = { 0 };
+	forge_session_rule = FORGE_SESSION_LOOKS;
 	int rc =
 		forge_session_runs(&s, &forge_cmd_outputs, argc, argv, false, &ids, &err);
 
@@ -181,11 +267,9 @@ static int cmd_outputs(int argc, char **argv)
 		return rc;
 	if (rc == 0 && replaces && !copy_to)
 		rc = forge_fail(&err, EINVAL, "--force belongs to --copy DIR");
-	if (rc == 0 && copy_to && ids.n > 1)
-		rc = forge_fail(
-			&err, EINVAL,
-			"--copy takes one run: several can have files of one name");
-	for (size_t i = 0; i < ids.n && rc == 0; i++)
+	if (rc == 0 && copy_to)
+		rc = copy(&s, &ids, means_several(argc, argv), &err);
+	for (size_t i = 0; i < ids.n && rc == 0 && !copy_to; i++)
 		rc = show(&s, ids.v[i], ids.n > 1, &err);
 	if (rc == -ECANCELED) {
 		fputs("forge: nothing was copied\n", stderr);
@@ -202,7 +286,8 @@ const struct forge_cmd forge_cmd_outputs = {
 		 "them\n"
 		 "back under their own names, all of them or none; it replaces files "
 		 "only\n"
-		 "with --force.",
+		 "with --force. Of several runs each gets a directory there, named by "
+		 "its label.",
 	.first = "RUN",
 	.bad_value = FORGE_EXIT_FAILED,
 	.run = cmd_outputs,

@@ -397,6 +397,7 @@ static int cmd_ps(int argc, char **argv)
 		rc = parse_time("until", o.until, until, &o.filter.until, &err);
 	if (rc == 0)
 		rc = digest_of(o.output, digest, &err);
+	forge_session_rule = FORGE_SESSION_LOOKS;
 	if (rc == 0)
 		rc = forge_session_open(&s, true, &err);
 	if (rc == 0)

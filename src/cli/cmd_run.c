@@ -10,18 +10,16 @@
 #include <unistd.h>
 
 #include "cli/request.h"
-#include "cli/table.h"
 #include "config/config.h"
 #include "spec/spec.h"
 
-static bool is_dry_run, wants_limits, is_json, is_quiet;
+static bool is_dry_run, is_json, is_quiet;
 
 static const struct forge_opt own_rows[] = {
 	FORGE_FLAG(0, "stdin", &forge_request.pass_stdin,
 		   "Feed our standard input to the command"),
 	FORGE_FLAG(0, "dry-run", &is_dry_run, "Print the plan as JSON and run nothing"),
-	FORGE_FLAG(0, "explain-limits", &wants_limits,
-		   "Print each limit and where it comes from, and run nothing"),
+	FORGE_EXPLAIN_LIMITS_ROW,
 	FORGE_FLAG(0, "json", &is_json, "Print the record as JSON instead of the output"),
 	FORGE_FLAG('q', "quiet", &is_quiet, "Show neither output nor verdict"),
 	FORGE_HELP_ROW,
@@ -44,35 +42,6 @@ static int explain(const struct forge_config *cfg, struct forge_error *err)
 	return FORGE_EXIT_OK;
 }
 
-/* profile < runtime < script < command line. */
-static int explain_limits(const struct forge_config *cfg, struct forge_error *err)
-{
-	enum { LIMIT, VALUE, FROM, NAME, COLUMNS };
-	static const char *const keys[COLUMNS] = { "limit", "value", "from", "name" };
-	struct forge_cell cells[(1 + FORGE_LIMIT_COUNT_ROWS) * COLUMNS] = {
-		{ "LIMIT", FORGE_BOLD },
-		{ "VALUE", FORGE_BOLD },
-		{ "FROM", FORGE_BOLD },
-		{ "NAME", FORGE_BOLD }
-	};
-	forge_auto_json json_t *limits = NULL;
-	size_t i;
-	json_t *row;
-	int rc = forge_spec_explain_limits(cfg, &forge_request, &limits, err);
-
-	if (rc < 0)
-		return rc;
-	json_array_foreach (limits, i, row)
-		for (size_t c = 0; c < COLUMNS; c++)
-			cells[(i + 1) * COLUMNS + c].text =
-				json_string_value(json_object_get(row, keys[c]));
-	if (is_json)
-		forge_print_json(limits);
-	else
-		forge_table_print(stdout, cells, COLUMNS, 1 + FORGE_LIMIT_COUNT_ROWS);
-	return FORGE_EXIT_OK;
-}
-
 static int cmd_run(int argc, char **argv)
 {
 	struct forge_error err = FORGE_ERROR_INIT;
@@ -85,7 +54,8 @@ static int cmd_run(int argc, char **argv)
 	forge_request.argv = argv;
 	int status = forge_request_prepare(&cfg, &err);
 	if (status == 0)
-		status = wants_limits ? explain_limits(cfg, &err)
+		status = forge_request_wants_limits
+				 ? forge_request_explain_limits(cfg, is_json, &err)
 			 : is_dry_run ? explain(cfg, &err)
 				      : forge_request_run(cfg, is_json, is_quiet, &err);
 	if (status < 0) {

@@ -274,6 +274,7 @@ static int cmd_show(int argc, char **argv)
 	struct forge_error err = FORGE_ERROR_INIT;
 	forge_auto_session struct forge_session s = FORGE_SESSION_INIT;
 	forge_auto_strv struct forge_strv ids = { 0 };
+	forge_session_rule = FORGE_SESSION_LOOKS;
 	int rc = forge_session_runs(&s, &forge_cmd_show, argc, argv, false, &ids, &err);
 
 	if (rc > 0)

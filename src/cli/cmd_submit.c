@@ -11,6 +11,7 @@
 static bool is_json;
 
 static const struct forge_opt own_rows[] = {
+	FORGE_EXPLAIN_LIMITS_ROW,
 	FORGE_FLAG(0, "json", &is_json, "Print JSON"),
 	FORGE_HELP_ROW,
 	FORGE_OPTS_END,
@@ -51,7 +52,9 @@ static int cmd_submit(int argc, char **argv)
 	forge_request.argv = argv;
 	int status = forge_request_prepare(&cfg, &err);
 	if (status == 0)
-		status = submit(cfg, &err);
+		status = forge_request_wants_limits
+				 ? forge_request_explain_limits(cfg, is_json, &err)
+				 : submit(cfg, &err);
 	if (status < 0) {
 		forge_print_error(&err);
 		status = FORGE_EXIT_NOT_RUN;

@@ -317,6 +317,7 @@ static int cmd_top(int argc, char **argv)
 		rc = forge_parse_duration(delay_text, &usec, &err);
 	if (rc < 0)
 		(void)forge_wrap(&err, rc, "--delay");
+	forge_session_rule = FORGE_SESSION_LOOKS;
 	if (rc == 0)
 		rc = forge_session_open(&s, true, &err);
 	if (rc == 0 && (is_once || !isatty(STDOUT_FILENO) || !isatty(STDIN_FILENO))) {

@@ -97,9 +97,10 @@ static int wait_one(struct forge_session *s, const char *word, uint64_t deadline
 	if (rc < 0)
 		return rc;
 	if (rc == 1) {
+		char name[FORGE_RUN_NAME_MAX];
 		if (!is_quiet)
 			fprintf(stderr, "forge: run %s is still %s\n",
-				forge_json_string(record, "run_id"),
+				forge_record_name(record, name),
 				forge_record_is_over(record)
 					? "being recorded"
 					: forge_json_string(record, "status"));
@@ -123,6 +124,7 @@ static int cmd_wait(int argc, char **argv)
 	if (rc < 0)
 		(void)forge_wrap(&err, rc, "--timeout");
 	deadline = usec == FORGE_UNLIMITED ? usec : forge_now_usec() + usec;
+	forge_session_rule = FORGE_SESSION_LOOKS;
 	if (rc == 0)
 		rc = forge_session_runs(&s, &forge_cmd_wait, argc, argv, false, &ids,
 					&err);

@@ -57,6 +57,16 @@ static const struct forge_opt *find_letter(const struct forge_opt *opts, char le
 	return NULL;
 }
 
+const struct forge_opt *forge_opt_of(const struct forge_opt *opts, const char *word)
+{
+	if (word[0] != '-' || !word[1])
+		return NULL;
+	if (word[1] != '-')
+		return word[2] ? NULL : find_letter(opts, word[1]);
+	const struct forge_opt *o = find_name(opts, word + 2, strcspn(word + 2, "="));
+	return o && o->type == FORGE_OPT_FLAG && strchr(word, '=') ? NULL : o;
+}
+
 /* What other programs call it; docker, sbatch, conda and the like. */
 static const struct {
 	const char *theirs, *ours;

@@ -73,6 +73,9 @@ FORGE_MUST_CHECK int forge_opt_parse(const struct forge_opt *opts, int argc, cha
 FORGE_MUST_CHECK int forge_opt_permute(const struct forge_opt *opts, int argc,
 				       char **argv, struct forge_error *err);
 
+/* The option that this word is, "--name", "--name=value" or "-n", in full; NULL: none of them. */
+const struct forge_opt *forge_opt_of(const struct forge_opt *opts, const char *word);
+
 /*
  * Steps through "a|b|c": *words moves on, *ret_len is the length of the word returned;
  * NULL at the end.

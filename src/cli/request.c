@@ -12,10 +12,14 @@
 
 #include "base/json.h"
 #include "base/parse.h"
+#include "cli/session.h"
+#include "cli/table.h"
 #include "config/config.h"
+#include "spec/spec.h"
 
 struct forge_run_request forge_request;
 const char *forge_request_config;
+bool forge_request_wants_limits;
 static const char *limits[FORGE_LIMIT_COUNT_ROWS]; /* as typed, in the table's order */
 static const char *priority;
 
@@ -60,15 +64,17 @@ static const struct forge_opt more_rows[] = {
 		     "Read this configuration"),
 };
 
-#define OWN_MAX 16
+#define OWN_MAX	 16
+#define LATE_MAX 64 /* words, of those that somebody typed */
+
+static struct forge_opt all_rows[FORGE_ARRAY_SIZE(first_rows) + 1 +
+				 FORGE_LIMIT_COUNT_ROWS + FORGE_ARRAY_SIZE(more_rows) +
+				 OWN_MAX];
 
 /* A limit becomes an option by being a row of the limits table. */
 const struct forge_opt *forge_request_opts(const struct forge_opt *own)
 {
-	static struct forge_opt rows[FORGE_ARRAY_SIZE(first_rows) + 1 +
-				     FORGE_LIMIT_COUNT_ROWS +
-				     FORGE_ARRAY_SIZE(more_rows) + OWN_MAX];
-	struct forge_opt *row = rows;
+	struct forge_opt *row = all_rows;
 
 	memcpy(row, first_rows, sizeof(first_rows));
 	row += FORGE_ARRAY_SIZE(first_rows);
@@ -87,7 +93,7 @@ const struct forge_opt *forge_request_opts(const struct forge_opt *own)
 		if (own[i].type == FORGE_OPT_END)
 			break;
 	}
-	return rows;
+	return all_rows;
 }
 
 static int check_priority(struct forge_error *err)
@@ -139,6 +145,27 @@ static int check_names(struct forge_error *err)
 	return 0;
 }
 
+/* Behind the command its own options begin; whoever meant ours finds out when the run fails. */
+static void find_late_option(void)
+{
+	for (size_t i = 1; forge_request.argv && forge_request.argv[0] &&
+			   forge_request.argv[i] && i < LATE_MAX;
+	     i++) {
+		const char *word = forge_request.argv[i],
+			   *next = forge_request.argv[i + 1];
+		const struct forge_opt *o = forge_opt_of(all_rows, word);
+		if (strcmp(word, "--") == 0)
+			return;
+		/* Nearly every script has that one. */
+		if (!o || o->dest == &forge_help_wanted)
+			continue;
+		forge_request.late_option = word;
+		if (o->type != FORGE_OPT_FLAG && !strchr(word, '='))
+			forge_request.late_value = next;
+		return;
+	}
+}
+
 int forge_request_prepare(struct forge_config **ret_cfg, struct forge_error *err)
 {
 	const struct forge_profile *profile;
@@ -151,6 +178,7 @@ int forge_request_prepare(struct forge_config **ret_cfg, struct forge_error *err
 	forge_request.store = forge_store_wanted;
 	if (rc < 0)
 		return rc;
+	find_late_option();
 	rc = forge_config_load(forge_request_config, ret_cfg, err);
 	if (rc < 0)
 		return rc;
@@ -199,6 +227,35 @@ void forge_request_done(void)
 	forge_strv_done(&forge_request.env);
 }
 
+int forge_request_explain_limits(const struct forge_config *cfg, bool is_json,
+				 struct forge_error *err)
+{
+	enum { LIMIT, VALUE, FROM, NAME, COLUMNS };
+	static const char *const keys[COLUMNS] = { "limit", "value", "from", "name" };
+	struct forge_cell cells[(1 + FORGE_LIMIT_COUNT_ROWS) * COLUMNS] = {
+		{ "LIMIT", FORGE_BOLD },
+		{ "VALUE", FORGE_BOLD },
+		{ "FROM", FORGE_BOLD },
+		{ "NAME", FORGE_BOLD }
+	};
+	forge_auto_json json_t *list = NULL;
+	size_t i;
+	json_t *row;
+	int rc = forge_spec_explain_limits(cfg, &forge_request, &list, err);
+
+	if (rc < 0)
+		return rc;
+	json_array_foreach (list, i, row)
+		for (size_t c = 0; c < COLUMNS; c++)
+			cells[(i + 1) * COLUMNS + c].text =
+				json_string_value(json_object_get(row, keys[c]));
+	if (is_json)
+		forge_print_json(list);
+	else
+		forge_table_print(stdout, cells, COLUMNS, 1 + FORGE_LIMIT_COUNT_ROWS);
+	return FORGE_EXIT_OK;
+}
+
 /* Where they are now, and how to get them. */
 static void print_outputs(const json_t *record, const char *run_id)
 {
@@ -228,15 +285,19 @@ void forge_print_verdict(const json_t *record)
 	const char *notes = forge_json_string(record, "completion_notes");
 	const char *run_id = forge_json_string(record, "run_id");
 	bool has_colour = forge_has_colour(stderr);
+	char name[FORGE_RUN_NAME_MAX];
 	struct pollfd p = { .fd = STDERR_FILENO, .events = POLLOUT };
 
 	/* The run is over and recorded; somebody who does not read must not keep us here. */
 	if (poll(&p, 1, 1000) <= 0)
 		return;
 	fputs("forge: ", stderr);
+	/* With several runs the label says which of them this is about. */
+	if (forge_record_label(record))
+		fprintf(stderr, "%s: ", forge_record_name(record, name));
 	if (notes)
 		forge_print_clean(stderr, notes, strlen(notes));
-	if (run_id)
+	if (run_id && !forge_record_label(record))
 		fprintf(stderr, "%s (run %s)%s",
 			has_colour ? forge_colour_code(FORGE_DIM) : "", run_id,
 			has_colour ? forge_colour_code(FORGE_PLAIN) : "");

@@ -14,6 +14,17 @@ const struct forge_opt *forge_request_opts(const struct forge_opt *own);
 /* Checks what was typed and reads the configuration. */
 FORGE_MUST_CHECK int forge_request_prepare(struct forge_config **ret_cfg,
 					   struct forge_error *err);
+/* --explain-limits, of `forge run` and `forge submit`. */
+extern bool forge_request_wants_limits;
+#define FORGE_EXPLAIN_LIMITS_ROW                                                         \
+	FORGE_FLAG(0, "explain-limits", &forge_request_wants_limits,                     \
+		   "Print each limit and where it comes from, and run nothing")
+/*
+ * Prints the limits that the run would have: profile < runtime < script < command line. The exit status,
+ * or negative.
+ */
+FORGE_MUST_CHECK int forge_request_explain_limits(const struct forge_config *cfg,
+						  bool is_json, struct forge_error *err);
 /* Relative paths that were typed are meant from here, also when we then go elsewhere. */
 FORGE_MUST_CHECK int forge_request_absolute(struct forge_error *err);
 /* Runs it and prints what comes of it. The exit status, or negative when nothing was run. */

@@ -20,19 +20,73 @@
 #include "store/state.h"
 
 const char *forge_session_config;
-bool forge_session_forgives;
+enum forge_session_rule forge_session_rule;
+
+static bool is_store_given(void)
+{
+	const char *env = getenv("FORGE_STORE");
+
+	return forge_store_wanted || (env && *env);
+}
+
+/* Adds to what there is to say about the mistake that the file was passed over. */
+static void tell_unused(const struct forge_config *cfg, struct forge_error *why)
+{
+	char before[sizeof(why->hint)];
+	forge_auto_free char *url = NULL;
+
+	if (forge_store_choose(forge_store_wanted, cfg, &url, NULL) < 0)
+		url = NULL;
+	forge_auto_free char *shown = url ? forge_store_display(url) : NULL;
+	(void)snprintf(before, sizeof(before), "%s", why->hint);
+	(void)forge_hint(why, 0,
+			 "%s%s./forge.yaml was not used; the runs are those of %s",
+			 before, *before ? ". " : "", shown ? shown : "the store");
+}
+
+/*
+ * After a mistake in the configuration: without the project's file, where the rule allows that. Who reads
+ * ids here gives them to commands that end runs, so they are never those of a store that was not meant.
+ */
+static int load_without(struct forge_session *s, struct forge_error *why)
+{
+	bool may_name_store;
+
+	/* A file that is not trusted, or cannot be read, has no line; its owner has to see to it. */
+	if (!why->line && forge_session_rule == FORGE_SESSION_LOOKS)
+		return -why->code;
+	int rc = forge_config_load_outer(forge_session_config, &s->cfg, &may_name_store,
+					 NULL);
+	if (rc == 0 && may_name_store && forge_session_rule == FORGE_SESSION_LOOKS &&
+	    !is_store_given()) {
+		forge_config_free(forge_take_ptr(s->cfg));
+		return forge_hint(why, -why->code,
+				  "./forge.yaml may name the store: --store URL says "
+				  "where to look until it can be read");
+	}
+	if (rc < 0)
+		return rc;
+	tell_unused(s->cfg, why);
+	forge_print_warning(why);
+	return 0;
+}
 
 static int load_config(struct forge_session *s, struct forge_error *err)
 {
 	struct forge_error why = FORGE_ERROR_INIT;
 	int rc = forge_config_load(forge_session_config, &s->cfg, &why);
 
-	if (rc < 0 && forge_session_forgives && rc != -ENOMEM) {
-		forge_print_warning(&why);
-		return forge_config_parse("", 0, "built-in", NULL, &s->cfg, err);
+	if (rc == 0)
+		return 0;
+	if (rc != -ENOMEM && forge_session_rule != FORGE_SESSION_STRICT) {
+		if (load_without(s, &why) == 0)
+			return 0;
+		if (forge_session_rule == FORGE_SESSION_FORGIVES) {
+			forge_print_warning(&why);
+			return forge_config_parse("", 0, "built-in", NULL, &s->cfg, err);
+		}
 	}
-	if (rc < 0)
-		*err = why;
+	*err = why;
 	return rc;
 }
 
@@ -241,6 +295,28 @@ int forge_session_fail(const struct forge_error *err)
 {
 	forge_print_error(err);
 	return FORGE_EXIT_FAILED;
+}
+
+const char *forge_record_label(const json_t *record)
+{
+	const char *label = forge_json_string(record, "analysis_id");
+	const char *run_id = forge_json_string(record, "run_id");
+
+	/* A store that others write too can have any text there. */
+	return label && run_id && strcmp(label, run_id) != 0 &&
+			       forge_parse_id(label, NULL) == 0
+		       ? label
+		       : NULL;
+}
+
+const char *forge_record_name(const json_t *record, char buf[FORGE_RUN_NAME_MAX])
+{
+	const char *label = forge_record_label(record);
+
+	(void)snprintf(buf, FORGE_RUN_NAME_MAX, "%s%s%s%s", label ? label : "",
+		       label ? " (" : "", forge_json_string(record, "run_id"),
+		       label ? ")" : "");
+	return buf;
 }
 
 bool forge_record_is_here(const json_t *record)

@@ -26,8 +26,17 @@ extern const char *forge_session_config;
 	FORGE_STRING(0, "config", "FILE", &forge_session_config,                         \
 		     "Read this configuration")
 
-/* A configuration that cannot be read is a warning: what must work at any time goes on without. */
-extern bool forge_session_forgives;
+/* What becomes of a mistake in the configuration; a command says it before it opens a session. */
+enum forge_session_rule {
+	FORGE_SESSION_STRICT, /* the command stops */
+	/*
+	 * Of a command that only looks: one in ./forge.yaml is a warning, and the other files hold, unless
+	 * ./forge.yaml may name the store. Another store's runs would be wrong results.
+	 */
+	FORGE_SESSION_LOOKS,
+	FORGE_SESSION_FORGIVES, /* any is a warning: what must work at any time goes on */
+};
+extern enum forge_session_rule forge_session_rule;
 
 /*
  * Opens everything. Without need_store a store that cannot be reached is a warning: what is in
@@ -65,6 +74,11 @@ FORGE_MUST_CHECK int forge_session_reload(struct forge_session *s, json_t **reco
 /* Prints the error. Returns FORGE_EXIT_FAILED. */
 int forge_session_fail(const struct forge_error *err);
 
+/* What people call the run: "fit (01m7...)", or its id alone where it has no label (--id). Returns buf. */
+#define FORGE_RUN_NAME_MAX 128
+const char *forge_record_name(const json_t *record, char buf[FORGE_RUN_NAME_MAX]);
+/* The label alone; NULL: it has none, or none that a label can be. */
+const char *forge_record_label(const json_t *record);
 /* What `forge run` would have exited with. */
 int forge_record_exit_status(const json_t *record);
 bool forge_record_is_here(const json_t *record);

@@ -90,6 +90,15 @@ static int set_key(const struct forge_loader *ld, const struct forge_yaml *node,
 		return set_env(ld, node, &a->env, err);
 	if (strcmp(node->key, "network") == 0)
 		return set_network(ld, node, a, err);
+	const char *limit =
+		forge_schema_limit_like(node->key, keys, FORGE_ARRAY_SIZE(keys));
+	if (limit)
+		return forge_hint(
+			err,
+			forge_fail_at(err, ld->name, node->key_line, node->key_column,
+				      "analysis: unknown key '%.64s'", node->key),
+			"%s is a limit: write limits: {%s: ...} in analysis", limit,
+			limit);
 	return forge_fail_at(err, ld->name, node->key_line, node->key_column,
 			     "analysis: %s",
 			     forge_describe_unknown(text, "unknown key", node->key, keys,

@@ -142,6 +142,14 @@ struct forge_config {
 FORGE_MUST_CHECK int forge_config_load(const char *explicit_path,
 				       struct forge_config **ret,
 				       struct forge_error *err);
+/*
+ * The same without ./forge.yaml, for when that has a mistake in it; it must be a file that would be trusted.
+ * *ret_may_name_store: it may have a "store:", so that the store of *ret may be another than the project's.
+ */
+FORGE_MUST_CHECK int forge_config_load_outer(const char *explicit_path,
+					     struct forge_config **ret,
+					     bool *ret_may_name_store,
+					     struct forge_error *err);
 /* One file of it; relative paths in it are taken below base_dir. */
 struct forge_config_layer {
 	const char *text;

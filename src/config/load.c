@@ -312,8 +312,10 @@ static int add_layer(struct layers *l, enum role role, const char *shown,
 	return 0;
 }
 
+#define PROJECT_FILE "./forge.yaml"
+
 /* The host's, the user's, the project's, and the one that was named. */
-static int read_layers(const char *explicit_path, struct layers *l,
+static int read_layers(const char *explicit_path, bool has_project, struct layers *l,
 		       struct forge_error *err)
 {
 	const char *home = getenv("HOME"), *env = getenv("FORGE_CONFIG");
@@ -327,8 +329,8 @@ static int read_layers(const char *explicit_path, struct layers *l,
 	int rc = add_layer(l, HOSTS, "/etc/forge/forge.yaml", NULL, err);
 	if (rc == 0)
 		rc = add_layer(l, USERS, user, NULL, err);
-	if (rc == 0)
-		rc = add_layer(l, PROJECTS, "./forge.yaml", NULL, err);
+	if (rc == 0 && has_project)
+		rc = add_layer(l, PROJECTS, PROJECT_FILE, NULL, err);
 	if (rc == 0 && explicit_path)
 		rc = add_layer(l, NAMED, explicit_path, "--config", err);
 	else if (rc == 0 && env && *env)
@@ -431,12 +433,12 @@ int forge_config_shipped(const struct forge_config *c, struct forge_config **ret
 	return 0;
 }
 
-static int load(const char *explicit_path, struct forge_config **ret,
+static int load(const char *explicit_path, bool has_project, struct forge_config **ret,
 		struct forge_error *err)
 {
 	struct forge_config_layer texts[LAYERS_MAX];
 	struct layers l = { .n = 0 };
-	int rc = read_layers(explicit_path, &l, err);
+	int rc = read_layers(explicit_path, has_project, &l, err);
 
 	for (size_t i = 0; i < l.n; i++)
 		texts[i] = (struct forge_config_layer){ l.at[i].text, l.at[i].len,
@@ -454,15 +456,38 @@ static int load(const char *explicit_path, struct forge_config **ret,
 	return rc;
 }
 
-int forge_config_load(const char *explicit_path, struct forge_config **ret,
-		      struct forge_error *err)
+static int load_all(const char *explicit_path, bool has_project,
+		    struct forge_config **ret, struct forge_error *err)
 {
 	forge_auto_config struct forge_config *c = NULL;
-	int rc = load(explicit_path, &c, err);
+	int rc = load(explicit_path, has_project, &c, err);
 
 	if (rc == 0)
 		rc = read_all_runtimes(c, err);
 	if (rc == 0)
 		*ret = forge_take_ptr(c);
+	return rc;
+}
+
+int forge_config_load(const char *explicit_path, struct forge_config **ret,
+		      struct forge_error *err)
+{
+	return load_all(explicit_path, true, ret, err);
+}
+
+int forge_config_load_outer(const char *explicit_path, struct forge_config **ret,
+			    bool *ret_may_name_store, struct forge_error *err)
+{
+	struct source s;
+	int rc = read_source(PROJECT_FILE, &s, err);
+
+	if (rc < 0)
+		return rc;
+	/* By the letters alone: what is broken can be read in more ways than one. */
+	bool may_name_store = rc == 1 && memmem(s.text, s.len, "store", strlen("store"));
+	source_done(&s);
+	rc = load_all(explicit_path, false, ret, err);
+	if (rc == 0)
+		*ret_may_name_store = may_name_store;
 	return rc;
 }

@@ -284,6 +284,21 @@ static size_t keys_below(const char *prefix, char words[WORDS_MAX][WORD_SIZE])
 	return n;
 }
 
+const char *forge_schema_limit_like(const char *key, const char *const *words, size_t n)
+{
+	const char *limits[FORGE_LIMIT_COUNT_ROWS];
+
+	for (size_t i = 0; i < FORGE_LIMIT_COUNT_ROWS; i++) {
+		limits[i] = forge_limit_rows[i].key;
+		if (strcmp(limits[i], key) == 0 ||
+		    strcmp(forge_limit_rows[i].name, key) == 0)
+			return limits[i];
+	}
+	return forge_near_miss(key, words, n)
+		       ? NULL
+		       : forge_near_miss(key, limits, FORGE_LIMIT_COUNT_ROWS);
+}
+
 static int unknown_schema_key(const struct forge_loader *ld,
 			      const struct forge_yaml *node, const char *prefix,
 			      struct forge_error *err)
@@ -294,7 +309,17 @@ static int unknown_schema_key(const struct forge_loader *ld,
 
 	for (size_t i = 0; i < n; i++)
 		list[i] = words[i];
-	return unknown_key(ld, node, prefix, list, n, err);
+	const char *limit = *prefix ? NULL : forge_schema_limit_like(node->key, list, n);
+	if (!limit)
+		return unknown_key(ld, node, prefix, list, n, err);
+	/* Of which runs it is the limit, the file has to say. */
+	return forge_hint(err,
+			  forge_fail_at(err, ld->name, node->key_line, node->key_column,
+					"unknown key '%.64s'", node->key),
+			  "%s is a limit: of every run it is profiles: {default: {%s: "
+			  "...}}, of the scripts beside this file analysis: {limits: "
+			  "{%s: ...}}",
+			  limit, limit, limit);
 }
 
 const struct forge_origin *forge_config_origin(const struct forge_config *c,

@@ -40,6 +40,12 @@ int forge_loader_oom(struct forge_error *err);
 const char *forge_describe_unknown(char buf[FORGE_UNKNOWN_MAX], const char *what,
 				   const char *word, const char *const *words, size_t n);
 
+/*
+ * For a key that is none of these n words: the key of the limit whose name it is, as a key or as an option, or
+ * nearly so and unlike the words. NULL: it is none.
+ */
+const char *forge_schema_limit_like(const char *key, const char *const *words, size_t n);
+
 /* Every key of the file but the profiles, which are set aside in ld. */
 FORGE_MUST_CHECK int forge_schema_apply(struct forge_loader *ld,
 					const struct forge_yaml *root,

@@ -3,6 +3,7 @@
 #include "run/advise.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,6 +37,11 @@ static bool is_given(const struct forge_spec *s, const char *path)
 	return false;
 }
 
+bool forge_advise_is_seen(const struct forge_spec *s, const char *path)
+{
+	return is_system(path) || is_given(s, path);
+}
+
 /* "--data=x.csv" means x.csv; other options mean nothing. */
 static const char *path_of(const char *word)
 {
@@ -45,6 +51,31 @@ static const char *path_of(const char *word)
 	return eq ? eq + 1 : "";
 }
 
+static bool ends_as_script(const char *word);
+
+#define SCRIPT_BYTES (1 << 18)
+
+/*
+ * Whether a script may take this option itself: it is written there, or the script has a library that makes
+ * options of other things. What cannot be read whole may.
+ */
+static bool may_take(const char *script, const char *option)
+{
+	static const char *const makers[] = { "getopt", "import fire", "typer" };
+	forge_auto_free char *name = strndup(option, strcspn(option, "="));
+	forge_auto_free char *text = NULL;
+	size_t len;
+
+	forge_auto_close int fd =
+		open(script, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	if (!name || fd < 0 || forge_read_fd(fd, SCRIPT_BYTES, &text, &len) < 0)
+		return true;
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(makers); i++)
+		if (strstr(text, makers[i]))
+			return true;
+	return strstr(text, name) || strlen(text) != len;
+}
+
 int forge_advise_prepare(struct forge_spec *s, const struct forge_run_request *req,
 			 struct forge_error *err)
 {
@@ -52,13 +83,15 @@ int forge_advise_prepare(struct forge_spec *s, const struct forge_run_request *r
 
 	if (req->is_probe || req->parent_run || !req->argv[0])
 		return 0;
+	s->has_late_option = req->late_option && ends_as_script(req->argv[0]) &&
+			     !may_take(req->argv[0], req->late_option);
 	for (size_t i = 1; req->argv[i] && i < WORDS_MAX; i++) {
 		const char *path = path_of(req->argv[i]);
 		if (!*path || strlen(path) >= PATH_MAX || stat(path, &st) < 0 ||
 		    (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)))
 			continue;
 		forge_auto_free char *real = realpath(path, NULL);
-		if (!real || is_system(real) || is_given(s, real))
+		if (!real || forge_advise_is_seen(s, real))
 			continue;
 		s->not_given_is_dir = S_ISDIR(st.st_mode);
 		s->not_given = strdup(path);
@@ -80,16 +113,18 @@ static bool ends_as_script(const char *word)
 	return false;
 }
 
-static void advise_input(const struct forge_spec *s, struct forge_verdict *v)
+/* is_word: of the command line, so that it may be what should have been run. */
+static void advise_input(const char *word, bool is_dir, bool is_word,
+			 struct forge_verdict *v)
 {
-	const char *word = s->not_given, *slash = strrchr(word, '/');
+	const char *slash = strrchr(word, '/');
 	/* The directory of a file, as somebody would who has more than one in it. */
-	int len = !s->not_given_is_dir && slash && slash != word ? (int)(slash - word)
-								 : (int)strlen(word);
+	int len = !is_dir && slash && slash != word ? (int)(slash - word)
+						    : (int)strlen(word);
 
 	if (len == 2 && strncmp(word, "..", 2) == 0)
 		len = (int)strlen(word);
-	if (ends_as_script(word))
+	if (is_word && ends_as_script(word))
 		forge_judge_add(v,
 				"%s exists here but was not given to the run: use `forge "
 				"run %s`, or add -i %s.",
@@ -152,11 +187,29 @@ int forge_advise_missing(const struct forge_spec *s, const struct forge_run_requ
 		       : 0;
 }
 
+/* Nobody needs it for a notebook; a server of it would have nobody to serve. */
+static bool is_jupyter(const char *word)
+{
+	return strcmp(word, "jupyter") == 0 || strncmp(word, "jupyter-", 8) == 0;
+}
+
 static void advise_program(const struct forge_spec *s, const char *word,
 			   struct forge_verdict *v)
 {
 	char has[160];
 
+	if (is_jupyter(word)) {
+		const char *dot = s->not_given ? strrchr(s->not_given, '.') : NULL;
+		const char *named = dot && strcmp(dot, ".ipynb") == 0 ? s->not_given
+								      : "NOTEBOOK.ipynb";
+		/* There may be one whose interpreter is not there. */
+		(void)snprintf(v->notes, sizeof(v->notes),
+			       "Not started: %.60s cannot be executed in %s%.200s, and a "
+			       "notebook is run without it: `forge run %.300s`.",
+			       word, s->has_runtime ? "runtime " : "the sandbox",
+			       s->has_runtime ? s->runtime.decl->name : "", named);
+		return;
+	}
 	if (strchr(word, '/') || ends_as_script(word)) {
 		if (is_missing_file(word))
 			(void)snprintf(v->notes, sizeof(v->notes),
@@ -172,17 +225,36 @@ static void advise_program(const struct forge_spec *s, const char *word,
 		       *has ? ")" : "");
 }
 
+/* What its own words do not say, its log may. */
+static void advise_log(const struct forge_spec *s, int run_dir, struct forge_verdict *v)
+{
+	bool is_dir = false;
+	forge_auto_free char *name = forge_advise_log(s, run_dir, &is_dir);
+
+	if (name)
+		advise_input(name, is_dir, false, v);
+}
+
 void forge_advise(const struct forge_spec *s, const struct forge_run_request *req,
-		  const struct forge_outcome *o, struct forge_verdict *v)
+		  const struct forge_outcome *o, int run_dir, struct forge_verdict *v)
 {
 	if (strcmp(v->status, "failed") != 0 || req->is_probe || req->parent_run)
 		return;
 	if (o->is_exec_failure && o->start_error.code == ENOENT)
 		advise_program(s, req->argv[0], v);
-	if (!o->has_status)
+	if (!o->has_status || (o->is_exec_failure && is_jupyter(req->argv[0])))
 		return;
 	if (s->not_given)
-		advise_input(s, v);
+		advise_input(s->not_given, s->not_given_is_dir, true, v);
+	else if (!o->is_exec_failure)
+		advise_log(s, run_dir, v);
+	if (s->has_late_option)
+		forge_judge_add(v,
+				"%.60s%s%.60s after %.200s was given to %.200s; options "
+				"of forge run come before it.",
+				req->late_option, req->late_value ? " " : "",
+				req->late_value ? req->late_value : "", req->argv[0],
+				req->argv[0]);
 	if (o->network_tries && s->own_network)
 		forge_judge_add(
 			v, "It looked for a host or a name on the network, and has "

@@ -18,6 +18,16 @@ FORGE_MUST_CHECK int forge_advise_prepare(struct forge_spec *s,
 FORGE_MUST_CHECK int forge_advise_missing(const struct forge_spec *s,
 					  const struct forge_run_request *req,
 					  struct forge_error *err);
-/* After it, when it failed. */
+/* After it, when it failed; run_dir has its log. */
 void forge_advise(const struct forge_spec *s, const struct forge_run_request *req,
-		  const struct forge_outcome *o, struct forge_verdict *v);
+		  const struct forge_outcome *o, int run_dir, struct forge_verdict *v);
+
+/* ---- between the parts ---- */
+
+/* Whether a run sees this path, absolute and without links: it was given, or it is the system's. */
+bool forge_advise_is_seen(const struct forge_spec *s, const char *path);
+/*
+ * advise_log.c: a file of the current directory, as the command named it on standard error when it did not
+ * find it. The caller's; NULL: none that is certain.
+ */
+char *forge_advise_log(const struct forge_spec *s, int run_dir, bool *ret_is_dir);

@@ -12,11 +12,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <linux/magic.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/entries.h"
 #include "base/fd.h"
 #include "base/json.h"
 #include "base/rmtree.h"
@@ -64,6 +68,7 @@ static int open_parent(int top, const char *path, bool makes, const char **ret_n
 /* An output, and what has become of it. */
 struct item {
 	const json_t *output;
+	const struct forge_export_run *run;
 	char *path; /* below the directory, in bytes */
 	enum { STAGED, MOVED, EXCHANGED } state;
 };
@@ -71,6 +76,7 @@ struct item {
 struct items {
 	struct item *at;
 	size_t n;
+	const struct forge_export_run *unread; /* one of whose files could not be read */
 };
 
 static void items_done(struct items *items)
@@ -81,31 +87,43 @@ static void items_done(struct items *items)
 	*items = (struct items){ .at = NULL };
 }
 
-static int items_of(const json_t *outputs, struct items *ret, struct forge_error *err)
+/* Where an output goes, below the directory; NULL: it has no name, or out of memory. */
+static char *path_of(const struct forge_export_run *run, const json_t *output)
 {
-	struct items items = { .at = calloc(json_array_size(outputs) + 1,
-					    sizeof(struct item)) };
-	size_t i;
-	const json_t *output;
+	const char *written = forge_json_string(output, "path");
+	char *name = written ? forge_json_name_decode(written) : NULL;
 
-	if (!items.at)
+	if (!name || !run->below)
+		return name;
+	char *path = forge_asprintf("%s/%s", run->below, name);
+	free(name);
+	return path;
+}
+
+static int add_items(struct items *items, const struct forge_export_run *run,
+		     struct forge_error *err)
+{
+	const json_t *outputs = json_object_get(run->record, "outputs"), *output;
+	struct item *grown = reallocarray(
+		items->at, items->n + json_array_size(outputs) + 1, sizeof(*grown));
+	size_t i;
+
+	if (!grown)
 		return forge_fail(err, ENOMEM, "out of memory");
+	items->at = grown;
 	json_array_foreach (outputs, i, output) {
-		const char *written = forge_json_string(output, "path");
-		char *path = written ? forge_json_name_decode(written) : NULL;
-		if (!path) {
-			items_done(&items);
+		char *path = path_of(run, output);
+		if (!path)
 			return forge_fail(err, EINVAL, "output %zu has no name", i + 1);
-		}
-		items.at[items.n++] = (struct item){ .output = output, .path = path };
+		items->at[items->n++] =
+			(struct item){ .output = output, .run = run, .path = path };
 	}
-	*ret = items;
 	return 0;
 }
 
-static int copy_one(const struct forge_home *home, int top, const struct item *item,
-		    int stop_fd)
+static int copy_one(int top, const struct item *item, int stop_fd)
 {
+	const struct forge_home *home = item->run->home;
 	const char *wanted = forge_json_string(item->output, "sha256");
 	const char *name = NULL;
 	char stored[FORGE_STORED_MAX], digest[FORGE_DIGEST_MAX];
@@ -133,8 +151,12 @@ static int copy_one(const struct forge_home *home, int top, const struct item *i
 static int fail_output(const struct item *item, const char *to, int rc,
 		       struct forge_error *err)
 {
-	const char *path = forge_json_string(item->output, "path");
+	const char *name = forge_json_string(item->output, "path");
+	const char *below = item->run->below;
+	char path[512];
 
+	(void)snprintf(path, sizeof(path), "%s%s%s", below ? below : "", below ? "/" : "",
+		       name);
 	if (rc == -EUCLEAN)
 		return forge_fail(err, EUCLEAN,
 				  "output %s is damaged: its digest is another", path);
@@ -146,13 +168,15 @@ static int fail_output(const struct item *item, const char *to, int rc,
 	return forge_fail_errno(err, -rc, "output %s", path);
 }
 
-static int copy_all(const struct forge_home *home, const struct items *items, int top,
-		    const struct forge_export *how, struct forge_error *err)
+static int copy_all(struct items *items, int top, const struct forge_export *how,
+		    struct forge_error *err)
 {
 	for (size_t i = 0; i < items->n; i++) {
-		int rc = copy_one(home, top, &items->at[i], how->stop_fd);
-		if (rc < 0)
+		int rc = copy_one(top, &items->at[i], how->stop_fd);
+		if (rc < 0) {
+			items->unread = items->at[i].run;
 			return fail_output(&items->at[i], how->to, rc, err);
+		}
 	}
 	return 0;
 }
@@ -240,6 +264,111 @@ static int move_all(struct items *items, int stage, int top,
 	return 0;
 }
 
+/* ---- the stage ---- */
+
+#define STAGE	     "/.forge-copy-"
+#define STAGE_RANDOM 6 /* of mkdtemp() */
+
+static bool is_stage_name(const char *name)
+{
+	static const char letters[] = "abcdefghijklmnopqrstuvwxyz"
+				      "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+	size_t len = strlen(STAGE) - 1;
+
+	return strncmp(name, STAGE + 1, len) == 0 && strlen(name + len) == STAGE_RANDOM &&
+	       strspn(name + len, letters) == STAGE_RANDOM;
+}
+
+/*
+ * Whether a lock that can be taken proves that no process has it. A network's file system may keep the
+ * locks of each host to that host.
+ */
+static bool has_true_locks(int fd)
+{
+	static const unsigned long local[] = { EXT4_SUPER_MAGIC,  XFS_SUPER_MAGIC,
+					       BTRFS_SUPER_MAGIC, TMPFS_MAGIC,
+					       F2FS_SUPER_MAGIC,  OVERLAYFS_SUPER_MAGIC };
+	struct statfs fs;
+
+	if (fstatfs(fd, &fs) < 0)
+		return false;
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(local); i++)
+		if ((unsigned long)fs.f_type == local[i])
+			return true;
+	return false;
+}
+
+/* What a copy left that was killed: the stage is ours, and the lock that its process held is free. */
+static void remove_if_stale(int dir, const char *real, const char *name)
+{
+	forge_auto_close int fd = openat(dir, name, DIR_FLAGS);
+	forge_auto_free char *path = NULL;
+	struct stat st, named;
+
+	if (fd < 0 || fstat(fd, &st) < 0 || st.st_uid != geteuid() ||
+	    !has_true_locks(fd) || flock(fd, LOCK_EX | LOCK_NB) < 0)
+		return;
+	/* A copy that went on until now may have given it its name. */
+	if (fstatat(dir, name, &named, AT_SYMLINK_NOFOLLOW) < 0 ||
+	    named.st_dev != st.st_dev || named.st_ino != st.st_ino)
+		return;
+	path = forge_asprintf("%s/%s", real, name);
+	if (path)
+		(void)!forge_rmtree(path, st.st_dev, st.st_ino, NULL,
+				    NULL); /* or stays */
+}
+
+static void remove_stale(const char *dir)
+{
+	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
+	/* rmtree takes no path with a link in it. */
+	forge_auto_free char *real = realpath(dir, NULL);
+
+	if (!real || forge_entries_open(&d, AT_FDCWD, real) < 0)
+		return;
+	for (const char *name; (name = forge_entries_next(&d));)
+		if (is_stage_name(name))
+			remove_if_stale(forge_entries_fd(&d), real, name);
+}
+
+/* 1: another copy took it for a stale one, before it was locked. */
+static int lock_stage(int fd)
+{
+	struct stat st;
+
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
+		return 1;
+	/* Without locks there, nobody takes it for stale. */
+	return fstat(fd, &st) == 0 && st.st_nlink == 0 ? 1 : 0;
+}
+
+/* Makes a stage in dir; its process holds its lock until the descriptor is closed. 0 or -errno. */
+static int make_stage(const char *dir, char **ret_path, int *ret_fd)
+{
+	for (int tries = 0; tries < 100; tries++) {
+		forge_auto_free char *path = forge_asprintf("%s" STAGE "XXXXXX", dir);
+		if (!path)
+			return -ENOMEM;
+		if (!mkdtemp(path))
+			return -errno;
+		forge_auto_free char *real = realpath(path, NULL);
+		forge_auto_close int fd = real ? open(real, DIR_FLAGS) : -1;
+		if (fd < 0 && errno == ENOENT)
+			continue;
+		if (fd < 0) {
+			int code = errno;
+			(void)rmdir(path); /* empty, or it stays */
+			return -code;
+		}
+		if (lock_stage(fd) != 0)
+			continue;
+		*ret_path = forge_take_ptr(real);
+		*ret_fd = forge_take_fd(fd);
+		return 0;
+	}
+	return -EAGAIN;
+}
+
 static int make_above(const char *path)
 {
 	forge_auto_free char *copy = strdup(path);
@@ -269,21 +398,17 @@ static int name_stage(int stage, const char *path, const char *to,
 	return rc < 0 ? forge_fail_errno(err, errno, "make %s", to) : 0;
 }
 
-static int export(const struct forge_home *home, struct items *items, int top,
-		  const char *stage_path, const struct forge_export *how,
-		  struct forge_error *err)
+static int export(struct items *items, int top, int stage, const char *real,
+		  const struct forge_export *how, struct forge_error *err)
 {
-	/* rmtree takes no path with a link in it. */
-	forge_auto_free char *real = realpath(stage_path, NULL);
-	forge_auto_close int stage = real ? open(real, DIR_FLAGS) : -1;
 	struct forge_error late = FORGE_ERROR_INIT;
 	struct stat st;
 
-	if (stage < 0 || fstat(stage, &st) < 0)
-		return forge_fail_errno(err, errno, "open %s", stage_path);
-	int rc = copy_all(home, items, stage, how, err);
+	if (fstat(stage, &st) < 0)
+		return forge_fail_errno(err, errno, "open %s", real);
+	int rc = copy_all(items, stage, how, err);
 	if (rc == 0 && top < 0) {
-		rc = name_stage(stage, stage_path, how->to, err);
+		rc = name_stage(stage, real, how->to, err);
 		if (rc == 0)
 			return 0;
 	}
@@ -300,8 +425,8 @@ static int export(const struct forge_home *home, struct items *items, int top,
 	return rc;
 }
 
-static int export_below(const struct forge_home *home, struct items *items,
-			const struct forge_export *how, struct forge_error *err)
+static int export_below(struct items *items, const struct forge_export *how,
+			struct forge_error *err)
 {
 	const char *to = how->to, *slash = strrchr(to, '/');
 	forge_auto_close int top = open(to, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -314,39 +439,54 @@ static int export_below(const struct forge_home *home, struct items *items,
 	rc = top < 0 ? make_above(to) : 0;
 	if (rc < 0)
 		return forge_fail_errno(err, -rc, "make %s", to);
-	forge_auto_free char *stage =
-		top >= 0 ? forge_asprintf("%s/.forge-copy-XXXXXX", to)
-			 : forge_asprintf("%.*s.forge-copy-XXXXXX",
-					  slash ? (int)(slash + 1 - to) : 0, to);
-	if (!stage)
+	/* Beside a directory that is not there yet: the stage becomes that directory. */
+	forge_auto_free char *dir =
+		top >= 0 ? strdup(to)
+		: slash	 ? forge_asprintf("%.*s/", (int)(slash - to), to)
+			 : strdup(".");
+	if (!dir)
 		return forge_fail(err, ENOMEM, "out of memory");
-	if (!mkdtemp(stage))
-		return forge_fail_errno(err, errno, "make a directory in %s",
+	forge_auto_free char *path = NULL;
+	forge_auto_close int stage = -1;
+	remove_stale(dir);
+	rc = make_stage(dir, &path, &stage);
+	if (rc < 0)
+		return forge_fail_errno(err, -rc, "make a directory in %s",
 					top >= 0 ? to : "its parent");
-	return export(home, items, top, stage, how, err);
+	return export(items, top, stage, path, how, err);
+}
+
+int forge_export_runs(const struct forge_export_run *runs, size_t n,
+		      const struct forge_export *how, size_t *ret_unread,
+		      struct forge_error *err)
+{
+	forge_auto_free char *to = strdup(how->to);
+	size_t len = to ? strlen(to) : 0;
+	struct items items = { .at = NULL };
+	int rc = to ? 0 : forge_fail(err, ENOMEM, "out of memory");
+
+	while (len > 1 && to[len - 1] == '/')
+		to[--len] = '\0';
+	for (size_t i = 0; i < n && rc == 0; i++)
+		rc = add_items(&items, &runs[i], err);
+	struct forge_export as = *how;
+	as.to = to;
+	if (rc == 0)
+		rc = export_below(&items, &as, err);
+	if (rc == 0)
+		rc = (int)items.n;
+	if (ret_unread)
+		*ret_unread = items.unread ? (size_t)(items.unread - runs) : n;
+	items_done(&items);
+	return rc;
 }
 
 int forge_export_outputs(const struct forge_home *home, const json_t *record,
 			 const struct forge_export *how, struct forge_error *err)
 {
-	forge_auto_free char *to = strdup(how->to);
-	size_t len = to ? strlen(to) : 0;
-	struct items items = { .at = NULL };
+	const struct forge_export_run run = { .home = home, .record = record };
 
-	while (len > 1 && to[len - 1] == '/')
-		to[--len] = '\0';
-	if (!to)
-		return forge_fail(err, ENOMEM, "out of memory");
-	int rc = items_of(json_object_get(record, "outputs"), &items, err);
-	if (rc < 0)
-		return rc;
-	struct forge_export as = *how;
-	as.to = to;
-	rc = export_below(home, &items, &as, err);
-	if (rc == 0)
-		rc = (int)items.n;
-	items_done(&items);
-	return rc;
+	return forge_export_runs(&run, 1, how, NULL, err);
 }
 
 int forge_export_check(const char *to, const char *path, bool replaces,

@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "record/adopt.h"
 #include "record/deliver.h"
+#include "record/foreign.h"
 #include "record/record.h"
 #include "store/state.h"
 
@@ -121,6 +122,37 @@ static int check_trusted(const json_t *own, const char *command, struct forge_er
 		"Give the command with --command");
 }
 
+/* Whose it is, and where, if the record says so. */
+static int fail_foreign(const struct forge_home *home, const json_t *record,
+			struct forge_error *err)
+{
+	const char *run_id = forge_json_string(record, "run_id");
+	const char *owner = forge_json_string(record, "user");
+	const char *theirs = forge_foreign_home(record);
+	char user[FORGE_USER_MAX];
+
+	if (!forge_foreign_is(home, record) || !owner)
+		return forge_hint(err,
+				  forge_fail(err, ESRCH,
+					     "run %s is not of this FORGE_HOME", run_id),
+				  "Repeat it with the FORGE_HOME it was started with");
+	bool is_mine = strcmp(owner, forge_user_name(user)) == 0;
+	if (is_mine)
+		return forge_hint(err,
+				  forge_fail(err, ESRCH,
+					     "run %s is not of this FORGE_HOME, but of "
+					     "another of yours, %s",
+					     run_id, theirs),
+				  "Repeat it with FORGE_HOME=%s", theirs);
+	return forge_hint(err,
+			  forge_fail(err, ESRCH,
+				     "run %s is %s's: kept in the owner's FORGE_HOME, %s",
+				     run_id, owner, theirs),
+			  "Only its owner can repeat its post-processing; `forge "
+			  "outputs %s --copy DIR` copies what it left, if %s shares it",
+			  run_id, owner);
+}
+
 /*
  * By the record in our own directory: a team's store is written by others too, and whoever could
  * choose the command and its inputs there would have us show them any file of ours.
@@ -140,10 +172,7 @@ int forge_post_process_again(const struct forge_config *cfg,
 	if (rc < 0 && rc != -ENOENT)
 		return rc;
 	if (rc < 0)
-		return forge_hint(err,
-				  forge_fail(err, ESRCH,
-					     "run %s is not of this FORGE_HOME", run_id),
-				  "Repeat it with the FORGE_HOME it was started with");
+		return fail_foreign(home, record, err);
 	rc = check_trusted(own, command, err);
 	if (rc == 0)
 		rc = post_process_again(cfg, home, url, own, command, ret_result, err);

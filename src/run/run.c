@@ -472,7 +472,7 @@ static int execute_and_judge(struct run *r, struct forge_verdict *v,
 		forge_judge_refused(&refused, v);
 	else
 		forge_judge(outcome, &r->spec.limits, v);
-	forge_advise(&r->spec, r->req, outcome, v);
+	forge_advise(&r->spec, r->req, outcome, r->record.dir_fd, v);
 	forge_run_take_results(r, outcome, v);
 	/* The end of init frees /dev/shm; the next run gets memory that is free. */
 	if (outcome->memory_peak_bytes > LITTLE_MEMORY)

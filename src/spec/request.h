@@ -47,4 +47,6 @@ struct forge_run_request {
 	bool pass_stdin;	  /* feed the caller's standard input to the command */
 	int stdout_fd, stderr_fd; /* where output is also shown live, -1: nowhere */
 	char **argv;		  /* the command, NULL-terminated, at least one word */
+	/* A word behind the first that is an option of `forge run`, and its value; NULL: none. */
+	const char *late_option, *late_value;
 };

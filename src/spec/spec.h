@@ -38,7 +38,8 @@ struct forge_spec {
 	struct forge_strv aliases; /* pairs: absolute path as typed, canonical */
 	char *not_given; /* a word of the command: it is here, and the run does not see it */
 	bool not_given_is_dir;
-	struct forge_strv links;     /* pairs: path below the workdir, canonical */
+	bool has_late_option;	 /* the request's, and the script has none of that name */
+	struct forge_strv links; /* pairs: path below the workdir, canonical */
 	struct forge_strv read_only; /* inputs, the configured roots, the runtime */
 	/* the runtime, and what the script says about itself */
 	char *header_runtime, *header_profile;
@@ -100,7 +101,8 @@ FORGE_MUST_CHECK int forge_spec_runtime(struct forge_spec *s,
 
 /*
  * Whether the caller has an environment active that the run does not use, since no runtime was chosen;
- * *ret says which, and how to use it.
+ * *ret says which, and how to use it. pyenv is always active where it is installed: it counts only for
+ * commands that would have used its Python.
  */
 bool forge_spec_is_unused_active(const struct forge_spec *s,
 				 const struct forge_run_request *req,

@@ -360,6 +360,24 @@ static bool is_pyenv_first(char *buf, size_t size)
 	return false;
 }
 
+/*
+ * Whether a command would have used the Python whose directory of programs this is, without forge: Python
+ * itself, pip, a script or a notebook for it, or anything else that is installed there.
+ */
+static bool would_use_python(const char *command, const char *python)
+{
+	const char *slash = strrchr(command, '/'), *dot = strrchr(command, '.');
+	const char *name = slash ? slash + 1 : command;
+	char path[PATH_MAX];
+
+	if (strncmp(name, "python", 6) == 0 || strncmp(name, "pip", 3) == 0 ||
+	    (dot && (strcmp(dot, ".py") == 0 || strcmp(dot, ".ipynb") == 0)))
+		return true;
+	(void)snprintf(path, sizeof(path), "%.*s/%s",
+		       (int)(strrchr(python, '/') - python), python, command);
+	return !slash && access(path, X_OK) == 0;
+}
+
 bool forge_spec_is_unused_active(const struct forge_spec *s,
 				 const struct forge_run_request *req,
 				 struct forge_error *ret)
@@ -379,7 +397,7 @@ bool forge_spec_is_unused_active(const struct forge_spec *s,
 				 prefix, prefix);
 		return true;
 	}
-	if (!is_pyenv_first(path, sizeof(path)))
+	if (!is_pyenv_first(path, sizeof(path)) || !would_use_python(req->argv[0], path))
 		return false;
 	(void)forge_fail(ret, ENOEXEC,
 			 "pyenv's Python %.200s is not used; to run in it: "

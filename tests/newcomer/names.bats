@@ -131,11 +131,9 @@ plain() { printf '%s\n' "$1" | sed 's/\x1b\[[0-9;]*m//g' | tr -d '\r'; }
 @test "kill works beside a forge.yaml with a mistake in it" {
     id=$(forge submit --id runaway -- sleep 300)
     echo 'x: 1' >forge.yaml
-    run forge ps
-    [ "$status" -eq 1 ]
     run forge kill --now runaway
     [ "$status" -eq 0 ]
     says "warning: ./forge.yaml:1:1: unknown key 'x'"
-    says "$id: cancelled"
+    says "runaway ($id): cancelled"
     rm forge.yaml
 }

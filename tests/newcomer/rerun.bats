@@ -90,7 +90,7 @@ analysis() {
     forge rerun -q --id second --memory 64M --env A=1 fit
     run forge diff fit second
     [ "$status" -eq 1 ]
-    says "limit     memory_bytes  2147483648 -> 67108864"
+    says "limit     memory  2.00 GiB -> 64.00 MiB"
     says "variable  A  - -> 1"
     says "data  sha256:"
     says "output    out  sha256:"

@@ -222,7 +222,7 @@ listed() { "$FORGE" runtime list --json | jq -r ".[] | select(.name == \"$1\") |
     mkdir -p "$HOME/.pyenv/shims"
     printf '#!/bin/sh\n' >"$HOME/.pyenv/shims/python3"
     chmod +x "$HOME/.pyenv/shims/python3"
-    PATH=$HOME/.pyenv/shims:$PATH forge_run -- true
+    PATH=$HOME/.pyenv/shims:$PATH forge_run -- python3 -c 1
     grep -q "warning: pyenv's Python .* is not used; to run in it: -r .*pyenv prefix" "$err"
     # Chosen, or none there: nothing to say.
     VIRTUAL_ENV=$T/venv forge_run -r e -- tool

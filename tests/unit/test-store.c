@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/json.h"
 #include "base/strv.h"
 #include "config-build.h"
 #include "store/backend.h"
@@ -228,7 +229,7 @@ static void assert_status(struct forge_store *st, const char *id, const char *st
 	json_t *r;
 
 	assert_int_equal(forge_store_get(st, id, &r, NULL), 0);
-	assert_string_equal(json_string_value(json_object_get(r, "status")), status);
+	assert_string_equal(forge_json_string(r, "status"), status);
 	json_decref(r);
 }
 
@@ -780,15 +781,15 @@ static void assumed(struct forge_store *st, const char *id, const char *to,
 	json_array_foreach (events, i, e) {
 		char *longer =
 			forge_asprintf("%s%s%s", got, *got ? " " : "",
-				       json_string_value(json_object_get(e, "status")));
+				       forge_json_string(e, "status"));
 		free(got);
 		got = longer;
 		assert_int_equal(json_integer_value(json_object_get(e, "seq")), i);
-		if (strcmp(json_string_value(json_object_get(e, "actor")), "test") != 0) {
+		if (strcmp(forge_json_string(e, "actor"), "test") != 0) {
 			assert_string_equal(
-				json_string_value(json_object_get(e, "actor")), "repair");
+				forge_json_string(e, "actor"), "repair");
 			assert_string_equal(
-				json_string_value(json_object_get(e, "event")),
+				forge_json_string(e, "event"),
 				"assumed");
 		}
 	}
@@ -838,8 +839,7 @@ static void what_repair_adds_to_lost_events_is_taken(void **state)
 	assert_status(f->st, "a", "succeeded");
 	assert_int_equal(forge_store_events(f->st, "a", &events, NULL), 0);
 	assert_int_equal(json_array_size(events), 4);
-	assert_string_equal(json_string_value(json_object_get(json_array_get(events, 3),
-							      "event")),
+	assert_string_equal(forge_json_string(json_array_get(events, 3), "event"),
 			    "succeeded");
 	json_decref(events);
 	WENT(f->st, "b", "queued", "preparing");
@@ -865,10 +865,10 @@ static void events_that_are_known_are_skipped(void **state)
 	assert_int_equal(forge_store_events(f->st, "a", &events, NULL), 0);
 	assert_int_equal(json_array_size(events), 4);
 	assert_string_equal(
-		json_string_value(json_object_get(json_array_get(events, 0), "event")),
+		forge_json_string(json_array_get(events, 0), "event"),
 		"status");
 	assert_string_equal(
-		json_string_value(json_object_get(json_array_get(events, 2), "event")),
+		forge_json_string(json_array_get(events, 2), "event"),
 		"note");
 	assert_null(json_object_get(json_array_get(events, 2), "status"));
 	json_decref(events);
@@ -1050,7 +1050,7 @@ static void what_is_refused_for_ever_still_ends(void **state)
 	assert_int_equal(number(f->st, "SELECT count(*) FROM outputs"), 0);
 	assert_int_equal(forge_store_get(f->st, "a", &got, NULL), 0);
 	assert_non_null(json_object_get(got, "store_refused"));
-	assert_string_equal(json_string_value(json_object_get(got, "reason")), "exit");
+	assert_string_equal(forge_json_string(got, "reason"), "exit");
 	json_decref(got);
 }
 
@@ -1509,7 +1509,7 @@ static void a_repeated_post_process_replaces_the_first(void **state)
 	assert_int_equal(json_integer_value(json_object_get(
 				 json_object_get(r, "post_process"), "records")),
 			 1);
-	assert_string_equal(json_string_value(json_object_get(r, "status")), "succeeded");
+	assert_string_equal(forge_json_string(r, "status"), "succeeded");
 	json_decref(r);
 	assert_int_equal(events_of(f->st, "a"), 5);
 	assert_int_equal(put_rows(f->st, "a", json_array(), NULL), 0);
@@ -1568,7 +1568,7 @@ static void any_text_comes_back_as_it_was(void **state)
 	json_decref(got);
 	assert_int_equal(forge_store_events(f->st, "a", &got, NULL), 0);
 	assert_string_equal(
-		json_string_value(json_object_get(json_array_get(got, 0), "detail")),
+		forge_json_string(json_array_get(got, 0), "detail"),
 		odd);
 	json_decref(got);
 	assert_int_equal(forge_store_post_records(f->st, "a", &got, NULL), 0);
