@@ -152,7 +152,7 @@ make_project() {
     printf '#!/bin/sh\n[ "$MODE$LICENSE_KEY $(wc -l)" = "fastsecret 2" ]\n' >count
     chmod 755 step.sh count
     printf 'a\nb\n' | gzip >reads.gz
-    echo 'cat("model\n")' >model.R
+    echo 'print(1)' >model.R
     echo 'profiles: {align: {memory: 1G}}' >new.yaml
     echo 'analyst:x:1000:1000::/home/analyst:/bin/sh' >image/etc/passwd
     jq -n '{nbformat: 4, nbformat_minor: 4, metadata: {kernelspec: {name: "python3", display_name: "Python 3"}},
@@ -176,7 +176,8 @@ make_runtimes() {
 make_runs() {
     local post=()
     ! grep -q 'forge post-process' "$1" || post=(-i summarise.py --post-process 'python3 summarise.py')
-    forge run -q --id sweep-1 -- sh -c 'echo 1 >x' && forge run -q --id fit -i data "${post[@]}" fit.py data/x.csv || return
+    forge run -q --id sweep-1 -- sh -c 'echo 1 >x' || return
+    forge run -q --id fit -i data "${post[@]}" fit.py data/x.csv || return
     ! grep -q 'forge kill' "$1" || forge submit --id goes -- sleep 300 >/dev/null
 }
 
@@ -191,7 +192,7 @@ filled() {
 did() {
     case $1 in
     *'forge kill'*) [ "$(of "$id" .status)" = cancelled ] ;;
-    'forge rm --outputs-only'*) forge outputs sweep-1 --copy freed && [ ! -e freed/x ] ;;
+    'forge rm --outputs-only'*) [ -z "$(forge outputs sweep-1 --copy freed >&2; ls freed)" ] ;;
     'forge rm '*) ! forge show "$id" ;;
     'forge outputs --copy'*) [ -e results/fit.json ] || [ -e copies/fit.json ] ;;
     *train.py*) [ -e results/outputs/model ] ;;
@@ -204,10 +205,10 @@ did() {
 # execute N FILE COMMAND WORDS: one unit, in a project of its own.
 execute() {
     local rc=0 unit=$T/units/$1
-    case $2 in
-    examples/*) cp -r "$top/${2%/*}" "$T/project-$1" && cd "$T/project-$1" && forge run -q --id fit -- true ;;
-    *) make_project "$T/project-$1" && make_runs "$unit.sh" ;;
-    esac || return
+    make_project "$T/project-$1"
+    make_runs "$unit.sh" || return
+    # An example's page is about the directory that it lies in.
+    [[ "$2" != examples/* ]] || cp -rT "$top/${2%/*}" .
     id=$(forge show --json last | jq -r .run_id)
     filled "$unit.sh" "$4" >"$T/typed"
     # What asks before it removes something is typed at a terminal.
