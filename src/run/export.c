@@ -208,6 +208,46 @@ static int check_all(const struct items *items, int top, const struct forge_expo
 	return 0;
 }
 
+/*
+ * For file systems whose renames take no flags, as NFS: what is in the place is kept in the stage before it is
+ * replaced. The stage is ours alone, so a name that is free there stays free.
+ */
+static int replace_keeping(int from, int to, const char *name)
+{
+	char aside[32];
+	struct stat st;
+	unsigned n = 0;
+
+	do
+		(void)snprintf(aside, sizeof(aside), ".forge-old-%u", n++);
+	while (fstatat(from, aside, &st, AT_SYMLINK_NOFOLLOW) == 0);
+	/* With a link the place is never empty. Not every file system has links. */
+	if (linkat(to, name, from, aside, 0) < 0 && renameat(to, name, from, aside) < 0)
+		return -errno;
+	if (renameat(from, name, to, name) < 0) {
+		int code = errno;
+		(void)renameat(from, aside, to, name); /* it cannot be done better */
+		return -code;
+	}
+	return renameat(from, aside, from, name) < 0 ? -errno : 0;
+}
+
+static int move_without_flags(int from, int to, const char *name, struct item *item,
+			      bool replaces)
+{
+	struct stat st;
+	bool is_there = fstatat(to, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
+
+	if (is_there && (!replaces || S_ISDIR(st.st_mode)))
+		return replaces ? -EISDIR : -EEXIST;
+	int rc = is_there			      ? replace_keeping(from, to, name)
+		 : renameat(from, name, to, name) < 0 ? -errno
+						      : 0;
+	if (rc == 0)
+		item->state = is_there ? EXCHANGED : MOVED;
+	return rc;
+}
+
 /* What is replaced goes into the stage in exchange, so that it can come back. */
 static int move_one(int stage, int top, struct item *item, bool replaces)
 {
@@ -228,23 +268,22 @@ static int move_one(int stage, int top, struct item *item, bool replaces)
 	}
 	if (errno != EINVAL && errno != ENOSYS)
 		return -errno;
-	/* A file system without these flags: the place was looked at a moment ago. */
-	if (renameat(from, name, to, name) < 0)
-		return -errno;
-	item->state = MOVED;
-	return 0;
+	return move_without_flags(from, to, name, item, replaces);
 }
 
+/* What was replaced returns over the copy, which is not needed any more. */
 static void move_back(int stage, int top, const struct item *item)
 {
 	const char *name, *same;
-	forge_auto_close int from = open_parent(top, item->path, false, &name);
-	forge_auto_close int to = open_parent(stage, item->path, true, &same);
+	forge_auto_close int from = open_parent(stage, item->path, true, &name);
+	forge_auto_close int to = open_parent(top, item->path, false, &same);
 
 	if (from < 0 || to < 0 || item->state == STAGED)
 		return;
-	(void)renameat2(from, name, to, name,
-			item->state == EXCHANGED ? RENAME_EXCHANGE : 0); /* or it stays */
+	if (item->state == EXCHANGED)
+		(void)renameat(from, name, to, name); /* or the copy stays */
+	else
+		(void)renameat(to, name, from, name);
 }
 
 static int move_all(struct items *items, int stage, int top,

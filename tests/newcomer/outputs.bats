@@ -264,3 +264,85 @@ EOF
     forge outputs killed --copy got
     [ "$(cat got/one)" = 1 ]
 }
+
+# three_outputs: the files a, d/b and z of a run, in this order.
+three_outputs() {
+    forge run -q -- sh -c 'mkdir d; echo 1 >a; echo 2 >d/b; echo 3 >z'
+    [ "$(forge outputs --json last | jq -r '.[].path' | xargs)" = "a d/b z" ]
+}
+
+# with_mount OPTIONS COMMAND...: while results/d is another file system.
+with_mount() {
+    mkdir -p results/d
+    run unshare -m sh -c 'mount -t tmpfs -o "$0" none results/d && exec "$@"' "$@"
+}
+
+@test "a copy that fails half way takes back what it had moved" {
+    skip_unless "only root can do this" is_root
+    three_outputs
+    mkdir results
+    # A rename does not cross file systems: the first is in its place by then.
+    with_mount rw forge outputs last --copy results
+    [ "$status" -eq 1 ]
+    says "output d/b: Invalid cross-device link"
+    [ "$(find results -mindepth 1)" = results/d ]
+    # What --force had replaced is there again, whether or not the file system can exchange two names, or has links.
+    for shim in "" "$NOSYS renameat2=EINVAL --" "$NOSYS renameat2=EINVAL linkat=EPERM --"; do
+        echo mine >results/a
+        # shellcheck disable=SC2086 # words of a command
+        with_mount rw $shim "$FORGE" outputs last --copy results --force
+        [ "$status" -eq 1 ]
+        says "output d/b: Invalid cross-device link"
+        [ "$(cat results/a)" = mine ]
+        [ "$(find results -mindepth 1 | sort | xargs)" = "results/a results/d" ]
+    done
+}
+
+@test "a place that cannot be written to is found out before anything is made" {
+    skip_unless "only root can do this" is_root
+    three_outputs
+    mkdir -p results/d
+    before=$(stat -c %y results)
+    with_mount ro forge outputs last --copy results
+    [ "$status" -eq 1 ]
+    says "output d/b: Read-only file system"
+    [ "$(stat -c %y results)" = "$before" ]
+    # And before hours of computing.
+    with_mount ro forge run --id never --copy results -o d/b -- true
+    [ "$status" -eq 125 ]
+    says "results/d/b: Read-only file system"
+    [ -z "$(forge ps -qa --analysis never)" ]
+}
+
+@test "a file system whose renames take no flags gets copies too" {
+    three_outputs
+    # A new directory, one that is there, and one with such a file.
+    run "$NOSYS" renameat2=EINVAL -- "$FORGE" outputs last --copy results
+    [ "$status" -eq 0 ]
+    [ "$(cat results/a results/d/b results/z | xargs)" = "1 2 3" ]
+    mkdir -p more/d
+    echo mine >more/d/b
+    run "$NOSYS" renameat2=EINVAL -- "$FORGE" outputs last --copy more
+    [ "$status" -eq 1 ]
+    says "more/d/b exists"
+    [ "$(find more -type f)" = more/d/b ]
+    run "$NOSYS" renameat2=EINVAL -- "$FORGE" outputs last --copy more --force
+    [ "$status" -eq 0 ]
+    [ "$(cat more/a more/d/b more/z | xargs)" = "1 2 3" ]
+    [ -z "$(find . -name '.forge*')" ]
+}
+
+@test "^C while outputs are copied leaves nothing of the copy" {
+    skip_unless "strace is not installed" command -v strace
+    three_outputs
+    mkdir results
+    # As soon as the directory is made that the copies are made in.
+    for to in results new; do
+        run strace -o trace -qq -e trace=mkdir -e inject=mkdir:signal=INT:when=1 "$FORGE" outputs last --copy $to
+        grep -q '^mkdir(".*\.forge-copy-' trace
+        [ "$status" -eq 130 ]
+        [ -z "$(ls -A results)" ]
+        [ ! -e new ]
+        [ -z "$(find . -name '.forge*')" ]
+    done
+}

@@ -126,10 +126,10 @@ EOF
     mkdir gate
     id=$(forge submit -i gate edit.sh)
     patiently sh -c "forge logs $id | grep -q ready"
-    patiently sh -c "[ -n \"\$(ls $FORGE_HOME/cache 2>/dev/null)\" ]" || true
     echo 'echo changed' >>edit.sh
     touch gate/open
     forge wait -q "$id"
+    [ "$(forge show --json "$id" | jq -r .asked.script.path)" = "$PWD/edit.sh" ]
     kept=$(forge show --json "$id" | jq -r '.asked.script.sha256 // "none"')
     ran=$(forge show --json "$id" | jq -r '[.inputs[] | select(.path | endswith("edit.sh"))][0].sha256')
     [ "$kept" = none ] || [ "$kept" = "$ran" ]
@@ -155,11 +155,16 @@ sql() { python3 -c 'import sqlite3, sys; db = sqlite3.connect(sys.argv[1]); db.e
     forge run -q --id mine -- true
     id=$(forge ps -q)
     forge run -q --id "${id:0:13}" -- false || true
+    # A label of one's own goes before the beginning of an id,
+    [ "$(forge show --json "${id:0:13}" | jq -r .analysis_id)" = "${id:0:13}" ]
     sql "UPDATE runs SET username = 'bob' WHERE run_id <> '$id'"
-    [ "$(forge show --json "${id:0:12}" | jq -r .run_id)" = "$id" ] || forge show "${id:0:12}"
-    sql "DELETE FROM run_events WHERE run_id <> '$id'"
-    run forge show --json "${id:0:13}"
-    [ "$(jq -r .run_id <<<"$output")" = "$id" ]
+    # somebody else's does not,
+    [ "$(forge show --json "${id:0:13}" | jq -r .run_id)" = "$id" ]
+    # and names a run where nothing else does.
+    forge run -q --id theirs -- true
+    theirs=$(forge ps -q --analysis theirs)
+    sql "UPDATE runs SET username = 'bob' WHERE run_id = '$theirs'"
+    [ "$(forge show --json theirs | jq -r .run_id)" = "$theirs" ]
 }
 
 @test "the rerun of a run that had the host's network by its script has it too" {

@@ -38,17 +38,18 @@ teardown() {
     teardown_forge
 }
 
-# block N: the Nth block of SQL of the page, with our names.
+# block N [KIND]: the Nth block of SQL, or of that kind, of the page, with our names and places.
 block() {
-    awk -v want="$1" '/^```/ { if (is) is = 0; else if ($0 == "```sql") is = ++n == want; next } is' "$page" |
-        sed "s/alice/$alice/g; s/bob/$bob/g; s/carol/$carol/g"
+    awk -v want="$1" -v kind="\`\`\`${2:-sql}" '/^```/ { if (is) is = 0; else if ($0 == kind) is = ++n == want; next } is' "$page" |
+        sed "s/alice/$alice/g; s/bob/$bob/g; s/carol/$carol/g; s/science/$team/g; s|/srv/forge|$P/srv|g"
 }
 
 # as USER COMMAND...: in a session of that user, who is in the team's group.
 as() {
     local user=$1 home=
     shift
-    [ ! -d "$P/srv/$user" ] || home=$P/srv/$user
+    # As the page says for alice's profile.
+    [ ! -d "$P/srv/$user" ] || home=$(eval "$(block 2 sh | sed "s/$alice/$user/")" && echo "$FORGE_HOME")
     FORGE_TEST_GROUPS=$(getent group "$team" | cut -d: -f3) "$delegate" --user "$(id -u "$user")" \
         env USER="$user" HOME="$P/$user" ${home:+FORGE_HOME="$home"} PATH="$PATH" \
         FORGE_STORE="postgresql:///forge?host=$FORGE_PG_DIR" sh -c 'cd && exec "$@"' sh "$@"
@@ -56,9 +57,10 @@ as() {
 
 # share: what the page says that root does.
 share() {
-    install -d -m 755 "$P/srv"
-    install -d -m 2750 -o "$alice" -g "$team" "$P/srv/$alice"
-    install -d -m 2750 -o "$bob" -g "$team" "$P/srv/$bob"
+    block 1 sh >shared
+    grep -q "$P/srv/$alice" shared
+    sh -e shared
+    sed "s/$alice/$bob/g" shared | sh -e
 }
 
 @test "a team: each sees the runs, logs and outputs of the other" {

@@ -4,6 +4,8 @@
 doc-commands.py check FORGE FILE...   every `forge ...` in them: the command and its options exist
 doc-commands.py shell FILE N          the Nth block that has forge commands, as a shell script
 doc-commands.py shown FILE N          what that block says that they print
+doc-commands.py units DIR FILE...     everything in them that can be typed, each as DIR/N.sh (DIR/N.shown: what it is
+                                      said to print), and DIR/index: N, FILE, the first command, separated by tabs
 """
 # SPDX-License-Identifier: Apache-2.0
 import pathlib
@@ -171,18 +173,53 @@ def with_forge(path):
             if kind in ("sh", "console") and any(re.search(r"\bforge ", x) for x in lines)]
 
 
+def split(kind, lines):
+    """What is typed in a block, and what is printed."""
+    typed, shown, is_typed = [], [], False
+    for line in lines:
+        is_typed = kind != "console" or line.startswith("$ ") or (is_typed and typed[-1].endswith("\\"))
+        if is_typed:
+            typed.append(line.removeprefix("$ ") if kind == "console" else line)
+        else:
+            shown.append(line)
+    return typed, shown
+
+
+def examples(path):
+    """(typed, shown) of every block of shell, of a manual page those of its EXAMPLES; and of each command in the text."""
+    if path.suffix == ".scd":
+        # Those of section 5 are configurations.
+        lines = path.read_text().splitlines()
+        first = lines.index("# EXAMPLES") if "# EXAMPLES" in lines and ".1." in path.name else len(lines)
+        return [split(kind, block) for start, kind, block in blocks(path) if start > first]
+    found = [split(kind, block) for _, kind, block in blocks(path) if kind in ("sh", "console")]
+    # Of two words it is the name of a command, which check() looks up.
+    spans = [command for _, command in in_text(path) if len(command.split()) > 2]
+    return found + [([command], []) for command in dict.fromkeys(spans)]
+
+
+def units(to, files):
+    index = []
+    for path in map(pathlib.Path, files):
+        for typed, shown in examples(path):
+            n = len(index) + 1
+            first = next(line for _, line in joined(typed))
+            index.append(f"{n}\t{path}\t{re.sub(r' +# .*', '', first)}\n")
+            (to / f"{n}.sh").write_text("\n".join(typed) + "\n")
+            if shown:
+                (to / f"{n}.shown").write_text("\n".join(shown) + "\n")
+    (to / "index").write_text("".join(index))
+    return 0
+
+
 def main():
     what, *rest = sys.argv[1:]
     if what == "check":
         return check(rest[0], rest[1:])
-    kind, lines = with_forge(pathlib.Path(rest[0]))[int(rest[1]) - 1]
-    typed, is_typed = [], False
-    for line in lines:
-        is_typed = kind == "sh" or line.startswith("$ ") or (is_typed and typed[-1].endswith("\\"))
-        if is_typed:
-            typed.append(line.removeprefix("$ ") if kind == "console" else line)
-        if is_typed == (what == "shell"):
-            print(typed[-1] if is_typed else line)
+    if what == "units":
+        return units(pathlib.Path(rest[0]), rest[1:])
+    typed, shown = split(*with_forge(pathlib.Path(rest[0]))[int(rest[1]) - 1])
+    print("\n".join(typed if what == "shell" else shown))
     return 0
 
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Checks the documents: nothing is said twice, links lead somewhere, they are installed. TAP."""
+"""docs.py [DIR]: checks the documents, or those installed in DIR: nothing is said twice, links lead somewhere. TAP."""
 # SPDX-License-Identifier: Apache-2.0
 import pathlib
 import re
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(sys.argv[1] if sys.argv[1:] else pathlib.Path(__file__).parents[2]).resolve()
 BLOCK = 4  # so many lines in a row that are the same are a copy
 LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
 
@@ -43,18 +43,9 @@ def dead_links():
                 yield f"{path.relative_to(ROOT)}: {target}"
 
 
-def not_installed():
-    """What README.md links to must be beside the installed one."""
-    build = (ROOT / "meson.build").read_text()
-    for call in ("install_data('README.md'", "install_subdir('docs'"):
-        if call not in build:
-            yield f"meson.build: no {call}"
-
-
 def main():
     failed = 0
-    checks = [("no document repeats another", copies), ("links lead to files", dead_links),
-              ("documents are installed", not_installed)]
+    checks = [("no document repeats another", copies), ("links lead to files", dead_links)]
     for n, (name, check) in enumerate(checks, 1):
         found = list(check())
         failed += bool(found)

@@ -91,7 +91,7 @@ with_forge() {
         STEP_CLOCK=$dir/tests/tools/step-clock.so fatal_sanitizers "$@"
 }
 
-# with_copy DIR COMMAND...: in a copy that every user can reach, wherever the checkout is.
+# with_copy DIR COMMAND...: in a copy that every user can reach, wherever the checkout is. $FORGE_BUILD is DIR.
 with_copy() {
     local dir=$1 rc=0
     shift
@@ -105,7 +105,7 @@ with_copy() {
     cp -r share "$copy/"
     chmod -R a+rX "$copy"
     (cd "$copy/r" && FORGE=$copy/forge FORGE_PROBE=$copy/forge-probe NOSYS=$copy/nosys \
-        FUSE_STUCK=$copy/fuse-stuck fatal_sanitizers "$@") || rc=$?
+        FUSE_STUCK=$copy/fuse-stuck FORGE_BUILD=$root/$dir fatal_sanitizers "$@") || rc=$?
     return "$rc"
 }
 
