@@ -3,7 +3,8 @@
 #include <stdio.h>
 
 #include "base/clock.h"
-#include "run/runtime_ready.h"
+#include "run/runtime_activation.h"
+#include "run/runtime_identity.h"
 
 #define ROUNDS 200
 

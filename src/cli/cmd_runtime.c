@@ -11,7 +11,7 @@
 #include "cli/session.h"
 #include "cli/table.h"
 #include "record/deliver.h"
-#include "run/runtime_ready.h"
+#include "run/runtime_probe.h"
 #include "runtime/lockfile.h"
 
 static bool is_json;

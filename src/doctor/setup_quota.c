@@ -14,9 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/json.h"
-
 #include "base/fd.h"
+#include "base/json.h"
 #include "doctor/setup_rows.h"
 
 #define QUOTA_DIR "/var/lib/forge-work"

@@ -139,6 +139,27 @@ static int take_share(int dir, const struct forge_need *n, struct forge_share *r
 	return 0;
 }
 
+struct forge_need forge_admit_need(const struct forge_config *cfg,
+				   const struct forge_spec *spec, unsigned slot)
+{
+	struct forge_need n = { .memory_bytes = spec->limits.memory_bytes,
+				.cpus_milli = spec->limits.cpus_milli,
+				.priority = spec->priority,
+				.run_id = spec->run_id,
+				.slot = slot };
+	const struct forge_profile *p;
+
+	if (spec->post_process.n &&
+	    forge_config_profile(cfg, "post_process", &p, NULL) == 0) {
+		n.memory_bytes = p->limits.memory_bytes > n.memory_bytes
+					 ? p->limits.memory_bytes
+					 : n.memory_bytes;
+		n.cpus_milli = p->limits.cpus_milli > n.cpus_milli ? p->limits.cpus_milli
+								   : n.cpus_milli;
+	}
+	return n;
+}
+
 int forge_admit_check(const struct forge_config *cfg, const struct forge_need *need,
 		      struct forge_error *err)
 {

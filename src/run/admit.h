@@ -13,6 +13,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "spec/spec.h"
+
 #include "base/error.h"
 #include "config/budget.h"
 #include "state/home.h"
@@ -31,7 +33,7 @@ struct forge_share {
 };
 #define FORGE_SHARE_INIT ((struct forge_share){ .dir_fd = -1, .fd = -1 })
 
-/* A place in line. */
+/* A place in the queue. */
 struct forge_ticket {
 	const struct forge_home *home;
 	struct forge_need need;
@@ -44,6 +46,10 @@ struct forge_ticket {
 	char watched[NAME_MAX + 1]; /* a ticket, or "." for the shares; "" nothing yet */
 };
 #define FORGE_TICKET_INIT ((struct forge_ticket){ .dir_fd = -1, .fd = -1, .watch = -1 })
+
+/* What a run needs. A post-process takes the same share, after the run: the larger need counts. */
+struct forge_need forge_admit_need(const struct forge_config *cfg,
+				   const struct forge_spec *spec, unsigned slot);
 
 /* -E2BIG: a run with this need can never be admitted; err has the sentence. */
 FORGE_MUST_CHECK int forge_admit_check(const struct forge_config *cfg,

@@ -19,7 +19,9 @@
 #include "base/json.h"
 #include "base/rmtree.h"
 #include "base/sha256.h"
-#include "run/run.h"
+#include "run/carry_out.h"
+#include "run/runtime_activation.h"
+#include "run/runtime_ready.h"
 #include "state/objects.h"
 
 #define ROWS_MAX 100000
@@ -270,6 +272,32 @@ static int add_inputs(const json_t *record, struct forge_run_request *req)
 	return rc;
 }
 
+static int remake_environment(const struct forge_ready_run *run, struct forge_error *err)
+{
+	return forge_activate(run->cfg, run->req, run->home, run->store, run->spec, err);
+}
+
+static int run_ready(const struct forge_post_spec *post,
+		     const struct forge_run_request *req, struct forge_run_result *ret,
+		     struct forge_error *err)
+{
+	forge_auto_spec struct forge_spec spec = { 0 };
+	const struct forge_ready_run ready = { .cfg = post->cfg,
+					       .req = req,
+					       .spec = &spec,
+					       .home = post->home,
+					       .store = post->store,
+					       .remake_environment = remake_environment };
+	int rc = forge_spec_resolve(post->cfg, req, &spec, err);
+
+	if (rc == 0)
+		rc = forge_ready_runtime(post->cfg, req, post->home, post->store, &spec,
+					 err);
+	if (rc == 0)
+		rc = remake_environment(&ready, err);
+	return rc < 0 ? rc : forge_carry_out(&ready, ret, err);
+}
+
 static int run_it(const struct forge_post_spec *spec, const char *staged, json_t *result,
 		  json_t **rows, struct forge_error *err)
 {
@@ -285,7 +313,7 @@ static int run_it(const struct forge_post_spec *spec, const char *staged, json_t
 	struct forge_run_result done = { 0 };
 	int rc = add_inputs(spec->record, &req) < 0
 			 ? forge_fail(err, ENOMEM, "out of memory")
-			 : forge_run(spec->cfg, &req, &done, err);
+			 : run_ready(spec, &req, &done, err);
 
 	forge_strv_done(&req.inputs);
 	forge_strv_done(&req.links);

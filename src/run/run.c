@@ -1,62 +1,63 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one door: resolve, admit, prepare, run, collect, judge, record, clean. */
+/* The one door: resolve the request, make the runtime ready, carry the run out. */
 #include "run/run.h"
 
-#include <errno.h>
-#include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/json.h"
 #include "record/deliver.h"
+#include "run/admit.h"
 #include "run/advise.h"
+#include "run/carry_out.h"
 #include "run/export.h"
-#include "run/run_state.h"
+#include "run/postprocess.h"
+#include "run/runtime_activation.h"
 #include "run/runtime_ready.h"
 #include "run/signals.h"
-#include "spec/asked.h"
 
-/* Memory that is freed in no time. */
-#define LITTLE_MEMORY (128ull << 20)
+/* A request on its way through the door. */
+struct visit {
+	struct forge_ready_run ready;
+	struct forge_spec spec;
+	struct forge_home home;
+	char *store;
+};
 
-static void run_done(struct run *r)
+static int remake_environment(const struct forge_ready_run *run, struct forge_error *err)
 {
-	(void)forge_run_end_execution(r); /* only if something went wrong before */
-	forge_courier_stop(&r->courier);
-	json_decref(forge_hasher_finish(&r->hasher, &r->spec.inputs, -1, 1));
-	forge_objects_close(&r->objects);
-	forge_admit_leave(&r->ticket);
-	forge_admit_release(&r->share);
-	forge_record_close(&r->record);
-	forge_execution_free(r->execution);
-	if (r->needs_repair)
-		forge_slot_release(&r->slot);
-	else
-		forge_slot_close(&r->slot);
-	forge_home_close(&r->home);
-	forge_spec_done(&r->spec);
-	json_decref(r->post_rows);
-	free(r->store);
+	return forge_activate(run->cfg, run->req, run->home, run->store, run->spec, err);
 }
 
-static void run_init(struct run *r, const struct forge_config *cfg,
-		     const struct forge_run_request *req)
+static int post_process(const struct forge_ready_run *run, const json_t *record,
+			json_t **ret_result, json_t **ret_rows, struct forge_error *err)
 {
-	*r = (struct run){ .cfg = cfg, .req = req, .keeps = req->keep };
-	r->executor = &forge_executor_local;
-	r->home = FORGE_HOME_INIT;
-	r->slot = FORGE_SLOT_INIT;
-	r->record = FORGE_RECORD_INIT;
-	r->share = FORGE_SHARE_INIT;
-	r->ticket = FORGE_TICKET_INIT;
-	r->courier = FORGE_COURIER_INIT;
-	r->hasher = FORGE_HASHER_INIT;
-	r->objects = FORGE_OBJECTS_INIT;
+	const struct forge_post_spec spec = { .cfg = run->cfg,
+					      .home = run->home,
+					      .store = run->store,
+					      .record = record,
+					      .argv = &run->spec->post_process };
+
+	return forge_post_process(&spec, ret_result, ret_rows, err);
 }
 
-/* ---- before the command ---- */
+static void visit_init(struct visit *v, const struct forge_config *cfg,
+		       const struct forge_run_request *req)
+{
+	*v = (struct visit){ .home = FORGE_HOME_INIT };
+	v->ready = (struct forge_ready_run){ .cfg = cfg,
+					     .req = req,
+					     .spec = &v->spec,
+					     .home = &v->home,
+					     .remake_environment = remake_environment,
+					     .post_process = post_process };
+}
+
+static void visit_done(struct visit *v)
+{
+	forge_home_close(&v->home);
+	forge_spec_done(&v->spec);
+	free(v->store);
+}
 
 /* What can be known about --copy before the run is reported before it: hours later is too late. */
 static int check_copy(const struct forge_run_request *req, struct forge_error *err)
@@ -70,479 +71,63 @@ static int check_copy(const struct forge_run_request *req, struct forge_error *e
 	return rc < 0 ? forge_wrap(err, rc, "--copy") : 0;
 }
 
-static int resolve(struct run *r, struct forge_error *err)
+static int resolve(struct visit *v, struct forge_error *err)
 {
-	int rc = forge_spec_resolve(r->cfg, r->req, &r->spec, err);
+	const struct forge_run_request *req = v->ready.req;
+	int rc = forge_spec_resolve(v->ready.cfg, req, &v->spec, err);
 
 	if (rc == 0)
-		rc = check_copy(r->req, err);
-	return rc < 0 ? rc : forge_advise_prepare(&r->spec, r->req, err);
+		rc = check_copy(req, err);
+	return rc < 0 ? rc : forge_advise_prepare(&v->spec, req, err);
 }
 
-static void on_event(void *arg, const char *event, const char *detail)
+/* A caller that submits is gone when the run begins: a run that can never happen is refused now. */
+static int check_submission(const struct visit *v, struct forge_error *err)
 {
-	struct run *r = arg;
+	struct forge_need need = forge_admit_need(v->ready.cfg, &v->spec, 0);
+	int rc = forge_advise_missing(&v->spec, v->ready.req, err);
 
-	if (strcmp(event, "log_failed") == 0) {
-		forge_run_log_failed(r, detail);
-		return;
-	}
-	if (strcmp(event, "cancelled") == 0 && !r->is_stopping) {
-		r->is_stopping = true;
-		forge_run_note(r, "stopping; again to kill now");
-	}
-	if (strcmp(event, "started") == 0) {
-		r->has_started = true;
-		forge_run_set_status(r, "running", detail);
-		forge_run_report(r, false, false);
-		return;
-	}
-	forge_record_event(&r->record, event, detail);
+	return rc < 0 ? rc : forge_admit_check(v->ready.cfg, &need, err);
 }
 
-static void fill_job(struct run *r)
+static int choose_store(struct visit *v, struct forge_error *err)
 {
-	r->job = (struct forge_job){
-		.run_id = r->spec.run_id,
-		.argv = r->spec.argv.v,
-		.env = &r->spec.env,
-		.read_only = &r->spec.read_only,
-		.aliases = &r->spec.aliases,
-		.tools = &r->spec.tools,
-		.links = &r->spec.links,
-		.root = r->spec.root,
-		.workdir = r->spec.workdir,
-		.own_network = r->spec.own_network,
-		.pass_stdin = r->req->pass_stdin,
-		.limits = &r->spec.limits,
-		.config = r->cfg,
-		.home = &r->home,
-		.slot = &r->slot,
-		.log_fd = r->record.log_fd,
-		.live_fd = { r->req->stdout_fd, r->req->stderr_fd },
-		.on_event = on_event,
-		.arg = r,
-	};
-}
+	int rc = forge_store_choose(v->ready.req->store, v->ready.cfg, &v->store, err);
 
-/* A slot, and what the executor has for it. */
-static int claim(struct run *r, struct forge_error *err)
-{
-	struct forge_error e = FORGE_ERROR_INIT;
-	unsigned attempt = 0;
-	int rc;
-
-	r->execution = forge_execution_new(r->executor);
-	if (!r->execution)
-		return forge_fail(err, ENOMEM, "out of memory");
-	for (;;) {
-		rc = forge_slot_claim(&r->home, &attempt, r->cfg->uid_count, &r->slot,
-				      &e);
-		if (rc == 0)
-			rc = r->executor->open(r->execution, r->cfg, r->slot.number, &e);
-		if (rc != -EAGAIN || r->slot.fd < 0)
-			break;
-		/* The slot is empty, but another FORGE_HOME uses its user id. */
-		forge_slot_release(&r->slot);
-	}
-	if (rc < 0 && err)
-		*err = e;
+	v->ready.store = v->store;
 	return rc;
 }
 
-/* A probe has nobody to tell: the run that it is for says the same. */
-static void report_warnings(struct run *r)
+static int make_ready(struct visit *v, struct forge_error *err)
 {
-	struct forge_error e = FORGE_ERROR_INIT;
-
-	if (r->req->is_probe) {
-		forge_record_event(&r->record, "runtime_probe", NULL);
-		return;
-	}
-	if (forge_spec_is_unused_active(&r->spec, r->req, &e))
-		forge_run_warn(r, &e);
-	forge_strv_foreach (text, &r->spec.warnings) {
-		e = FORGE_ERROR_INIT;
-		(void)forge_fail(&e, EINVAL, "runtime %s: %s", r->spec.runtime.decl->name,
-				 text);
-		forge_run_warn(r, &e);
-		forge_record_event(&r->record, "runtime_warning", text);
-	}
-}
-
-static int begin_slot(struct run *r, struct forge_error *err)
-{
-	struct forge_slot_run run = { .run_id = r->spec.run_id,
-				      .store = r->store,
-				      .executor = r->executor->name,
-				      .keeps_workdir = r->keeps };
-
-	fill_job(r);
-	int rc = r->executor->plan(&r->job, &run.plan, err);
-	if (rc == 0)
-		rc = forge_slot_begin(&r->slot, &run, err);
-	json_decref(run.plan);
-	return rc;
-}
-
-/* From here on a crash leaves a slot that names everything the run is going to make. */
-static int open_state(struct run *r, struct forge_error *err)
-{
-	int rc = forge_home_open(true, &r->home, err);
+	const struct forge_ready_run *r = &v->ready;
+	int rc = forge_home_open(true, &v->home, err);
 
 	if (rc == 0)
-		rc = forge_store_choose(r->req->store, r->cfg, &r->store, err);
+		rc = choose_store(v, err);
 	if (rc == 0)
-		rc = forge_ready_runtime(&r->spec, r->cfg, r->req, &r->home, r->store,
+		rc = forge_ready_runtime(r->cfg, r->req, &v->home, v->store, &v->spec,
 					 err);
-	if (rc == 0)
-		rc = forge_ready_environment(&r->spec, r->cfg, r->req, &r->home, r->store,
-					     err);
-	if (rc == 0)
-		rc = claim(r, err);
-	if (rc == 0)
-		rc = begin_slot(r, err);
-	if (rc == 0)
-		rc = forge_record_new(&r->home, &r->spec, &r->record, err);
-	if (rc < 0)
-		return rc;
-	if (!r->req->is_probe && !r->req->parent_run)
-		json_object_set_new(r->record.json, "asked",
-				    forge_asked_json(&r->spec, r->req));
-	if (r->req->rerun_of)
-		json_object_set_new(r->record.json, "rerun_of",
-				    json_string(r->req->rerun_of));
-	r->courier.url = r->store;
-	report_warnings(r);
-	return 0;
-}
-
-/* Without the store the run's directory is all there is. */
-static int record_here(struct run *r, struct forge_error *err)
-{
-	int rc = forge_record_write(&r->record, err);
-
-	if (rc == 0)
-		rc = forge_record_sync(&r->record, err);
-	if (rc == 0 && fsync(r->home.runs_fd) < 0)
-		rc = forge_fail_errno(err, errno, "write %s/runs", r->home.path);
-	return rc;
-}
-
-/*
- * Safe in the store or on disk here: only then is the run confirmed to who asked for it. Nobody reads
- * record.json before the run is over, but for want of a store; the slot has it for repair.
- */
-static int record_durably(struct run *r, struct forge_error *err)
-{
-	struct forge_error why = FORGE_ERROR_INIT;
-	int rc = forge_run_make_files(r, err);
-
-	if (rc < 0)
-		return rc;
-	if (!r->is_confirmed) {
-		forge_run_report(r, true, false);
-		if (forge_courier_wait(&r->courier, STORE_USEC, &why) < 0) {
-			rc = record_here(r, err);
-			if (rc < 0)
-				return rc;
-			forge_run_defer_delivery(r, &why);
-		}
-	}
-	r->is_confirmed = true;
-	if (r->req->on_recorded)
-		r->req->on_recorded(r->req->arg, r->spec.run_id);
-	return 0;
-}
-
-/* One run for one key: the store decides, before anything is made. 1: another run has it. */
-static int claim_key(struct run *r, struct forge_error *err)
-{
-	if (!r->spec.idempotency_key)
-		return 0;
-	forge_run_report(r, true, false);
-	int rc = forge_courier_wait(&r->courier, STORE_USEC, err);
-	if (rc == -EEXIST && r->courier.other_run[0] && r->courier.is_same)
-		return 1;
-	if (rc == -EEXIST && r->courier.other_run[0]) {
-		if (err)
-			*err = FORGE_ERROR_INIT;
-		rc = forge_fail(
-			err, EEXIST,
-			"--idempotency-key '%s' is that of run %s, which was asked "
-			"for something else",
-			r->spec.idempotency_key, r->courier.other_run);
-		return forge_hint(err, rc,
-				  "`forge show %s` shows it; use another key for another "
-				  "command",
-				  r->courier.other_run);
-	}
-	r->is_confirmed = rc == 0;
-	return rc < 0 ? forge_wrap(err, rc, "--idempotency-key cannot be checked") : 0;
-}
-
-/* The post-process comes out of the same share: it runs when the run is over. */
-static struct forge_need need_of(const struct run *r)
-{
-	struct forge_need n = { .memory_bytes = r->spec.limits.memory_bytes,
-				.cpus_milli = r->spec.limits.cpus_milli,
-				.priority = r->spec.priority,
-				.run_id = r->spec.run_id,
-				.slot = r->slot.number };
-	const struct forge_profile *p;
-
-	if (r->spec.post_process.n &&
-	    forge_config_profile(r->cfg, "post_process", &p, NULL) == 0) {
-		n.memory_bytes = p->limits.memory_bytes > n.memory_bytes
-					 ? p->limits.memory_bytes
-					 : n.memory_bytes;
-		n.cpus_milli = p->limits.cpus_milli > n.cpus_milli ? p->limits.cpus_milli
-								   : n.cpus_milli;
-	}
-	return n;
-}
-
-static int wait_for_room(struct run *r, const struct forge_need *need,
-			 struct forge_error *err)
-{
-	char why[FORGE_WHY_MAX], text[FORGE_WHY_MAX + 16];
-	int rc = record_durably(r, err);
-
-	if (rc < 0)
-		return rc;
-	(void)snprintf(text, sizeof(text), "queued: %s",
-		       forge_admit_why(&r->home, r->cfg, need, why));
-	forge_run_note(r, text);
-	forge_auto_close int signals = forge_signals_fd();
-	rc = forge_admit_queue(&r->home, r->cfg, need, signals, &r->ticket, err);
-	if (rc < 0)
-		forge_admit_leave(&r->ticket);
-	return rc;
-}
-
-/* A post-process runs within the share of its run. */
-static int take_share(struct run *r, const struct forge_need *need,
-		      struct forge_error *err)
-{
-	return r->req->parent_run
-		       ? 0
-		       : forge_admit_try(&r->home, r->cfg, need, &r->share, err);
-}
-
-/* 0: admitted, or told in *ret_verdict why not. 1: another run has the key. */
-static int admit(struct run *r, struct forge_verdict *ret_verdict,
-		 struct forge_error *err)
-{
-	struct forge_error why = FORGE_ERROR_INIT;
-	struct forge_need need = need_of(r);
-	int rc = 0;
-
-	/* One run for one key: claimed before anything is decided about it. */
-	if (r->spec.idempotency_key) {
-		forge_run_set_status(r, "queued", NULL);
-		rc = claim_key(r, err);
-		if (rc != 0)
-			return rc;
-	}
-	rc = take_share(r, &need, &why);
-	if (rc == 1) {
-		if (!r->spec.idempotency_key)
-			forge_run_set_status(r, "queued", NULL);
-		rc = wait_for_room(r, &need, &why);
-	} else if (rc == 0 && r->req->wait_durable) {
-		forge_run_set_status(r, "preparing", NULL);
-		return record_durably(r, err);
-	}
-	if (rc == 0) {
-		/* The first in line gets ready while it waits: its share then goes into the run. */
-		if (r->ticket.fd < 0)
-			forge_run_set_status(r, "preparing", NULL);
-		return 0;
-	}
-	if (rc != -E2BIG && rc != -ECANCELED && rc != -ETIMEDOUT) {
-		if (err)
-			*err = why;
-		return rc;
-	}
-	forge_judge_not_admitted(rc, &why, ret_verdict);
-	return 0;
-}
-
-/*
- * The name of the workdir was taken after the spec was made, by another run of this analysis or by another
- * program. The run goes on in a workdir with the run id in its name; environment, slot and record follow.
- */
-static int rename_workdir(struct run *r, struct forge_error *err)
-{
-	json_t *plan = NULL;
-	int rc = forge_spec_rename_workdir(&r->spec, err);
-
-	if (rc == 0)
-		rc = forge_ready_environment(&r->spec, r->cfg, r->req, &r->home, r->store,
-					     err);
-	if (rc == 0) {
-		fill_job(r);
-		rc = r->executor->plan(&r->job, &plan, err);
-	}
-	if (rc == 0)
-		rc = forge_slot_add(&r->slot, plan, err);
-	if (rc == 0)
-		json_object_set_new(r->record.json, "workdir",
-				    forge_json_text(r->spec.workdir));
-	return rc;
-}
-
-static int make_workdir(struct run *r, struct forge_error *err)
-{
-	struct forge_error taken = FORGE_ERROR_INIT;
-
-	fill_job(r);
-	int rc = r->executor->make_workdir(r->execution, &r->job, &taken);
-	if (rc == -EEXIST && !r->spec.has_other_workdir) {
-		taken = FORGE_ERROR_INIT;
-		rc = rename_workdir(r, &taken);
-		if (rc == 0)
-			rc = r->executor->make_workdir(r->execution, &r->job, &taken);
-	}
-	if (rc < 0 && err)
-		*err = taken;
-	return rc;
-}
-
-/* A run that was queued needs its share now, when nothing but the command is left to start. */
-static int take_queued_share(struct run *r, struct forge_error *err)
-{
-	if (r->ticket.fd < 0)
-		return 0;
-	forge_auto_close int signals = forge_signals_fd();
-	int rc = forge_admit_take(&r->ticket, signals, &r->share, err);
-	forge_admit_leave(&r->ticket);
-	if (rc == 0)
-		forge_run_set_status(r, "preparing", NULL);
-	else if (rc == -ECANCELED || rc == -ETIMEDOUT)
-		r->admission_error = rc;
-	return rc;
-}
-
-/*
- * The executor prepares in the background: meanwhile the run's files are made, the courier opens the store
- * and the run waits for its share. Negative: it did not run, or nothing watched it (has_started).
- */
-static int execute(struct run *r, struct forge_outcome *outcome, struct forge_error *err)
-{
-	int rc = r->executor->prepare(r->execution, outcome, err);
-
-	if (rc == 0)
-		rc = forge_run_make_files(r, err);
-	if (rc == 0) {
-		/* What there is to report goes with the next event. */
-		forge_courier_start(&r->courier);
-		rc = take_queued_share(r, err);
-	}
-	if (rc == 0) {
-		forge_hasher_start(&r->hasher, &r->home, &r->spec.inputs);
-		rc = r->executor->start(r->execution, err);
-	}
-	if (rc == 0)
-		rc = r->executor->wait(r->execution, outcome, err);
-	forge_admit_leave(&r->ticket);
-	return rc;
-}
-
-static int execute_and_judge(struct run *r, struct forge_verdict *v,
-			     struct forge_outcome *outcome, struct forge_error *err)
-{
-	struct forge_error refused = FORGE_ERROR_INIT;
-	int rc = make_workdir(r, err);
-
-	if (rc < 0) {
-		forge_admit_leave(&r->ticket);
-		return rc;
-	}
-	bool is_refused = execute(r, outcome, &refused) < 0;
-	/* A refusal before there was a record is recorded too. */
-	rc = forge_run_make_files(r, err);
-	if (rc < 0)
-		return rc;
-	if (r->admission_error)
-		forge_judge_not_admitted(r->admission_error, &refused, v);
-	else if (is_refused && r->has_started)
-		forge_judge_unwatched(&refused, v);
-	else if (is_refused)
-		forge_judge_refused(&refused, v);
-	else
-		forge_judge(outcome, &r->spec.limits, v);
-	forge_advise(&r->spec, r->req, outcome, r->record.dir_fd, v);
-	forge_run_take_results(r, outcome, v);
-	/* The end of init frees /dev/shm; the next run gets memory that is free. */
-	if (outcome->memory_peak_bytes > LITTLE_MEMORY)
-		(void)forge_run_end_execution(r); /* the record says so */
-	forge_admit_release(&r->share);
-	return 0;
-}
-
-/* From the slot to the verdict. */
-static int carry_out(struct run *r, struct forge_run_result *ret, struct forge_error *err)
-{
-	struct forge_outcome outcome = { .wall_usec = UINT64_MAX };
-	struct forge_verdict verdict = { .status = NULL };
-	int rc = admit(r, &verdict, err);
-
-	if (rc == 1) {
-		memcpy(ret->existing_run, r->courier.other_run,
-		       sizeof(ret->existing_run));
-		return 0;
-	}
-	if (rc == 0 && !verdict.status) {
-		struct forge_error why = FORGE_ERROR_INIT;
-		rc = execute_and_judge(r, &verdict, &outcome, &why);
-		/* What is confirmed has a verdict, also when it cannot be begun. */
-		if (rc < 0 && (r->is_confirmed || r->record.dir_fd >= 0) &&
-		    !r->has_started) {
-			forge_judge_refused(&why, &verdict);
-			rc = 0;
-		} else if (rc < 0 && err) {
-			*err = why;
-		}
-	}
-	if (rc < 0) {
-		(void)forge_run_end_execution(r);
-		/* The first error is told. With a record that has no end, repair makes one. */
-		r->needs_repair |= forge_run_clean(r, NULL) < 0 || r->record.dir_fd >= 0;
-		return rc;
-	}
-	rc = forge_run_finish(r, &outcome, &verdict, err);
-	ret->record = json_incref(r->record.json);
-	ret->exit_status = verdict.exit_status;
-	return rc;
-}
-
-/* Who submits is gone when the run begins: what can never run is refused now. */
-static int check_submission(const struct run *r, struct forge_error *err)
-{
-	struct forge_need need = need_of(r);
-	int rc = forge_advise_missing(&r->spec, r->req, err);
-
-	return rc < 0 ? rc : forge_admit_check(r->cfg, &need, err);
+	return rc < 0 ? rc : remake_environment(r, err);
 }
 
 int forge_run(const struct forge_config *cfg, const struct forge_run_request *req,
 	      struct forge_run_result *ret, struct forge_error *err)
 {
-	struct run r;
 	struct forge_signals before;
+	struct visit v;
 
-	run_init(&r, cfg, req);
-	/* Nothing is made yet, and an input may be where looking waits for ever: ^C ends us. */
-	int rc = resolve(&r, err);
+	visit_init(&v, cfg, req);
+	/* Nothing is made yet, and a look at an input may wait for ever: ^C ends the process. */
+	int rc = resolve(&v, err);
 	if (rc == 0 && req->wait_durable)
-		rc = check_submission(&r, err);
+		rc = check_submission(&v, err);
 	forge_signals_catch(&before);
 	if (rc == 0)
-		rc = open_state(&r, err);
+		rc = make_ready(&v, err);
 	if (rc == 0)
-		rc = carry_out(&r, ret, err);
-	run_done(&r);
+		rc = forge_carry_out(&v.ready, ret, err);
+	visit_done(&v);
 	forge_signals_release(&before);
 	return rc;
 }
@@ -550,21 +135,19 @@ int forge_run(const struct forge_config *cfg, const struct forge_run_request *re
 int forge_run_explain(const struct forge_config *cfg, const struct forge_run_request *req,
 		      json_t **ret, struct forge_error *err)
 {
-	struct run r;
+	struct visit v;
 
-	run_init(&r, cfg, req);
-	int rc = resolve(&r, err);
+	visit_init(&v, cfg, req);
+	int rc = resolve(&v, err);
 	/* The scripts of a runtime may have to be run; without a runtime nothing is made. */
-	if (rc == 0 && r.spec.has_runtime)
-		rc = forge_home_open(true, &r.home, err);
+	if (rc == 0 && v.spec.has_runtime)
+		rc = forge_home_open(true, &v.home, err);
 	if (rc == 0)
-		rc = forge_store_choose(req->store, cfg, &r.store, err);
+		rc = choose_store(&v, err);
 	if (rc == 0)
-		rc = forge_ready_environment(&r.spec, cfg, req, &r.home, r.store, err);
-	if (rc == 0) {
-		fill_job(&r);
-		rc = r.executor->explain(&r.job, ret, err);
-	}
-	run_done(&r);
+		rc = remake_environment(&v.ready, err);
+	if (rc == 0)
+		rc = forge_carry_out_explain(&v.ready, ret, err);
+	visit_done(&v);
 	return rc;
 }

@@ -10,14 +10,8 @@
 
 #include "base/error.h"
 #include "config/config.h"
+#include "run/result.h"
 #include "spec/request.h"
-
-/* How a run ended. */
-struct forge_run_result {
-	json_t *record;	       /* owned by the caller: json_decref() */
-	int exit_status;       /* of `forge run`, see forge-run(1) */
-	char existing_run[27]; /* set, and no record: this run has the idempotency key */
-};
 
 /*
  * Runs one analysis and waits. 0: there is a record, whatever the verdict says (also when the

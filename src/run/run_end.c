@@ -7,16 +7,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "run/runtime_ready.h"
-
 #include "base/fd.h"
 #include "base/json.h"
 #include "base/rmtree.h"
 #include "record/judge.h"
 #include "run/collect.h"
 #include "run/export.h"
-#include "run/postprocess.h"
 #include "run/run_state.h"
+#include "run/runtime_identity.h"
 #include "run/signals.h"
 #include "spec/asked.h"
 #include "state/kept.h"
@@ -87,17 +85,17 @@ static void set_inputs(struct run *r, const struct forge_outcome *o)
 {
 	forge_auto_close int signals = forge_signals_fd();
 	json_t *inputs =
-		r->spec.inputs.n
-			? forge_hasher_finish(&r->hasher, &r->spec.inputs, signals,
+		r->spec->inputs.n
+			? forge_hasher_finish(&r->hasher, &r->spec->inputs, signals,
 					      o->stop == FORGE_STOP_NONE ? 30 : 3)
 			: json_array();
 	size_t i;
 	json_t *input;
 
 	json_array_foreach (inputs, i, input)
-		if (i < r->spec.input_names.n && *r->spec.input_names.v[i])
+		if (i < r->spec->input_names.n && *r->spec->input_names.v[i])
 			json_object_set_new(input, "as",
-					    forge_json_text(r->spec.input_names.v[i]));
+					    forge_json_text(r->spec->input_names.v[i]));
 	json_object_set_new(r->record.json, "inputs", inputs);
 }
 
@@ -134,7 +132,7 @@ static void miss_output(struct run *r, const char *problem, struct forge_verdict
 static void note_runtime(struct run *r)
 {
 	char digest[FORGE_DIGEST_MAX];
-	const char *now = forge_ready_runtime_changed(&r->spec, &r->home, digest);
+	const char *now = forge_runtime_changed(r->spec, r->home, digest);
 
 	if (!now)
 		return;
@@ -210,7 +208,7 @@ static void take_outputs(struct run *r, struct forge_collected *c,
 			c->n_undeclared > c->n_aside || json_array_size(c->skipped);
 		bool was_good = strcmp(v->status, "succeeded") == 0;
 		miss_output(r, c->problem, v);
-		if (c->is_too_much && r->spec.collects == FORGE_OUTPUTS_ALL && was_good)
+		if (c->is_too_much && r->spec->collects == FORGE_OUTPUTS_ALL && was_good)
 			forge_judge_add(v, "Choose with -o what to keep; -o none is for "
 					   "nothing.");
 		/* What it left instead may be what was meant by another name. */
@@ -223,15 +221,15 @@ static void take_outputs(struct run *r, struct forge_collected *c,
 /* Outputs are safe on disk before anybody reads that the run succeeded. */
 static void collect(struct run *r, const struct forge_outcome *o, struct forge_verdict *v)
 {
-	uint64_t disk = r->spec.limits.disk_bytes, most = r->cfg->outputs_max_bytes;
+	uint64_t disk = r->spec->limits.disk_bytes, most = r->cfg->outputs_max_bytes;
 	forge_auto_close int signals = forge_signals_fd();
 	struct forge_collect_spec spec = {
 		.workdir_fd = workdir_fd(r),
-		.takes_all = r->spec.collects == FORGE_OUTPUTS_ALL,
-		.patterns = &r->spec.outputs,
-		.always = r->spec.notebook,
-		.must_match = r->spec.has_outputs,
-		.links = &r->spec.links,
+		.takes_all = r->spec->collects == FORGE_OUTPUTS_ALL,
+		.patterns = &r->spec->outputs,
+		.always = r->spec->notebook,
+		.must_match = r->spec->has_outputs,
+		.links = &r->spec->links,
 		.max_bytes = most ? most : disk,
 		.max_holes = most ? UINT64_MAX : HOLES_MAX,
 		.stop_fd = signals,
@@ -245,12 +243,12 @@ static void collect(struct run *r, const struct forge_outcome *o, struct forge_v
 	const json_t *asked = json_object_get(r->record.json, "asked");
 
 	forge_run_set_status(r, "collecting", NULL);
-	if (r->spec.collects == FORGE_OUTPUTS_NONE && !json_object_get(asked, "script"))
+	if (r->spec->collects == FORGE_OUTPUTS_NONE && !json_object_get(asked, "script"))
 		return;
-	int rc = forge_objects_open(&r->home, signals, &r->objects, &why);
+	int rc = forge_objects_open(r->home, signals, &r->objects, &why);
 	if (rc == 0)
 		forge_asked_keep_script(r->record.json, &r->objects);
-	if (r->spec.collects == FORGE_OUTPUTS_NONE)
+	if (r->spec->collects == FORGE_OUTPUTS_NONE)
 		return;
 	if (rc == 0)
 		rc = forge_collect(&spec, &r->objects, &c, &why);
@@ -277,7 +275,7 @@ static void collect(struct run *r, const struct forge_outcome *o, struct forge_v
 static void copy_outputs(struct run *r, struct forge_verdict *v)
 {
 	forge_auto_close int signals = forge_signals_fd();
-	const struct forge_export how = { .to = r->spec.copy_to,
+	const struct forge_export how = { .to = r->spec->copy_to,
 					  .replaces = r->req->copy_replaces,
 					  .stop_fd = signals };
 	struct forge_error err = FORGE_ERROR_INIT;
@@ -286,11 +284,11 @@ static void copy_outputs(struct run *r, struct forge_verdict *v)
 	int rc = forge_slot_add_record(&r->slot, r->record.json, &err);
 
 	if (rc == 0)
-		rc = forge_export_outputs(&r->home, r->record.json, &how, &err);
+		rc = forge_export_outputs(r->home, r->record.json, &how, &err);
 	if (rc >= 0) {
 		json_object_set_new(r->record.json, "copied_to",
-				    forge_json_text(r->spec.copy_to));
-		forge_record_event(&r->record, "copied", r->spec.copy_to);
+				    forge_json_text(r->spec->copy_to));
+		forge_record_event(&r->record, "copied", r->spec->copy_to);
 		return;
 	}
 	forge_record_event(&r->record, "copy_failed", err.msg);
@@ -298,26 +296,22 @@ static void copy_outputs(struct run *r, struct forge_verdict *v)
 		       rc == -ECANCELED ? "cancelled" : err.msg, *err.hint ? " (" : "",
 		       err.hint, *err.hint ? ")" : "");
 	forge_judge_missing_output(text, v);
-	forge_judge_add(v, "They are kept: forge outputs %s.", r->spec.run_id);
+	forge_judge_add(v, "They are kept: forge outputs %s.", r->spec->run_id);
 }
 
 static void post_process(struct run *r)
 {
-	struct forge_post_spec spec = { .cfg = r->cfg,
-					.home = &r->home,
-					.store = r->store,
-					.record = r->record.json,
-					.argv = &r->spec.post_process };
 	struct forge_error err = FORGE_ERROR_INIT;
 	json_t *result = NULL;
 
 	forge_record_event(&r->record, "post_process", NULL);
-	if (forge_post_process(&spec, &result, &r->post_rows, &err) < 0) {
+	if (r->ready->post_process(r->ready, r->record.json, &result, &r->post_rows,
+				   &err) < 0) {
 		forge_record_event(&r->record, "post_process_failed", err.msg);
 		return;
 	}
 	json_object_set_new(r->record.json, "post_process", result);
-	/* For a later delivery, should the store not be there now. */
+	/* For a later delivery, when the store cannot be reached now. */
 	char *text = json_dumps(r->post_rows, JSON_COMPACT);
 	if (text && json_array_size(r->post_rows))
 		(void)!forge_replace_file(r->record.dir_fd, "post_process.json", text,
@@ -341,7 +335,7 @@ static void sync_logs(struct run *r)
 {
 	struct forge_error late = FORGE_ERROR_INIT;
 
-	if (forge_record_sync_logs(&r->record, &r->home, &late) < 0)
+	if (forge_record_sync_logs(&r->record, r->home, &late) < 0)
 		forge_run_log_failed(r, late.msg);
 }
 
@@ -419,9 +413,10 @@ void forge_run_take_results(struct run *r, const struct forge_outcome *o,
 	note_runtime(r);
 	if (r->has_started)
 		collect(r, o, v);
-	if (r->spec.copy_to && strcmp(v->status, "succeeded") == 0)
+	if (r->spec->copy_to && strcmp(v->status, "succeeded") == 0)
 		copy_outputs(r, v);
-	if (r->spec.post_process.n && strcmp(v->status, "succeeded") == 0) {
+	if (r->ready->post_process && r->spec->post_process.n &&
+	    strcmp(v->status, "succeeded") == 0) {
 		(void)forge_run_end_execution(r); /* the record says so */
 		post_process(r);
 	}

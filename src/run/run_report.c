@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "base/json.h"
-
 #include "record/deliver.h"
 #include "run/run_state.h"
 #include "store/store.h"
@@ -51,7 +50,7 @@ int forge_run_make_files(struct run *r, struct forge_error *err)
 		return 0;
 	/* First in the slot: a directory that no slot has a record for is none that repair may touch. */
 	int rc = forge_slot_add_record(&r->slot, r->record.json, err);
-	return rc < 0 ? rc : forge_record_make_files(&r->record, &r->home, err);
+	return rc < 0 ? rc : forge_record_make_files(&r->record, r->home, err);
 }
 
 /*
@@ -82,7 +81,7 @@ static void warn_of_store(struct run *r, const struct forge_error *why)
 	(void)forge_hint(&e, 0,
 			 "The record is kept in %s and delivered by the next forge "
 			 "command that reaches the store",
-			 r->home.path);
+			 r->home->path);
 	forge_run_warn(r, &e);
 	forge_record_event(&r->record, "store_unreachable", why->msg);
 }
@@ -94,11 +93,11 @@ void forge_run_defer_delivery(struct run *r, const struct forge_error *why)
 
 	warn_of_store(r, why);
 	/* The run's directory is all there is now; with a store that was told, it would do without. */
-	if (fsync(r->home.runs_fd) < 0) {
-		(void)forge_fail_errno(&late, errno, "write %s/runs", r->home.path);
+	if (fsync(r->home->runs_fd) < 0) {
+		(void)forge_fail_errno(&late, errno, "write %s/runs", r->home->path);
 		forge_run_warn(r, &late);
 	}
-	if (forge_deliver_later(&r->home, r->spec.run_id, r->store, &late) < 0)
+	if (forge_deliver_later(r->home, r->spec->run_id, r->store, &late) < 0)
 		forge_run_warn(r, &late);
 }
 
@@ -108,7 +107,7 @@ void forge_run_report_all(struct run *r)
 	json_t *events = NULL;
 
 	/* Unread, the courier's error stays: the record is kept for a later delivery. */
-	if (forge_load_events(&r->home, r->spec.run_id, &events, NULL) < 0)
+	if (forge_load_events(r->home, r->spec->run_id, &events, NULL) < 0)
 		return;
 	json_t *batch =
 		json_pack("{s:O, s:o}", "record", r->record.json, "events", events);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Scripts of an environment, which have to be sourced: once, in a sandbox. */
+#include "run/runtime_activation.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -7,11 +9,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/json.h"
-
 #include "base/fd.h"
-#include "run/run.h"
-#include "run/runtime_ready.h"
+#include "base/json.h"
+#include "run/carry_out.h"
+#include "run/runtime_identity.h"
 
 #define SCRIPT_MAX   (1u << 20)
 #define DUMP_MAX     (1 << 20) /* of what they set, altogether */
@@ -234,6 +235,66 @@ static int take_changes(const struct forge_home *home, const json_t *record,
 		"See: forge logs %s", forge_json_string_or(record, "run_id", ""));
 }
 
+bool forge_probe_is_about_runtime(const json_t *record)
+{
+	const char *status = forge_json_string_or(record, "status", "");
+
+	return strcmp(status, "cancelled") != 0 && strcmp(status, "rejected") != 0;
+}
+
+struct forge_run_request forge_probe_request(const struct forge_runtime *rt,
+					     const char *store, char **argv,
+					     uint64_t wall_usec)
+{
+	return (struct forge_run_request){
+		.profile = "tool",
+		.limits = { .wall_usec = wall_usec },
+		.store = store,
+		.stdout_fd = -1,
+		.stderr_fd = -1,
+		.argv = argv,
+		.runtime = forge_runtime_word(rt),
+		.is_probe = true,
+	};
+}
+
+static int remake_environment(const struct forge_ready_run *run, struct forge_error *err)
+{
+	return forge_activate(run->cfg, run->req, run->home, run->store, run->spec, err);
+}
+
+static int describe(const struct forge_home *home, struct forge_spec *s,
+		    struct forge_error *err)
+{
+	struct forge_runtime_state state = { .health = FORGE_UNCHECKED };
+	int rc = forge_runtime_state(home, &s->runtime, &state, err);
+
+	if (rc == 0)
+		s->runtime_json = forge_runtime_describe(s, &state);
+	forge_runtime_state_done(&state);
+	return rc;
+}
+
+int forge_probe_run(const struct forge_config *cfg, const struct forge_run_request *req,
+		    const struct forge_home *home, const char *store,
+		    struct forge_run_result *ret, struct forge_error *err)
+{
+	forge_auto_spec struct forge_spec spec = { 0 };
+	const struct forge_ready_run ready = { .cfg = cfg,
+					       .req = req,
+					       .spec = &spec,
+					       .home = home,
+					       .store = store,
+					       .remake_environment = remake_environment };
+	int rc = forge_spec_resolve(cfg, req, &spec, err);
+
+	if (rc == 0)
+		rc = describe(home, &spec, err);
+	if (rc == 0)
+		rc = forge_activate(cfg, req, home, store, &spec, err);
+	return rc < 0 ? rc : forge_carry_out(&ready, ret, err);
+}
+
 /* A minute, or what its runs have when that is less. */
 static uint64_t scripts_time(const struct forge_runtime_decl *d)
 {
@@ -279,7 +340,7 @@ static int source_scripts(const struct forge_config *cfg, const struct forge_hom
 	struct forge_run_request req =
 		forge_probe_request(rt, store, argv.v, scripts_time(rt->decl));
 	req.exact_env = env;
-	rc = forge_run(cfg, &req, &result, err);
+	rc = forge_probe_run(cfg, &req, home, store, &result, err);
 	if (rc == 0 && !forge_probe_is_about_runtime(result.record))
 		rc = forge_fail(
 			err, ECANCELED, "its scripts could not be sourced: %s",
@@ -341,4 +402,16 @@ int forge_runtime_enter(const struct forge_config *cfg, const struct forge_home 
 	json_decref(changes);
 	return rc < 0 ? forge_fail(err, ENOMEM, "out of memory")
 		      : forge_runtime_settle(rt, env, err);
+}
+
+int forge_activate(const struct forge_config *cfg, const struct forge_run_request *req,
+		   const struct forge_home *home, const char *store, struct forge_spec *s,
+		   struct forge_error *err)
+{
+	int rc = forge_spec_begin_environment(s, cfg, req, err);
+
+	if (rc == 0 && s->has_runtime && !req->exact_env)
+		rc = forge_runtime_enter(cfg, home, store, &s->runtime, s->workdir,
+					 &s->env, &s->warnings, err);
+	return rc < 0 ? rc : forge_spec_end_environment(s, cfg, req, err);
 }

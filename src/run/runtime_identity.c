@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Identity and health, both with a memory. */
-#include "run/runtime_ready.h"
+
+#include "run/runtime_identity.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -407,4 +408,32 @@ int forge_runtime_save(const struct forge_home *home, const struct forge_runtime
 	return rc < 0 ? forge_fail_errno(err, -rc, "keep the state of runtime %s",
 					 rt->decl->name)
 		      : 0;
+}
+
+json_t *forge_runtime_describe(const struct forge_spec *s,
+			       const struct forge_runtime_state *state)
+{
+	json_t *prefix = s->runtime.prefix ? forge_json_name(s->runtime.prefix) : NULL;
+	json_t *j = json_pack("{s:s, s:s, s:o?, s:s, s:s, s:O?}", "name",
+			      s->runtime.decl->name, "kind", s->runtime.kind->name,
+			      "prefix", prefix, "digest", state->digest, "why",
+			      s->runtime_why, "versions", state->versions);
+
+	if (*state->checked_at)
+		json_object_set_new(j, "checked_at", json_string(state->checked_at));
+	if (*state->probe_run)
+		json_object_set_new(j, "probe_run", json_string(state->probe_run));
+	return j;
+}
+
+const char *forge_runtime_changed(const struct forge_spec *s,
+				  const struct forge_home *home,
+				  char digest[FORGE_DIGEST_MAX])
+{
+	const char *before = forge_json_string(s->runtime_json, "digest");
+
+	if (!s->has_runtime || !before ||
+	    forge_runtime_digest(home, &s->runtime, digest, NULL) < 0)
+		return s->has_runtime && before ? "unknown" : NULL;
+	return strcmp(before, digest) == 0 ? NULL : digest;
 }

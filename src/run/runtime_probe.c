@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whether a runtime works: tried in a sandbox, written down, told to the store. */
+#include "run/runtime_probe.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -11,14 +13,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/lock.h"
-
 #include "base/clock.h"
 #include "base/entries.h"
 #include "base/fd.h"
 #include "base/json.h"
-#include "run/run.h"
-#include "run/runtime_ready.h"
+#include "base/lock.h"
+#include "run/runtime_activation.h"
 #include "run/signals.h"
 #include "runtime/dpkg.h"
 
@@ -395,32 +395,10 @@ static int judge_failure(const struct forge_runtime *rt, int rc, struct forge_er
 	return 0;
 }
 
-bool forge_probe_is_about_runtime(const json_t *record)
-{
-	const char *status = forge_json_string_or(record, "status", "");
-
-	return strcmp(status, "cancelled") != 0 && strcmp(status, "rejected") != 0;
-}
-
-struct forge_run_request forge_probe_request(const struct forge_runtime *rt,
-					     const char *store, char **argv,
-					     uint64_t wall_usec)
-{
-	return (struct forge_run_request){
-		.profile = "tool",
-		.limits = { .wall_usec = wall_usec },
-		.store = store,
-		.stdout_fd = -1,
-		.stderr_fd = -1,
-		.argv = argv,
-		.runtime = forge_runtime_word(rt),
-		.is_probe = true,
-	};
-}
-
-static int run_probe(const struct forge_config *cfg, const char *store,
-		     const struct forge_runtime *rt, struct forge_runtime_state *s,
-		     bool *ret_is_away, struct forge_error *err)
+static int run_probe(const struct forge_config *cfg, const struct forge_home *home,
+		     const char *store, const struct forge_runtime *rt,
+		     struct forge_runtime_state *s, bool *ret_is_away,
+		     struct forge_error *err)
 {
 	forge_auto_strv struct forge_strv argv = { 0 };
 	struct forge_run_result result = { 0 };
@@ -433,7 +411,7 @@ static int run_probe(const struct forge_config *cfg, const char *store,
 		forge_probe_request(rt, store, argv.v, probe_time(rt->decl));
 	req.on_warning = note_store;
 	req.arg = ret_is_away;
-	int rc = forge_run(cfg, &req, &result, &why);
+	int rc = forge_probe_run(cfg, &req, home, store, &result, &why);
 	if (rc == 0 && !forge_probe_is_about_runtime(result.record)) {
 		rc = forge_fail(
 			err, ECANCELED, "runtime %s could not be checked: %s",
@@ -486,7 +464,7 @@ static int probe_once(const struct forge_config *cfg, const struct forge_home *h
 			     : forge_fail(err, ENOMEM, "out of memory");
 
 	if (rc == 0)
-		rc = run_probe(cfg, store, rt, s, ret_is_away, err);
+		rc = run_probe(cfg, home, store, rt, s, ret_is_away, err);
 	return rc == 0 ? note_change(home, rt, s, err) : rc;
 }
 

@@ -8,10 +8,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/json.h"
-
 #include "base/entries.h"
 #include "base/fd.h"
+#include "base/json.h"
 #include "base/sha256.h"
 #include "runtime/conda.h"
 

@@ -12,7 +12,7 @@
 
 #include "base/fd.h"
 #include "base/rmtree.h"
-#include "run/runtime_ready.h"
+#include "run/runtime_identity.h"
 #include "runtime/conda.h"
 #include "runtime/dpkg.h"
 #include "runtime/lockfile.h"
