@@ -22,6 +22,15 @@ enum forge_exit {
 	FORGE_EXIT_NOT_RUN = 125, /* forge run: nothing was run */
 };
 
+/* A word that says what the command does: forge runtime list. */
+struct forge_verb {
+	const char *name;
+	const char *words; /* "NAME": one word follows, "[NAME]": may follow; NULL: none */
+	const char *help;  /* one line */
+	/* word: the one that follows, NULL: none does. Returns the exit status. */
+	int (*run)(const char *word);
+};
+
 struct forge_cmd {
 	const char *name;
 	const char *synopsis; /* "[OPTIONS] [--] COMMAND [ARG...]" */
@@ -38,6 +47,9 @@ struct forge_cmd {
 	/* ... unless it is such a word, which takes no options of its own; NULL: none is */
 	bool (*goes_on)(const char *word);
 	int bad_value; /* exit status for a value that an option does not take */
+	/* Its verbs, which end with a row without a name; NULL: it has none. With verbs, synopsis, first
+	 * and run are not used. */
+	const struct forge_verb *verbs;
 	/* argv has the words that are left after the options. Returns the exit status. */
 	int (*run)(int argc, char **argv);
 	/* The rows, with live destinations. */
@@ -70,6 +82,15 @@ FORGE_DEFINE_AUTO(json, json_t *, json_decref)
 const struct forge_opt *forge_main_opts(void);
 /* NULL when there is none of this name; hidden commands are found too. */
 const struct forge_cmd *forge_cmd_find(const char *name);
+/* "[OPTIONS] list | check [NAME]": of the row, or made from the verbs. Returns it. */
+#define FORGE_SYNOPSIS_MAX 256
+const char *forge_cmd_synopsis(const struct forge_cmd *cmd, char buf[FORGE_SYNOPSIS_MAX]);
+/* What the first word is, see struct forge_cmd; made from the verbs when there are any. */
+const char *forge_cmd_first(const struct forge_cmd *cmd, char buf[FORGE_SYNOPSIS_MAX]);
+/* One line for each verb. */
+void forge_verbs_print(FILE *f, const struct forge_cmd *cmd);
+/* Finds the verb and calls it. Returns the exit status. */
+int forge_verb_run(const struct forge_cmd *cmd, int argc, char **argv);
 /* Says that there is no such command, and the nearest. Returns FORGE_EXIT_USAGE. */
 int forge_cmd_unknown(const char *name);
 /* Whether its value completes as a file name. */

@@ -36,42 +36,35 @@ const char *forge_cmd_names_of(const struct forge_cmd *cmd)
 
 bool forge_cmd_takes_file(const struct forge_cmd *cmd)
 {
-	return strstr(cmd->synopsis, "FILE") != NULL;
+	char synopsis[FORGE_SYNOPSIS_MAX];
+
+	return strstr(forge_cmd_synopsis(cmd, synopsis), "FILE") != NULL;
 }
 
-static int cmd_completion(int argc, char **argv)
+static int print_bash(const char *word)
 {
-	struct forge_error err = FORGE_ERROR_INIT;
-	int refused = forge_refuse_words(&forge_cmd_completion, argc, argv, 1);
-
-	if (refused)
-		return refused;
-	if (argc == 1 && strcmp(argv[0], "bash") == 0) {
-		forge_completion_bash();
-		return FORGE_EXIT_OK;
-	}
-	if (argc == 1 && strcmp(argv[0], "zsh") == 0) {
-		forge_completion_zsh();
-		return FORGE_EXIT_OK;
-	}
-	if (argc == 0)
-		(void)forge_fail(&err, EINVAL,
-				 "completion: for which shell? (have: bash, zsh)");
-	else
-		(void)forge_fail(&err, EINVAL,
-				 "completion: unknown shell '%s' (have: bash, zsh)",
-				 argv[0]);
-	return forge_print_usage(&forge_cmd_completion, &err);
+	(void)word; /* there is none */
+	forge_completion_bash();
+	return FORGE_EXIT_OK;
 }
+
+static int print_zsh(const char *word)
+{
+	(void)word; /* there is none */
+	forge_completion_zsh();
+	return FORGE_EXIT_OK;
+}
+
+static const struct forge_verb verbs[] = {
+	{ "bash", NULL, "source <(forge completion bash)", print_bash },
+	{ "zsh", NULL, "source <(forge completion zsh), after compinit", print_zsh },
+	{ .name = NULL },
+};
 
 const struct forge_cmd forge_cmd_completion = {
 	.name = "completion",
-	.synopsis = "bash|zsh",
 	.help = "Print the completion script for a shell",
-	.about = "bash: source <(forge completion bash)\n"
-		 "zsh:  source <(forge completion zsh), after compinit",
-	.first = "bash|zsh",
+	.verbs = verbs,
 	.bad_value = FORGE_EXIT_FAILED,
-	.run = cmd_completion,
 	.opts = completion_opts,
 };

@@ -135,43 +135,40 @@ static int config_keys(void)
 	return FORGE_EXIT_OK;
 }
 
-static int cmd_config(int argc, char **argv)
+static int run_check(const char *file)
 {
 	struct forge_error err = FORGE_ERROR_INIT;
-	const char *word = argc > 0 ? argv[0] : "";
-	bool is_check = strcmp(word, "check") == 0;
-	int refused = forge_refuse_words(&forge_cmd_config, argc, argv, is_check ? 2 : 1);
 
-	if (refused)
-		return refused;
-	if (is_check && !(argc == 2 && config_path))
-		return config_check(argc == 2 ? argv[1] : config_path);
-	if (strcmp(word, "show") == 0)
-		return config_show();
-	if (strcmp(word, "keys") == 0)
-		return config_keys();
-	if (is_check)
-		(void)forge_fail(&err, EINVAL,
-				 "config check: '%s' and --config are two files",
-				 argv[1]);
-	else if (argc == 0)
-		(void)forge_fail(&err, EINVAL, "config: say which: check, show or keys");
-	else
-		(void)forge_fail(&err, EINVAL,
-				 "config: unknown word '%s' (have: check, show, keys)",
-				 word);
+	if (!file || !config_path)
+		return config_check(file ? file : config_path);
+	(void)forge_fail(&err, EINVAL, "config check: '%s' and --config are two files",
+			 file);
 	return forge_print_usage(&forge_cmd_config, &err);
 }
 
+static int run_show(const char *word)
+{
+	(void)word; /* there is none */
+	return config_show();
+}
+
+static int run_keys(const char *word)
+{
+	(void)word; /* there is none */
+	return config_keys();
+}
+
+static const struct forge_verb verbs[] = {
+	{ "check", "[FILE]", "reads the file and reports the first mistake", run_check },
+	{ "show", NULL, "prints what is in force: profiles, caps, roots", run_show },
+	{ "keys", NULL, "lists every key that forge.yaml may have", run_keys },
+	{ .name = NULL },
+};
+
 const struct forge_cmd forge_cmd_config = {
 	.name = "config",
-	.synopsis = "[OPTIONS] check [FILE] | show | keys",
 	.help = "Check and show the configuration",
-	.about = "check [FILE]  reads the file and reports the first mistake\n"
-		 "show          prints what is in force: profiles, caps, roots\n"
-		 "keys          lists every key that forge.yaml may have",
-	.first = "check|show|keys",
+	.verbs = verbs,
 	.bad_value = FORGE_EXIT_FAILED,
-	.run = cmd_config,
 	.opts = config_opts,
 };

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "base/near.h"
 #include "cli/session.h"
 #include "cli/table.h"
 #include "record/deliver.h"
@@ -188,10 +187,12 @@ static void print_list(const json_t *all)
 	free(text);
 }
 
-static int list(struct place *p)
+static int list(struct place *p, const char *name, struct forge_error *err)
 {
 	struct listing l = { .place = p, .all = json_array() };
 
+	(void)name; /* all of them */
+	(void)err;  /* what is wrong with a runtime is in its row */
 	forge_catalog_each(&p->catalog, add_one, &l);
 	if (is_json)
 		forge_print_json(l.all);
@@ -487,75 +488,60 @@ static int history(struct place *p, const char *word, struct forge_error *err)
 	return 0;
 }
 
-static int run(struct place *p, int argc, char **argv, struct forge_error *err)
-{
-	const char *verb = argv[0], *name = argc > 1 ? argv[1] : NULL;
-
-	if (strcmp(verb, "list") == 0)
-		return list(p);
-	if (strcmp(verb, "check") == 0)
-		return check(p, name, err);
-	if (strcmp(verb, "show") == 0)
-		return show(p, name, err);
-	if (strcmp(verb, "lock") == 0)
-		return lock(p, name, err);
-	return history(p, name, err);
-}
-
-static int unknown_verb(const char *word, struct forge_error *err)
-{
-	static const char *const verbs[] = { "list", "show", "check", "lock", "history" };
-	const char *near = forge_near_miss(word, verbs, FORGE_ARRAY_SIZE(verbs));
-
-	(void)forge_fail(
-		err, EINVAL,
-		"runtime: '%.64s' is not list, show, check, lock or history%s%s%s", word,
-		near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
-	return forge_print_usage(&forge_cmd_runtime, err);
-}
-
-static int cmd_runtime(int argc, char **argv)
+static int with_place(int (*act)(struct place *p, const char *name,
+				 struct forge_error *err),
+		      const char *name)
 {
 	struct forge_error err = FORGE_ERROR_INIT;
 	forge_auto_place struct place p = { .home = FORGE_HOME_INIT };
-	bool is_known =
-		argc > 0 && forge_word_is_one("list|show|check|lock|history", argv[0]);
-	bool needs_name =
-		is_known && strcmp(argv[0], "list") != 0 && strcmp(argv[0], "check") != 0;
+	int rc = open_place(&p, &err);
 
-	if (argc > 0 && !is_known)
-		return unknown_verb(argv[0], &err);
-	if (!is_known || (needs_name && argc < 2)) {
-		(void)forge_fail(
-			&err, EINVAL,
-			is_known ? "runtime %s: no runtime given"
-				 : "runtime: list, show, check, lock or history%s",
-			is_known ? argv[0] : "");
-		return forge_print_usage(&forge_cmd_runtime, &err);
-	}
-	int rc = forge_refuse_words(&forge_cmd_runtime, argc, argv, 2);
-	if (rc)
-		return rc;
-	rc = open_place(&p, &err);
 	if (rc == 0)
-		rc = run(&p, argc, argv, &err);
+		rc = act(&p, name, &err);
 	return rc < 0 ? forge_session_fail(&err) : rc;
 }
 
+static int run_list(const char *name)
+{
+	return with_place(list, name);
+}
+
+static int run_show(const char *name)
+{
+	return with_place(show, name);
+}
+
+static int run_check(const char *name)
+{
+	return with_place(check, name);
+}
+
+static int run_lock(const char *name)
+{
+	return with_place(lock, name);
+}
+
+static int run_history(const char *name)
+{
+	return with_place(history, name);
+}
+
+static const struct forge_verb verbs[] = {
+	{ "list", NULL, "shows every declared or discovered runtime with its health",
+	  run_list },
+	{ "check", "[NAME]", "probes one, or all, in a sandbox now", run_check },
+	{ "show", "NAME", "tells what one consists of", run_show },
+	{ "lock", "NAME", "writes that down, in conda's own form for conda", run_lock },
+	{ "history", "NAME",
+	  "tells which digests it had, how many runs used each, and what checks found",
+	  run_history },
+	{ .name = NULL },
+};
+
 const struct forge_cmd forge_cmd_runtime = {
 	.name = "runtime",
-	.synopsis =
-		"[OPTIONS] list | check [NAME] | show NAME | lock NAME | history NAME",
 	.help = "Named environments: list, check and lock them",
-	.about = "list shows every declared or discovered runtime with its health; check "
-		 "probes\n"
-		 "one, or all, in a sandbox now; show tells what one consists of; lock "
-		 "writes\n"
-		 "that down, in conda's own form for conda; history tells which digests "
-		 "it had,\n"
-		 "how many runs used each, and what every check found.",
-	.first = "list|show|check|lock|history",
+	.verbs = verbs,
 	.bad_value = FORGE_EXIT_FAILED,
-	.run = cmd_runtime,
 	.opts = runtime_opts,
 };

@@ -62,19 +62,22 @@ static void print_values(const struct forge_cmd *cmd)
 
 static void print_first(const struct forge_cmd *cmd)
 {
-	if (!cmd->first)
+	char buf[FORGE_SYNOPSIS_MAX];
+	const char *first = forge_cmd_first(cmd, buf);
+
+	if (!first)
 		return;
 	printf("\t'%s') REPLY='", cmd->name);
-	if (strcmp(cmd->first, "COMMAND") == 0) {
+	if (strcmp(first, "COMMAND") == 0) {
 		fputs("command", stdout);
-	} else if (strcmp(cmd->first, "RUN") == 0) {
+	} else if (strcmp(first, "RUN") == 0) {
 		printf("names %s", forge_cmd_names_of(cmd));
 	} else {
 		fputs("words", stdout);
-		if (strcmp(cmd->first, "NAME") == 0)
+		if (strcmp(first, "NAME") == 0)
 			print_command_names();
 		else
-			print_words(cmd->first);
+			print_words(first);
 	}
 	puts("' ;;");
 }

@@ -87,25 +87,27 @@ static void print_command(const struct forge_cmd *cmd)
 	       cmd->stops ? " -A '-*'" : "");
 	forge_opt_foreach (o, cmd->opts())
 		print_option(o);
-	if (!cmd->first) {
+	char buf[FORGE_SYNOPSIS_MAX];
+	const char *first = forge_cmd_first(cmd, buf);
+	if (!first) {
 		puts("\t\t&& return\n}\n");
 		return;
 	}
-	if (strcmp(cmd->first, "COMMAND") == 0) {
+	if (strcmp(first, "COMMAND") == 0) {
 		puts("\t\t'(-)1:command: _command_names -e' \\\n"
 		     "\t\t'*::arguments: _normal'\n}\n");
 		return;
 	}
 	const char *names = forge_cmd_names_of(cmd);
-	if (strcmp(cmd->first, "RUN") == 0) {
+	if (strcmp(first, "RUN") == 0) {
 		printf("\t\t'*:run: _forge_names %s'\n}\n\n", names);
 		return;
 	}
 	fputs("\t\t'1:word:", stdout);
-	if (strcmp(cmd->first, "NAME") == 0)
+	if (strcmp(first, "NAME") == 0)
 		print_command_names();
 	else
-		print_words(cmd->first);
+		print_words(first);
 	if (names)
 		printf("' \\\n\t\t'*:name: _forge_names %s'\n}\n\n", names);
 	else

@@ -55,9 +55,15 @@ void forge_help_print(FILE *f)
 
 void forge_help_cmd(FILE *f, const struct forge_cmd *cmd)
 {
-	fprintf(f, "usage: forge %s %s\n", cmd->name, cmd->synopsis);
+	char synopsis[FORGE_SYNOPSIS_MAX];
+
+	fprintf(f, "usage: forge %s %s\n", cmd->name, forge_cmd_synopsis(cmd, synopsis));
 	if (cmd->examples)
 		fprintf(f, "\nExamples:\n%s", cmd->examples);
+	if (cmd->verbs) {
+		putc('\n', f);
+		forge_verbs_print(f, cmd);
+	}
 	if (cmd->about)
 		fprintf(f, "\n%s\n", cmd->about);
 	print_options(f, cmd->opts());

@@ -118,7 +118,8 @@ static int dispatch(const struct forge_cmd *cmd, int argc, char **argv)
 		forge_help_cmd(stdout, cmd);
 		return FORGE_EXIT_OK;
 	}
-	return cmd->run(argc - first, argv + first);
+	return cmd->verbs ? forge_verb_run(cmd, argc - first, argv + first)
+			  : cmd->run(argc - first, argv + first);
 }
 
 static int forge_main(int argc, char **argv)

@@ -79,12 +79,13 @@ static int man_commands(int argc, char **argv)
 	(void)argv;
 	for (size_t i = 0; forge_cmds[i]; i++) {
 		const struct forge_cmd *cmd = forge_cmds[i];
+		char synopsis[FORGE_SYNOPSIS_MAX];
 
 		if (!cmd->help)
 			continue;
 		print_marked('*', cmd->name);
 		putchar(' ');
-		print_text(cmd->synopsis);
+		print_text(forge_cmd_synopsis(cmd, synopsis));
 		fputs("\n\t", stdout);
 		print_text(cmd->help);
 		fputs(".\n\n", stdout);

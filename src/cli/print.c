@@ -80,7 +80,10 @@ int forge_print_usage(const struct forge_cmd *cmd, const struct forge_error *err
 {
 	if (err)
 		forge_print_error(err);
-	fprintf(stderr, "usage: forge %s %s\n", cmd->name, cmd->synopsis);
+	char synopsis[FORGE_SYNOPSIS_MAX];
+
+	fprintf(stderr, "usage: forge %s %s\n", cmd->name,
+		forge_cmd_synopsis(cmd, synopsis));
 	if (err && !err->hint[0])
 		fprintf(stderr, "  hint: see forge %s --help\n", cmd->name);
 	return FORGE_EXIT_USAGE;

@@ -31,7 +31,7 @@ complete_words() {
 @test "an unknown shell is wrong use and names those there are" {
     run "$FORGE" completion fish
     [ "$status" -eq 2 ]
-    [ "${lines[0]}" = "forge: completion: unknown shell 'fish' (have: bash, zsh)" ]
+    [ "${lines[0]}" = "forge: completion: unknown word 'fish' (have: bash, zsh)" ]
 }
 
 @test "bash offers the commands" {

@@ -179,7 +179,7 @@ options() {
     [ "$status" -eq 2 ]
     run "$FORGE" config shwo
     [ "$status" -eq 2 ]
-    [ "${lines[0]}" = "forge: config: unknown word 'shwo' (have: check, show, keys)" ]
+    [ "${lines[0]}" = "forge: config: unknown word 'shwo' (have: check, show, keys); did you mean 'show'?" ]
 }
 
 @test "config check: a missing file exits 1" {
