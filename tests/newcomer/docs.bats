@@ -194,6 +194,7 @@ did() {
     *'forge kill'*) [ "$(of "$id" .status)" = cancelled ] ;;
     'forge rm --outputs-only'*) [ -z "$(forge outputs sweep-1 --copy freed >&2; ls freed)" ] ;;
     'forge rm '*) ! forge show "$id" ;;
+    'forge outputs --copy'*'sweep-*'*) [ -n "$(find results -mindepth 2 -name x)" ] ;;
     'forge outputs --copy'*) [ -e results/fit.json ] || [ -e copies/fit.json ] ;;
     *train.py*) [ -e results/outputs/model ] ;;
     *'install -m 644'*) [ -e "$T/etc/forge.yaml" ] ;;
