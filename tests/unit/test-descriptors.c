@@ -19,7 +19,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "config/config.h"
-#include "executor/local/workdir.h"
+#include "executor/workdir.h"
 #include "record/gc.h"
 #include "run/admit.h"
 #include "run/collect.h"

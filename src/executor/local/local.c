@@ -9,8 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "executor/local/supervise.h"
-#include "executor/local/workdir.h"
+#include "executor/supervise.h"
+#include "executor/workdir.h"
 #include "sandbox/cgroup.h"
 #include "sandbox/ids.h"
 #include "sandbox/landlock.h"
@@ -278,11 +278,13 @@ static int local_wait(struct forge_execution *base, struct forge_outcome *ret,
 {
 	struct local *e = local_of(base);
 	const struct forge_supervision what = { .job = e->job,
-						.plan = e->plan,
+						.workdir = e->plan->workdir,
+						.n_cpus = e->plan->n_cpus,
 						.cg = e->cg,
 						.quota = &e->quota,
 						.sb = e->sb,
-						.workdir_fd = e->workdir.fd };
+						.workdir_fd = e->workdir.fd,
+						.watches_kernel_memory = true };
 	int rc = forge_supervise(&what, ret, err);
 
 	/* It was told to start, and nothing has seen whether it did. */

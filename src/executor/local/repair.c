@@ -11,7 +11,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/json.h"
-#include "executor/local/workdir.h"
+#include "executor/workdir.h"
 #include "sandbox/cgroup.h"
 
 static uint64_t number(const struct forge_repair *r, const char *key)

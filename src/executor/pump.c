@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Log capture. Without a live reader the bytes never enter user space (splice). */
-#include "executor/local/pump.h"
+#include "executor/pump.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,7 +3,7 @@
  * The supervisor: one ppoll over descriptors and the nearest deadline. Nothing is sampled:
  * every wake-up is an event or a moment at which a limit could be reached.
  */
-#include "executor/local/supervise.h"
+#include "executor/supervise.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "executor/local/pump.h"
-#include "executor/local/stdin.h"
+#include "executor/pump.h"
+#include "executor/stdin.h"
 #include "sandbox/disk.h"
 #include "sandbox/kernel_memory.h"
 #include "sandbox/socket_count.h"
@@ -31,7 +31,7 @@
 
 struct loop {
 	const struct forge_job *job;
-	const struct forge_plan *plan;
+	const struct forge_supervision *what;
 	struct forge_cgroup *cg;
 	struct forge_sandbox *sb;
 	struct forge_outcome *out;
@@ -116,7 +116,7 @@ static void plan_cpu_check(struct loop *l, uint64_t now)
 		return;
 	}
 	uint64_t left = used == UINT64_MAX ? limit : limit - used;
-	uint64_t wait = left / (l->plan->n_cpus ? l->plan->n_cpus : 1);
+	uint64_t wait = left / (l->what->n_cpus ? l->what->n_cpus : 1);
 	l->cpu_at = now + (wait < 2000 ? 2000 : wait);
 }
 
@@ -546,7 +546,7 @@ static int init_loop(struct loop *l, struct forge_error *err)
 	};
 	const struct forge_disk_spec disk = {
 		.dir_fd = l->workdir_fd,
-		.workdir = l->plan->workdir,
+		.workdir = l->what->workdir,
 		.quota = l->quota,
 		.tasks = tasks,
 		.max_bytes = lim->disk_bytes,
@@ -557,7 +557,8 @@ static int init_loop(struct loop *l, struct forge_error *err)
 	};
 	if (forge_disk_new(&disk, &l->disk) < 0)
 		return forge_fail(err, ENOMEM, "out of memory");
-	if (forge_kernel_memory_new(l->cg, l->sb->pid, &l->kernel_memory) < 0)
+	if (l->what->watches_kernel_memory &&
+	    forge_kernel_memory_new(l->cg, l->sb->pid, &l->kernel_memory) < 0)
 		return forge_fail(err, ENOMEM, "out of memory");
 	l->memory_at = NEVER;
 	l->wall_at = after(l->start, lim->wall_usec);
@@ -573,7 +574,7 @@ int forge_supervise(const struct forge_supervision *what, struct forge_outcome *
 		    struct forge_error *err)
 {
 	struct loop l = { .job = what->job,
-			  .plan = what->plan,
+			  .what = what,
 			  .cg = what->cg,
 			  .quota = what->quota,
 			  .workdir_fd = what->workdir_fd,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copies standard input piece by piece; see stdin.h. */
-#include "executor/local/stdin.h"
+#include "executor/stdin.h"
 
 #include <errno.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Makes and fills workdirs. After the first exec forge never writes into one again. */
-#include "executor/local/workdir.h"
+#include "executor/workdir.h"
 
 #include <errno.h>
 #include <fcntl.h>

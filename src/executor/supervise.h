@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The supervisor's event loop around one running sandbox. */
+/* The event loop of a supervisor around one run, which may be in a sandbox or in a container. */
 #pragma once
 
 #include "executor/executor.h"
 #include "sandbox/cgroup.h"
-#include "sandbox/plan.h"
 #include "sandbox/quota.h"
 #include "sandbox/sandbox.h"
 
 /* All pointers are borrowed. */
 struct forge_supervision {
 	const struct forge_job *job;
-	const struct forge_plan *plan;
+	const char *workdir; /* its path inside */
+	uint64_t n_cpus;     /* at most so many run at once */
 	struct forge_cgroup *cg;
 	const struct forge_quota *quota;
 	struct forge_sandbox *sb;
 	int workdir_fd;
+	bool watches_kernel_memory; /* see sandbox/kernel_memory.h */
 };
 
 /*
