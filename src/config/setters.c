@@ -6,6 +6,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "config/schema.h"
+
 /* Of enum forge_mechanism. */
 const char *const forge_mechanism_names[FORGE_MECH_COUNT] = {
 	[FORGE_MECH_LANDLOCK] = "landlock",
@@ -29,11 +31,6 @@ static const char *const cgroup_names[] = {
 	[FORGE_CGROUP_SYSTEMD] = "systemd", [FORGE_CGROUP_V1] = "v1",
 	[FORGE_CGROUP_NONE] = "none",
 };
-
-int forge_loader_oom(struct forge_error *err)
-{
-	return forge_fail(err, ENOMEM, "read configuration: out of memory");
-}
 
 static void *field(const struct forge_loader *ld, const struct forge_schema_row *row)
 {
