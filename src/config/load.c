@@ -11,7 +11,9 @@
 #include <unistd.h>
 
 #include "config-build.h"
-#include "config/schema.h"
+#include "config/config.h"
+#include "config/loader.h"
+#include "config/runtimes.h"
 
 #define MAX_BYTES (1u << 20)
 

@@ -3,9 +3,13 @@
 #include "config/config.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/parse.h"
+#include "base/yaml.h"
+#include "config/profiles.h"
+#include "config/runtimes.h"
 #include "config/schema.h"
 
 static int set_builtin(struct forge_config *c, struct forge_error *err)

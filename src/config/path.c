@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Paths as text: nothing here looks at the file system, or depends on its state. */
+#include "config/path.h"
+
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "config/schema.h"
+#include "base/cleanup.h"
 
 /* Appends the components of path to out, which has room and never ends in '/'. */
 static size_t append_components(char *out, size_t n, const char *path)

@@ -1,11 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Profiles: built-in values, then the file's, all below the host's caps. */
+#include "config/profiles.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "config/schema.h"
+#include "base/cleanup.h"
+#include "base/yaml.h"
+#include "config/config.h"
+#include "config/named.h"
+#include "config/setters.h"
 
 static const char *const builtin_profiles[] = { "default", "notebook", "tool",
 						"post_process" };
@@ -79,16 +86,6 @@ static int check_written(const struct forge_loader *ld, const struct forge_yaml 
 	return 0;
 }
 
-static const struct forge_yaml *written_profile(const struct forge_loader *ld,
-						const char *name)
-{
-	const struct forge_yaml *n = ld->profiles ? ld->profiles->child : NULL;
-
-	while (n && strcmp(n->key, name) != 0)
-		n = n->next;
-	return n;
-}
-
 /* An inner file's lower cap is no mistake of an outer one's profile. */
 static void clamp(struct forge_limits *l, const struct forge_limits *caps)
 {
@@ -103,14 +100,14 @@ static void clamp(struct forge_limits *l, const struct forge_limits *caps)
 static int overlay_layer(const struct forge_loader *ld, const char *name,
 			 struct forge_limits *limits, struct forge_error *err)
 {
-	const struct forge_yaml *map = written_profile(ld, name);
+	const struct forge_yaml *map = forge_named_find(ld->profiles, name);
 	struct forge_limits written = { 0 };
 	char path[96], key[160];
 
 	if (!map)
 		return 0;
 	(void)snprintf(path, sizeof(path), "profiles.%s", name);
-	int rc = forge_schema_limits(ld, path, map, &written, err);
+	int rc = forge_named_limits(ld, path, map, &written, err);
 	for (const struct forge_yaml *n = map->child; n && rc == 0; n = n->next) {
 		(void)snprintf(key, sizeof(key), "%s.%s", path, n->key);
 		rc = forge_loader_note(ld, key, n, err);
@@ -146,31 +143,53 @@ static bool is_there(const struct forge_config *c, const char *name)
 	return false;
 }
 
+FORGE_SETTER(forge_set_profiles)
+{
+	if (node->type != FORGE_YAML_MAP)
+		return forge_loader_fail(ld, node, row->path, err,
+					 "must be a map of profile names to limits");
+	ld->profiles = node;
+	return 0;
+}
+
+static int check_profile(struct forge_loader *ld, const struct forge_yaml *node,
+			 const char *path, void *arg, struct forge_error *err)
+{
+	struct forge_limits written = { 0 };
+	int rc = forge_named_limits(ld, path, node, &written, err);
+
+	(void)arg;
+	return rc < 0 ? rc : check_written(ld, node, path, &written, err);
+}
+
 int forge_profiles_check(struct forge_loader *ld, struct forge_error *err)
 {
-	int rc = 0;
+	return forge_named_each(ld, ld->profiles, "profiles", check_profile, NULL, err);
+}
 
-	for (const struct forge_yaml *p = ld->profiles ? ld->profiles->child : NULL;
-	     p && rc == 0; p = p->next) {
-		struct forge_error why = FORGE_ERROR_INIT;
-		struct forge_limits written = { 0 };
-		char path[96];
+struct layers {
+	struct forge_config *config;
+	struct forge_loader *loaders;
+	size_t n;
+};
 
-		if (forge_parse_id(p->key, &why) < 0)
-			return forge_fail_at(err, ld->name, p->key_line, p->key_column,
-					     "profiles: %s", why.msg);
-		(void)snprintf(path, sizeof(path), "profiles.%s", p->key);
-		rc = forge_schema_limits(ld, path, p, &written, err);
-		if (rc == 0)
-			rc = check_written(ld, p, path, &written, err);
-	}
-	return rc;
+static int add_new_profile(struct forge_loader *ld, const struct forge_yaml *node,
+			   const char *path, void *arg, struct forge_error *err)
+{
+	const struct layers *l = arg;
+
+	(void)ld;
+	(void)path;
+	return is_there(l->config, node->key)
+		       ? 0
+		       : add_profile(l->config, l->loaders, l->n, node->key, err);
 }
 
 int forge_profiles_apply(struct forge_config *c, struct forge_loader *loaders, size_t n,
 			 struct forge_error *err)
 {
 	size_t most = FORGE_ARRAY_SIZE(builtin_profiles);
+	struct layers layers = { c, loaders, n };
 	int rc = 0;
 
 	for (size_t i = 0; i < n; i++)
@@ -183,12 +202,9 @@ int forge_profiles_apply(struct forge_config *c, struct forge_loader *loaders, s
 		return forge_loader_oom(err);
 	for (size_t i = 0; rc == 0 && i < FORGE_ARRAY_SIZE(builtin_profiles); i++)
 		rc = add_profile(c, loaders, n, builtin_profiles[i], err);
-	for (size_t i = 0; i < n; i++)
-		for (const struct forge_yaml *p =
-			     loaders[i].profiles ? loaders[i].profiles->child : NULL;
-		     p && rc == 0; p = p->next)
-			if (!is_there(c, p->key))
-				rc = add_profile(c, loaders, n, p->key, err);
+	for (size_t i = 0; rc == 0 && i < n; i++)
+		rc = forge_named_each(&loaders[i], loaders[i].profiles, "profiles",
+				      add_new_profile, &layers, err);
 	return rc;
 }
 

@@ -2,13 +2,15 @@
 /* The table of configuration keys, and the walk of a file along it. */
 #include "config/schema.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/near.h"
-#include "base/strv.h"
+#include "base/yaml.h"
+#include "config/config.h"
+#include "config/named.h"
+#include "config/profiles.h"
+#include "config/runtimes.h"
 #include "config/setters.h"
 
 #define FIELD(f)   offsetof(struct forge_config, f)
@@ -198,58 +200,6 @@ static const struct forge_schema_row rows[] = {
 	  .help = "Variables every run gets" },
 };
 
-int forge_loader_fail(const struct forge_loader *ld, const struct forge_yaml *node,
-		      const char *path, struct forge_error *err, const char *fmt, ...)
-{
-	char text[sizeof(err->msg)];
-	va_list ap;
-
-	va_start(ap, fmt);
-	(void)vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
-	return forge_fail_at(err, ld->name, node->line, node->column, "%s: %s", path,
-			     text);
-}
-
-FORGE_PRINTF(4, 5)
-static size_t append(char *buf, size_t size, size_t n, const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	int more = vsnprintf(buf + n, size - n, fmt, ap);
-	va_end(ap);
-	if (more < 0)
-		return n;
-	return (size_t)more < size - n ? n + (size_t)more : size - 1;
-}
-
-const char *forge_describe_unknown(char buf[FORGE_UNKNOWN_MAX], const char *what,
-				   const char *word, const char *const *words, size_t n)
-{
-	const char *near = forge_near_miss(word, words, n);
-	size_t len = append(buf, FORGE_UNKNOWN_MAX, 0, "%s '%.64s' (have: ", what, word);
-
-	for (size_t i = 0; i < n; i++)
-		len = append(buf, FORGE_UNKNOWN_MAX, len, "%s%s", i ? ", " : "",
-			     words[i]);
-	len = append(buf, FORGE_UNKNOWN_MAX, len, ")");
-	if (near)
-		(void)append(buf, FORGE_UNKNOWN_MAX, len, "; did you mean '%s'?", near);
-	return buf;
-}
-
-static int unknown_key(const struct forge_loader *ld, const struct forge_yaml *node,
-		       const char *prefix, const char *const *words, size_t n,
-		       struct forge_error *err)
-{
-	char text[FORGE_UNKNOWN_MAX];
-
-	(void)forge_describe_unknown(text, "unknown key", node->key, words, n);
-	return forge_fail_at(err, ld->name, node->key_line, node->key_column, "%s%s%s",
-			     prefix, *prefix ? ": " : "", text);
-}
-
 /* When path begins with the components of prefix: the one after them, *ret_len long. */
 static const char *component_below(const char *path, const char *prefix, size_t *ret_len)
 {
@@ -284,21 +234,6 @@ static size_t keys_below(const char *prefix, char words[WORDS_MAX][WORD_SIZE])
 	return n;
 }
 
-const char *forge_schema_limit_like(const char *key, const char *const *words, size_t n)
-{
-	const char *limits[FORGE_LIMIT_COUNT_ROWS];
-
-	for (size_t i = 0; i < FORGE_LIMIT_COUNT_ROWS; i++) {
-		limits[i] = forge_limit_rows[i].key;
-		if (strcmp(limits[i], key) == 0 ||
-		    strcmp(forge_limit_rows[i].name, key) == 0)
-			return limits[i];
-	}
-	return forge_near_miss(key, words, n)
-		       ? NULL
-		       : forge_near_miss(key, limits, FORGE_LIMIT_COUNT_ROWS);
-}
-
 static int unknown_schema_key(const struct forge_loader *ld,
 			      const struct forge_yaml *node, const char *prefix,
 			      struct forge_error *err)
@@ -309,9 +244,9 @@ static int unknown_schema_key(const struct forge_loader *ld,
 
 	for (size_t i = 0; i < n; i++)
 		list[i] = words[i];
-	const char *limit = *prefix ? NULL : forge_schema_limit_like(node->key, list, n);
+	const char *limit = *prefix ? NULL : forge_named_limit_like(node->key, list, n);
 	if (!limit)
-		return unknown_key(ld, node, prefix, list, n, err);
+		return forge_named_unknown(ld, node, prefix, list, n, err);
 	/* Of which runs it is the limit, the file has to say. */
 	return forge_hint(err,
 			  forge_fail_at(err, ld->name, node->key_line, node->key_column,
@@ -320,65 +255,6 @@ static int unknown_schema_key(const struct forge_loader *ld,
 			  "...}}, of the scripts beside this file analysis: {limits: "
 			  "{%s: ...}}",
 			  limit, limit, limit);
-}
-
-const struct forge_origin *forge_config_origin(const struct forge_config *c,
-					       const char *key)
-{
-	for (size_t i = 0; i < c->n_origins; i++)
-		if (strcmp(c->origins[i].key, key) == 0)
-			return &c->origins[i];
-	return NULL;
-}
-
-static struct forge_origin *origin_slot(struct forge_config *c, const char *key)
-{
-	for (size_t i = 0; i < c->n_origins; i++)
-		if (strcmp(c->origins[i].key, key) == 0)
-			return &c->origins[i];
-	struct forge_origin *grown =
-		reallocarray(c->origins, c->n_origins + 1, sizeof(*grown));
-	if (!grown)
-		return NULL;
-	c->origins = grown;
-	grown[c->n_origins] = (struct forge_origin){ .key = strdup(key) };
-	return grown[c->n_origins].key ? &grown[c->n_origins++] : NULL;
-}
-
-/* As it was written, if that is one word; of maps and lists it says only that. */
-static char *written(const struct forge_yaml *node)
-{
-	return strdup(node->type == FORGE_YAML_SCALAR ? node->scalar
-		      : node->type == FORGE_YAML_LIST ? "(a list)"
-						      : "(a map)");
-}
-
-int forge_loader_note(const struct forge_loader *ld, const char *key,
-		      const struct forge_yaml *node, struct forge_error *err)
-{
-	struct forge_origin *o = origin_slot(ld->config, key);
-
-	if (!o)
-		return forge_loader_oom(err);
-	free(o->value);
-	free(o->from);
-	o->value = written(node);
-	o->from = forge_asprintf("%s:%u", ld->name, (unsigned)node->line);
-	return o->value && o->from ? 0 : forge_loader_oom(err);
-}
-
-int forge_loader_hold_back(const struct forge_loader *ld, const char *key,
-			   const struct forge_yaml *node, struct forge_error *err)
-{
-	const struct forge_origin *o = forge_config_origin(ld->config, key);
-	forge_auto_free char *wish = written(node);
-
-	if (!wish ||
-	    forge_strv_addf(&ld->config->held_back, "%s:%u: %s: %s is above %s of %s",
-			    ld->name, (unsigned)node->line, key, wish,
-			    o ? o->value : "the cap", o ? o->from : "an outer file") < 0)
-		return forge_loader_oom(err);
-	return 0;
 }
 
 /* What an outer file has written stays, where the inner one would raise it. */
@@ -470,50 +346,6 @@ int forge_schema_apply(struct forge_loader *ld, const struct forge_yaml *root,
 	if (rc == 0)
 		rc = forge_check_uids(ld, err);
 	return rc < 0 ? rc : forge_profiles_check(ld, err);
-}
-
-static const struct forge_limit_row *limit_by_key(const char *key)
-{
-	for (size_t i = 0; i < FORGE_LIMIT_COUNT_ROWS; i++)
-		if (strcmp(forge_limit_rows[i].key, key) == 0)
-			return &forge_limit_rows[i];
-	return NULL;
-}
-
-static int unknown_limit(const struct forge_loader *ld, const struct forge_yaml *node,
-			 const char *prefix, struct forge_error *err)
-{
-	const char *words[FORGE_LIMIT_COUNT_ROWS];
-
-	for (size_t i = 0; i < FORGE_LIMIT_COUNT_ROWS; i++)
-		words[i] = forge_limit_rows[i].key;
-	return unknown_key(ld, node, prefix, words, FORGE_LIMIT_COUNT_ROWS, err);
-}
-
-int forge_schema_limits(const struct forge_loader *ld, const char *path,
-			const struct forge_yaml *map, struct forge_limits *ret,
-			struct forge_error *err)
-{
-	if (map->type != FORGE_YAML_MAP)
-		return forge_loader_fail(
-			ld, map, path, err,
-			"must be a map of limits, for example memory: 2G");
-	for (const struct forge_yaml *n = map->child; n; n = n->next) {
-		struct forge_error why = FORGE_ERROR_INIT;
-		const struct forge_limit_row *row = limit_by_key(n->key);
-		char full[160];
-
-		if (!row)
-			return unknown_limit(ld, n, path, err);
-		(void)snprintf(full, sizeof(full), "%s.%s", path, row->key);
-		if (n->type != FORGE_YAML_SCALAR)
-			return forge_loader_fail(ld, n, full, err,
-						 "must be one value, like %s",
-						 row->builtin);
-		if (forge_limit_set(ret, row, n->scalar, &why) < 0)
-			return forge_loader_fail(ld, n, full, err, "%s", why.msg);
-	}
-	return 0;
 }
 
 static const char *limit_type_name(enum forge_limit_type type)

@@ -5,8 +5,8 @@
  */
 #pragma once
 
-#include "base/yaml.h"
-#include "config/config.h"
+#include "config/loader.h"
+#include "config/path.h"
 
 #define FORGE_BUILTIN_WORKDIR	"/tmp/scidex-analysis-{id}"
 #define FORGE_BUILTIN_UID_BASE	1879048192
@@ -16,76 +16,10 @@
 #define FORGE_BUILTIN_WORKDIRS	"7d"
 #define FORGE_BUILTIN_OBJECTS	"1d"
 
-/* A file being read: where values go, and how errors name their place. */
-struct forge_loader {
-	struct forge_config *config;
-	const char *name;     /* of the file, in errors */
-	const char *base_dir; /* of relative paths; NULL: the current directory */
-	bool is_project;      /* see struct forge_config_layer */
-	const struct forge_yaml
-		*profiles; /* set aside: they need host.max, wherever it stands */
-	const struct forge_yaml *runtimes; /* likewise */
-	const struct forge_yaml *uids; /* the last of uid_base and uid_count, or NULL */
-};
-
-/* Fails with "path: message" at the node's value. */
-int forge_loader_fail(const struct forge_loader *ld, const struct forge_yaml *node,
-		      const char *path, struct forge_error *err, const char *fmt, ...)
-	FORGE_PRINTF(5, 6);
-/* Fails because out of memory. */
-int forge_loader_oom(struct forge_error *err);
-
-/* "<what> 'word' (have: a, b); did you mean 'a'?" into buf. Returns buf. */
-#define FORGE_UNKNOWN_MAX 448
-const char *forge_describe_unknown(char buf[FORGE_UNKNOWN_MAX], const char *what,
-				   const char *word, const char *const *words, size_t n);
-
 /*
- * For a key that is none of these n words: the key of the limit whose name it is, as a key or as an option, or
- * nearly so and unlike the words. NULL: it is none.
+ * Applies every key of the file. The profiles and the runtimes are only set aside in ld: they need the caps
+ * of all files. What the file writes about profiles is checked against the caps so far.
  */
-const char *forge_schema_limit_like(const char *key, const char *const *words, size_t n);
-
-/* Every key of the file but the profiles, which are set aside in ld. */
 FORGE_MUST_CHECK int forge_schema_apply(struct forge_loader *ld,
 					const struct forge_yaml *root,
 					struct forge_error *err);
-/* A map of limits, "path.memory" and so on, into ret. */
-FORGE_MUST_CHECK int forge_schema_limits(const struct forge_loader *ld, const char *path,
-					 const struct forge_yaml *map,
-					 struct forge_limits *ret,
-					 struct forge_error *err);
-/* The built-in profiles, then what each file says about them and about new ones. */
-FORGE_MUST_CHECK int forge_profiles_apply(struct forge_config *c,
-					  struct forge_loader *loaders, size_t n,
-					  struct forge_error *err);
-/* What this file writes about profiles is within the caps so far. */
-FORGE_MUST_CHECK int forge_profiles_check(struct forge_loader *ld,
-					  struct forge_error *err);
-/* Notes where a value that is in force was written. */
-FORGE_MUST_CHECK int forge_loader_note(const struct forge_loader *ld, const char *key,
-				       const struct forge_yaml *node,
-				       struct forge_error *err);
-/* Notes that a value is above the cap of an outer file, which stays. */
-FORGE_MUST_CHECK int forge_loader_hold_back(const struct forge_loader *ld,
-					    const char *key,
-					    const struct forge_yaml *node,
-					    struct forge_error *err);
-
-/* The runtimes that were set aside. */
-FORGE_MUST_CHECK int forge_runtimes_apply(struct forge_loader *ld,
-					  struct forge_error *err);
-/* Those of a file of runtimes.d; names that are there already stay as they are. */
-FORGE_MUST_CHECK int forge_config_add_runtimes(struct forge_config *c, const char *text,
-					       size_t len, const char *name,
-					       const char *base_dir,
-					       struct forge_error *err);
-void forge_runtimes_each_key(void (*visit)(const struct forge_config_key *key, void *arg),
-			     void *arg);
-
-/*
- * A new string: path made absolute below base (NULL: the current directory) and without
- * "//",
- * "." and ".." by the text alone. NULL with errno when that fails.
- */
-char *forge_path_absolute(const char *base, const char *path);

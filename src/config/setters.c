@@ -4,7 +4,18 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "base/cleanup.h"
+#include "base/parse.h"
+#include "base/strv.h"
+#include "base/yaml.h"
+#include "config/config.h"
+#include "config/named.h"
+#include "config/path.h"
+#include "config/values.h"
 
 /* Of enum forge_mechanism. */
 const char *const forge_mechanism_names[FORGE_MECH_COUNT] = {
@@ -30,24 +41,24 @@ static const char *const cgroup_names[] = {
 	[FORGE_CGROUP_NONE] = "none",
 };
 
-int forge_loader_oom(struct forge_error *err)
-{
-	return forge_fail(err, ENOMEM, "read configuration: out of memory");
-}
-
 static void *field(const struct forge_loader *ld, const struct forge_schema_row *row)
 {
 	return (char *)ld->config + row->offset;
 }
 
+static struct forge_value value_of(const struct forge_loader *ld,
+				   const struct forge_schema_row *row,
+				   const struct forge_yaml *node)
+{
+	return (struct forge_value){ ld, node, row->path, row->type };
+}
+
 static int need_scalar(const struct forge_loader *ld, const struct forge_schema_row *row,
 		       const struct forge_yaml *node, struct forge_error *err)
 {
-	if (node->type == FORGE_YAML_SCALAR)
-		return 0;
-	return forge_loader_fail(
-		ld, node, row->path, err, "must be one value, not a %s (%s)",
-		node->type == FORGE_YAML_MAP ? "map" : "list", row->type);
+	const struct forge_value v = value_of(ld, row, node);
+
+	return forge_value_scalar(&v, err);
 }
 
 /* A list of plain values; the values themselves are the caller's to check. */
@@ -70,14 +81,9 @@ static int choose(const struct forge_loader *ld, const struct forge_schema_row *
 		  const struct forge_yaml *node, const char *const *words, size_t n,
 		  struct forge_error *err)
 {
-	char text[FORGE_UNKNOWN_MAX];
+	const struct forge_value v = value_of(ld, row, node);
 
-	for (size_t i = 0; i < n; i++)
-		if (strcmp(words[i], node->scalar) == 0)
-			return (int)i;
-	return forge_loader_fail(
-		ld, node, row->path, err, "%s",
-		forge_describe_unknown(text, "unknown value", node->scalar, words, n));
+	return forge_value_choose(&v, words, n, err);
 }
 
 FORGE_SETTER(forge_set_version)
@@ -96,16 +102,9 @@ FORGE_SETTER(forge_set_version)
 
 FORGE_SETTER(forge_set_bool)
 {
-	static const char *const words[] = { "false", "true" };
-	int rc = need_scalar(ld, row, node, err);
+	const struct forge_value v = value_of(ld, row, node);
 
-	if (rc < 0)
-		return rc;
-	rc = choose(ld, row, node, words, FORGE_ARRAY_SIZE(words), err);
-	if (rc < 0)
-		return rc;
-	*(bool *)field(ld, row) = rc;
-	return 0;
+	return forge_value_bool(&v, field(ld, row), err);
 }
 
 /* A project is where scripts come from: it does not say what they may. */
@@ -120,43 +119,18 @@ FORGE_SETTER(forge_set_scripts_network)
 
 FORGE_SETTER(forge_set_size)
 {
-	struct forge_error why = FORGE_ERROR_INIT;
-	uint64_t bytes;
-	int rc = need_scalar(ld, row, node, err);
+	const struct forge_value v = value_of(ld, row, node);
 
-	if (rc < 0)
-		return rc;
-	if (forge_parse_size(node->scalar, &bytes, &why) < 0)
-		return forge_loader_fail(ld, node, row->path, err, "%s", why.msg);
-	/* It is memory: without a size it would be a way around the memory limit. */
-	if (bytes == FORGE_UNLIMITED)
-		return forge_loader_fail(
-			ld, node, row->path, err,
-			"'unlimited' is never allowed here (write 512M or 2G)");
-	*(uint64_t *)field(ld, row) = bytes;
-	return 0;
+	return forge_value_size(&v, field(ld, row), err);
 }
 
-typedef int number_parser(const char *s, uint64_t *ret, struct forge_error *err);
-
 static int set_number(const struct forge_loader *ld, const struct forge_schema_row *row,
-		      const struct forge_yaml *node, number_parser *parse,
+		      const struct forge_yaml *node, forge_number_parser *parse,
 		      bool may_be_unlimited, struct forge_error *err)
 {
-	struct forge_error why = FORGE_ERROR_INIT;
-	uint64_t n;
-	int rc = need_scalar(ld, row, node, err);
+	const struct forge_value v = value_of(ld, row, node);
 
-	if (rc < 0)
-		return rc;
-	if (parse(node->scalar, &n, &why) < 0)
-		return forge_loader_fail(ld, node, row->path, err, "%s", why.msg);
-	if (n == FORGE_UNLIMITED && !may_be_unlimited)
-		return forge_loader_fail(
-			ld, node, row->path, err,
-			"'unlimited' is not possible here (leave the key out)");
-	*(uint64_t *)field(ld, row) = n;
-	return 0;
+	return forge_value_number(&v, parse, may_be_unlimited, field(ld, row), err);
 }
 
 FORGE_SETTER(forge_set_count)
@@ -186,17 +160,10 @@ FORGE_SETTER(forge_set_bytes)
 
 FORGE_SETTER(forge_set_text)
 {
-	int rc = need_scalar(ld, row, node, err);
+	const struct forge_value v = value_of(ld, row, node);
+	int rc = forge_value_scalar(&v, err);
 
-	if (rc < 0)
-		return rc;
-	char *copy = strdup(node->scalar);
-	if (!copy)
-		return forge_loader_oom(err);
-	char **slot = field(ld, row);
-	free(*slot);
-	*slot = copy;
-	return 0;
+	return rc < 0 ? rc : forge_value_copy(&v, field(ld, row), err);
 }
 
 /* A name, or a path, which is meant from where the file is. */
@@ -406,32 +373,14 @@ FORGE_SETTER(forge_set_read_only)
 	return rc;
 }
 
-FORGE_SETTER(forge_set_profiles)
-{
-	if (node->type != FORGE_YAML_MAP)
-		return forge_loader_fail(ld, node, row->path, err,
-					 "must be a map of profile names to limits");
-	ld->profiles = node;
-	return 0;
-}
-
-static const struct forge_yaml *child_of(const struct forge_yaml *map, const char *key)
-{
-	const struct forge_yaml *n = map->child;
-
-	while (n && strcmp(n->key, key) != 0)
-		n = n->next;
-	return n;
-}
-
 FORGE_SETTER(forge_set_caps)
 {
 	struct forge_limits *caps = &ld->config->caps, given = { 0 };
-	int rc = forge_schema_limits(ld, row->path, node, &given, err);
+	int rc = forge_named_limits(ld, row->path, node, &given, err);
 
 	for (size_t i = 0; i < FORGE_LIMIT_COUNT_ROWS && rc == 0; i++) {
 		const struct forge_limit_row *limit = &forge_limit_rows[i];
-		const struct forge_yaml *written = child_of(node, limit->key);
+		const struct forge_yaml *written = forge_named_find(node, limit->key);
 		uint64_t value = forge_limit_value(&given, limit);
 		uint64_t *cap = forge_limit_slot(caps, limit);
 		char key[64];

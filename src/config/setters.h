@@ -2,7 +2,10 @@
 /* Inside src/config only: one function per type of configuration value. */
 #pragma once
 
-#include "config/schema.h"
+#include <stddef.h>
+#include <stdint.h>
+
+#include "config/loader.h"
 
 /* One key of the schema. */
 struct forge_schema_row {
