@@ -26,6 +26,8 @@ static const char *priority;
 /* What people need first. */
 static const struct forge_opt first_rows[] = {
 	FORGE_GROUP("Options"),
+	FORGE_STRING(0, "executor", "NAME", &forge_request.executor,
+		     "Where to run it: local, docker, podman, or one that is configured"),
 	FORGE_STRING('r', "runtime", "NAME|PATH", &forge_request.runtime,
 		     "Run it in this runtime, or in the environment in this directory"),
 	FORGE_STRV('i', "input", "PATH", &forge_request.inputs,

@@ -61,6 +61,8 @@ struct forge_profile {
 struct forge_runtime_decl {
 	char *name, *kind;
 	char *prefix;	   /* path, or for conda a name; NULL: not given */
+	char *image;	   /* kind image; NULL: not given */
+	char *executor;	   /* where its runs happen; NULL: where others do */
 	char *description; /* NULL: none */
 	char *smoke;	   /* a line for sh, NULL: none */
 	struct forge_strv commands, python, r, libraries;
@@ -73,6 +75,13 @@ struct forge_runtime_decl {
 	bool is_shipped; /* it came with forge; nobody asked for it */
 };
 void forge_runtime_decl_done(struct forge_runtime_decl *d);
+
+/* Where runs can happen, as it was written down; src/executor/ knows what it means. */
+struct forge_executor_decl {
+	char *name, *kind;
+	char *socket; /* kind container: of the engine */
+	char *image;  /* kind container: for runs without an image of their own; NULL: none */
+};
 
 /* What a forge.yaml says about the scripts beside it. */
 struct forge_analysis {
@@ -117,6 +126,9 @@ struct forge_config {
 	char *runtime;		    /* default runtime, NULL: none, the host's programs */
 	struct forge_runtime_decl *runtimes;
 	size_t n_runtimes;
+	char *executor; /* default executor, NULL: local */
+	struct forge_executor_decl *executors; /* always has local, docker and podman */
+	size_t n_executors;
 	struct forge_analysis analysis;
 	char *store;	       /* store: URL, NULL: SQLite in FORGE_HOME */
 	uint64_t budget_bytes; /* host.budget.memory, 0: 80 % of the host's */
@@ -185,6 +197,11 @@ FORGE_DEFINE_AUTO(config, struct forge_config *, forge_config_free)
 FORGE_MUST_CHECK int forge_config_profile(const struct forge_config *c, const char *name,
 					  const struct forge_profile **ret,
 					  struct forge_error *err);
+
+/* Unknown: error with the names there are. */
+FORGE_MUST_CHECK int forge_config_executor(const struct forge_config *c, const char *name,
+					   const struct forge_executor_decl **ret,
+					   struct forge_error *err);
 
 /* One row of the schema, for `forge config` and the manual page. */
 struct forge_config_key {

@@ -22,6 +22,7 @@ struct forge_loader {
 	const struct forge_yaml
 		*profiles; /* set aside: they need host.max, wherever it stands */
 	const struct forge_yaml *runtimes; /* likewise */
+	const struct forge_yaml *executors; /* likewise */
 	const struct forge_yaml *uids; /* the last of uid_base and uid_count, or NULL */
 };
 

@@ -8,6 +8,7 @@
 
 #include "base/parse.h"
 #include "base/yaml.h"
+#include "config/executors.h"
 #include "config/profiles.h"
 #include "config/runtimes.h"
 #include "config/schema.h"
@@ -56,6 +57,10 @@ static int apply_layers(const struct forge_config_layer *layers, size_t n,
 	/* The first that has a name has it. */
 	for (size_t i = n; i-- > 0 && rc == 0;)
 		rc = forge_runtimes_apply(&loaders[i], err);
+	for (size_t i = n; i-- > 0 && rc == 0;)
+		rc = forge_executors_apply(&loaders[i], err);
+	if (rc == 0)
+		rc = forge_config_add_usual_executors(c, err);
 	return rc;
 }
 
@@ -112,6 +117,8 @@ void forge_config_free(struct forge_config *c)
 	for (size_t i = 0; i < c->n_runtimes; i++)
 		forge_runtime_decl_done(&c->runtimes[i]);
 	free(c->runtimes);
+	free(c->executor);
+	forge_config_free_executors(c);
 	forge_strv_done(&c->post_process);
 	forge_strv_done(&c->read_only);
 	forge_strv_done(&c->env_pass);

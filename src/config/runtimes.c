@@ -18,9 +18,13 @@
 
 static const struct forge_named_row rows[] = {
 	{ "kind", FORGE_NAMED_TEXT, FIELD(kind),
-	  "conda, venv, system, r, prefix or rootfs", "What it is", NULL },
+	  "conda, venv, system, r, prefix, rootfs or image", "What it is", NULL },
 	{ "prefix", FORGE_NAMED_TEXT, FIELD(prefix), "path, for conda also a name",
 	  "Where it is; relative paths are below this file's directory", NULL },
+	{ "image", FORGE_NAMED_WORD, FIELD(image), "image",
+	  "Kind image: its name, best with a digest (name@sha256:...)", NULL },
+	{ "executor", FORGE_NAMED_WORD, FIELD(executor), "name of an executor",
+	  "Where its runs happen, if the command line does not say", NULL },
 	{ "description", FORGE_NAMED_TEXT, FIELD(description), "text", "For people",
 	  NULL },
 	{ "commands", FORGE_NAMED_LIST, FIELD(commands), "list of programs",
@@ -54,6 +58,8 @@ void forge_runtime_decl_done(struct forge_runtime_decl *d)
 	free(d->name);
 	free(d->kind);
 	free(d->prefix);
+	free(d->image);
+	free(d->executor);
 	free(d->description);
 	free(d->smoke);
 	free(d->file);
@@ -140,7 +146,7 @@ static int complete(const struct forge_loader *ld, const struct forge_yaml *node
 	if (rc == 0 && !d->kind)
 		rc = forge_loader_fail(
 			ld, node, path, err,
-			"has no kind (conda, venv, system, r, prefix or rootfs)");
+			"has no kind (conda, venv, system, r, prefix, rootfs or image)");
 	if (rc == 0)
 		rc = absolute(ld, &d->prefix, strcmp(d->kind, "conda") == 0, err);
 	for (size_t i = 0; i < d->libraries.n && rc == 0; i++)

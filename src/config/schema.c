@@ -8,6 +8,7 @@
 
 #include "base/yaml.h"
 #include "config/config.h"
+#include "config/executors.h"
 #include "config/named.h"
 #include "config/profiles.h"
 #include "config/runtimes.h"
@@ -43,6 +44,13 @@ static const struct forge_schema_row rows[] = {
 	  .offset = FIELD(runtime),
 	  .help = "What analyses run in that name no runtime" },
 	{ .path = "runtimes", .set = forge_set_runtimes },
+	{ .path = "executor",
+	  .type = "name of an executor",
+	  .builtin = "local",
+	  .set = forge_set_text,
+	  .offset = FIELD(executor),
+	  .help = "Where analyses run that name no executor" },
+	{ .path = "executors", .set = forge_set_executors },
 	{ .path = "analysis",
 	  .type = "map with runtime, profile, limits, inputs, outputs, network, env",
 	  .builtin = "nothing is said",
@@ -401,6 +409,10 @@ void forge_config_each_key(void (*visit)(const struct forge_config_key *key, voi
 		}
 		if (row->set == forge_set_runtimes) {
 			forge_runtimes_each_key(visit, arg);
+			continue;
+		}
+		if (row->set == forge_set_executors) {
+			forge_executors_each_key(visit, arg);
 			continue;
 		}
 		visit(&(struct forge_config_key){ .path = row->path,

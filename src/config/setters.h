@@ -45,6 +45,7 @@ FORGE_SETTER(forge_set_cpus);
 FORGE_SETTER(forge_set_duration);
 FORGE_SETTER(forge_set_command);
 FORGE_SETTER(forge_set_runtimes);
+FORGE_SETTER(forge_set_executors);
 FORGE_SETTER(forge_set_analysis);
 FORGE_SETTER(forge_set_scripts_network);
 /* The next two also take "unlimited". */

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/helper.h"
 #include "base/json.h"
 #include "base/rmtree.h"
 #include "base/strv.h"
@@ -38,30 +39,6 @@ struct doctor {
 	unsigned missing;
 	char fix[512]; /* of the first thing that is missing */
 };
-
-/* Installed, or next to us in a build tree. */
-static int find_probe(char ret[PATH_MAX], struct forge_error *err)
-{
-	char self[PATH_MAX];
-	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-	const char *const places[] = { "../libexec/forge", ".", "../probe" };
-
-	if (n > 0) {
-		self[n] = '\0';
-		*strrchr(self, '/') = '\0';
-	}
-	for (size_t i = 0; i < FORGE_ARRAY_SIZE(places) && n > 0; i++) {
-		forge_auto_free char *path =
-			forge_asprintf("%s/%s/forge-probe", self, places[i]);
-		if (path && access(path, X_OK) == 0 && realpath(path, ret))
-			return 0;
-	}
-	if (access(FORGE_LIBEXECDIR "/forge-probe", X_OK) == 0 &&
-	    realpath(FORGE_LIBEXECDIR "/forge-probe", ret))
-		return 0;
-	return forge_hint(err, forge_fail(err, ENOENT, "forge-probe is not installed"),
-			  "It belongs in %s", FORGE_LIBEXECDIR);
-}
 
 /* An abstract socket of the host, which anybody in its network could talk to. */
 static int listen_abstract(const char *name)
@@ -369,7 +346,7 @@ int forge_doctor(const struct forge_config *cfg, struct forge_doctor_report *ret
 		getenv("FORGE_HOME") ? strdup(getenv("FORGE_HOME")) : NULL;
 
 	d.cfg.allow_missing = ~0u;
-	int rc = find_probe(d.probe, err);
+	int rc = forge_helper_find("forge-probe", "../probe", d.probe, err);
 	if (rc == 0)
 		rc = make_top(&d, err);
 	if (rc == 0)

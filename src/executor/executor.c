@@ -6,22 +6,28 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "config-build.h"
 
-static const struct forge_executor_ops *const executors[] = { &forge_executor_local };
+static const struct forge_executor_ops *const executors[] = {
+	&forge_executor_local,
+#if HAVE_CURL
+	&forge_executor_container,
+#endif
+};
 
-const struct forge_executor_ops *forge_executor_find(const char *name)
+const struct forge_executor_ops *forge_executor_find(const char *kind)
 {
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(executors); i++)
-		if (strcmp(executors[i]->name, name) == 0)
+		if (strcmp(executors[i]->kind, kind) == 0)
 			return executors[i];
 	return NULL;
 }
 
 const struct forge_executor_ops *forge_executor_of_slot(const json_t *slot)
 {
-	const char *name = forge_json_string(slot, "executor");
+	const char *kind = forge_json_string(slot, "executor_kind");
 
-	return name ? forge_executor_find(name) : &forge_executor_local;
+	return kind ? forge_executor_find(kind) : &forge_executor_local;
 }
 
 struct forge_execution *forge_execution_new(const struct forge_executor_ops *ops)

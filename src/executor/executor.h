@@ -44,7 +44,9 @@ struct forge_job {
 	const struct forge_strv *aliases;   /* "typed path", "canonical path", ... */
 	const struct forge_strv *tools;	    /* "link inside", "its text", ... */
 	const struct forge_strv *links; /* "path below the workdir", "its target", ... */
-	const char *root; /* a directory with another system's trees, NULL: the host's */
+	const char *root;  /* a directory with another system's trees, NULL: the host's */
+	const char *image; /* of a runtime of kind image, NULL: none */
+	const struct forge_executor_decl *executor;
 	const char *workdir;
 	bool own_network;
 	bool pass_stdin;
@@ -97,6 +99,8 @@ struct forge_outcome {
 	unsigned missing;   /* 1u << enum forge_mechanism */
 	const char *cgroup_manager;
 	int landlock_abi;
+	/* Of a container: "Docker 20.10.24", the name and the id of the image; "": there is none. */
+	char engine[96], image[256], image_id[96];
 };
 
 #define FORGE_OUTCOME_INIT                                                               \
@@ -139,15 +143,16 @@ struct forge_repair {
  * never print and never exit: they fill err and return -errno.
  */
 struct forge_executor_ops {
-	const char *name;
+	const char *kind;
 	size_t size; /* of the executor's struct, which starts with struct forge_execution */
 
 	/* What a run of this job would do, as JSON. Makes nothing. */
 	int (*explain)(const struct forge_job *job, json_t **ret,
 		       struct forge_error *err);
 	/* Takes what belongs to the slot. -EAGAIN: in use, another slot may have a free one. */
-	int (*open)(struct forge_execution *e, const struct forge_config *cfg,
-		    unsigned slot, struct forge_error *err);
+	int (*open)(struct forge_execution *e, const struct forge_executor_decl *decl,
+		    const struct forge_config *cfg, unsigned slot,
+		    struct forge_error *err);
 	/* What is going to be made for the run, as an object for its slot. */
 	int (*plan)(const struct forge_job *job, json_t **ret, struct forge_error *err);
 	/* -EEXIST: the name of the workdir is taken; with another one this can be called again. */
@@ -196,10 +201,10 @@ struct forge_executor_ops {
 	void (*usage)(const json_t *slot, struct forge_usage_now *ret);
 };
 
-extern const struct forge_executor_ops forge_executor_local;
+extern const struct forge_executor_ops forge_executor_local, forge_executor_container;
 
-/* The executor of this name, NULL: there is none. */
-const struct forge_executor_ops *forge_executor_find(const char *name);
+/* The executor of this kind, NULL: this build has none. */
+const struct forge_executor_ops *forge_executor_find(const char *kind);
 /* The executor that a slot names; the slots of older versions are those of local runs. */
 const struct forge_executor_ops *forge_executor_of_slot(const json_t *slot);
 

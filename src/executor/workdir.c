@@ -14,6 +14,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/json.h"
 #include "base/rmtree.h"
 #include "sandbox/ids.h"
 
@@ -332,4 +333,120 @@ void forge_workdir_close(struct forge_workdir *w)
 	if (w->fd >= 0)
 		close(w->fd);
 	w->fd = -1;
+}
+
+/* The order matters for repair: the slot names the workdir, then it is made, then the slot identifies it. */
+int forge_workdir_make_noted(struct forge_workdir *w, const struct forge_job *job,
+			     const struct forge_ids *ids, struct forge_error *err)
+{
+	int rc = forge_workdir_make(job->workdir, job->home, job->slot->number, w, err);
+
+	if (rc < 0)
+		return rc;
+	rc = forge_slot_add(job->slot,
+			    json_pack("{s:I, s:I, s:I}", "dev", (json_int_t)w->dev, "ino",
+				      (json_int_t)w->ino, "inner", (json_int_t)w->inner),
+			    err);
+	if (rc < 0)
+		return rc;
+	rc = forge_workdir_fill(w, job->links, ids->uid, ids->gid, err);
+	return rc == -EEXIST ? -EIO : rc; /* -EEXIST is about the name alone */
+}
+
+/* Only an empty directory can be removed so, which needs no descriptor and follows no link. */
+bool forge_workdir_drop_empty(const struct forge_workdir *w)
+{
+	forge_auto_free char *inner =
+		forge_asprintf("%s/%s", w->path, FORGE_WORKDIR_INNER);
+
+	return inner && rmdir(inner) == 0;
+}
+
+int forge_workdir_keep_as(struct forge_workdir *w, const char *run_id,
+			  struct forge_kept *ret, struct forge_error *err)
+{
+	char *path = NULL;
+	int rc = forge_workdir_keep(w, run_id, &path, err);
+
+	if (rc < 0)
+		return rc;
+	*ret = (struct forge_kept){ .path = path, .dev = w->dev, .ino = w->inner };
+	forge_workdir_close(w);
+	return 0;
+}
+
+/* ---- what a dead supervisor left ---- */
+
+static uint64_t number(const struct forge_repair *r, const char *key)
+{
+	return (uint64_t)json_integer_value(json_object_get(r->slot, key));
+}
+
+/*
+ * The supervisor was killed after it made the workdir and before it wrote which one that is. A workdir of
+ * that age contains nothing but the run's own directory, which is empty; rmdir checks that.
+ */
+static void remove_unidentified(const struct forge_repair *r, const char *path,
+				const struct stat *st)
+{
+	forge_auto_free char *inner = forge_asprintf("%s/%s", path, FORGE_WORKDIR_INNER);
+
+	if (!inner || st->st_uid != geteuid() || !S_ISDIR(st->st_mode) ||
+	    (st->st_mode & 0777) != 0700 || st->st_nlink > 3)
+		return;
+	r->report(r->arg, "remove empty workdir", path);
+	if (r->dry_run)
+		return;
+	(void)rmdir(inner); /* not there yet, or not empty: then it is not ours */
+	(void)rmdir(path);
+}
+
+int forge_workdir_repair(const struct forge_repair *r, struct forge_error *err)
+{
+	const char *path = forge_json_string(r->slot, "workdir");
+	struct stat st;
+
+	if (!path || r->keeps_workdir)
+		return 0;
+	if (lstat(path, &st) < 0)
+		return errno == ENOENT ? 0
+				       : forge_fail_errno(err, errno, "look at %s", path);
+	if (!json_object_get(r->slot, "dev") || !json_object_get(r->slot, "ino")) {
+		remove_unidentified(r, path, &st);
+		return 0;
+	}
+	if (st.st_dev != (dev_t)number(r, "dev") || st.st_ino != (ino_t)number(r, "ino"))
+		return 0; /* another directory has the name by now */
+	r->report(r->arg, "remove workdir", path);
+	return r->dry_run ? 0 : forge_rmtree(path, st.st_dev, st.st_ino, NULL, err);
+}
+
+int forge_workdir_repair_kept(const struct forge_repair *r, struct forge_kept *ret,
+			      struct forge_error *err)
+{
+	struct forge_error why = FORGE_ERROR_INIT;
+	struct forge_workdir w = {
+		.path = forge_json_string(r->slot, "workdir"),
+		.fd = -1,
+		.dev = (dev_t)number(r, "dev"),
+		.ino = (ino_t)number(r, "ino"),
+		.inner = (ino_t)number(r, "inner"),
+	};
+
+	if (!w.path || !w.ino)
+		return 0;
+	/* A slot of an older version: there was one directory, the run's own. */
+	if (!w.inner)
+		w.inner = w.ino;
+	int rc = forge_workdir_keep(&w, r->run_id, &ret->path, &why);
+	if (rc == -ENOENT)
+		return 0; /* its user has removed it */
+	if (rc < 0) {
+		if (err)
+			*err = why;
+		return rc;
+	}
+	ret->dev = w.dev;
+	ret->ino = w.inner;
+	return 1;
 }

@@ -10,9 +10,12 @@
 
 #include <sys/types.h>
 
+#include "executor/executor.h"
+
 #include "base/error.h"
 #include "base/rmtree.h"
 #include "base/strv.h"
+#include "sandbox/ids.h"
 #include "sandbox/plan.h"
 #include "state/home.h"
 
@@ -57,3 +60,21 @@ void forge_workdir_close(struct forge_workdir *w);
  */
 FORGE_MUST_CHECK int forge_workdir_keep(const struct forge_workdir *w, const char *run_id,
 					char **ret_path, struct forge_error *err);
+
+/* ---- for the executors ---- */
+
+/* Makes and fills the workdir of a job, and writes into its slot which directory that is. */
+FORGE_MUST_CHECK int forge_workdir_make_noted(struct forge_workdir *w,
+					      const struct forge_job *job,
+					      const struct forge_ids *ids,
+					      struct forge_error *err);
+/* See struct forge_executor_ops. */
+bool forge_workdir_drop_empty(const struct forge_workdir *w);
+FORGE_MUST_CHECK int forge_workdir_keep_as(struct forge_workdir *w, const char *run_id,
+					   struct forge_kept *ret,
+					   struct forge_error *err);
+FORGE_MUST_CHECK int forge_workdir_repair(const struct forge_repair *r,
+					  struct forge_error *err);
+FORGE_MUST_CHECK int forge_workdir_repair_kept(const struct forge_repair *r,
+					       struct forge_kept *ret,
+					       struct forge_error *err);

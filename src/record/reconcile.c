@@ -235,7 +235,7 @@ static int repair_one(struct repair *r, struct forge_error *err)
 	/* An empty slot: the supervisor died before it made anything. */
 	if (r->run_id && !r->executor)
 		rc = forge_fail(err, ENOSYS, "this version has no executor '%s'",
-				forge_json_string(r->slot, "executor"));
+				forge_json_string(r->slot, "executor_kind"));
 	else if (r->run_id)
 		rc = repair_run(r, err);
 	if (rc < 0)

@@ -119,7 +119,7 @@ static json_t *new_record(const struct forge_home *home, const struct forge_spec
 	json_object_set_new(r, "exit_code", json_null());
 	json_object_set_new(r, "signal", json_null());
 	json_object_set_new(r, "command", forge_json_texts(&s->argv));
-	json_object_set_new(r, "executor", json_string("local"));
+	json_object_set_new(r, "executor", json_string(s->executor->name));
 	json_object_set_new(r, "host", forge_json_text(host));
 	json_object_set_new(r, "user", forge_json_text(forge_user_name(user)));
 	json_object_set_new(r, "created_at", json_string(forge_format_now(now)));
@@ -308,6 +308,13 @@ static json_t *isolation_json(const struct forge_outcome *o, bool own_network,
 	if (!was_made)
 		return json_pack("{s:s, s:o, s:{}}", "level", "none", "missing", missing,
 				 "mechanisms");
+	/* The engine's own mechanisms: which they are in detail is its affair. */
+	if (o->engine[0])
+		return json_pack("{s:s, s:o, s:{s:s, s:s, s:s, s:s}}", "level",
+				 "container", "missing", missing, "mechanisms", "engine",
+				 o->engine, "cgroup",
+				 o->cgroup_manager ? o->cgroup_manager : "none",
+				 "seccomp", "the engine's", "disk", "measured");
 	if (o->landlock_abi > 0)
 		(void)snprintf(landlock, sizeof(landlock), "ABI %d", o->landlock_abi);
 	return json_pack("{s:s, s:o, s:{s:s, s:s, s:s, s:s, s:s}}", "level",
@@ -358,6 +365,10 @@ void forge_record_set_outcome(struct forge_record *r, const struct forge_outcome
 	json_object_set_new(r->json, "ended_at", json_string(forge_format_now(now)));
 	json_object_set_new(r->json, "exit_status", json_integer(v->exit_status));
 	json_object_set_new(r->json, "usage", usage_json(o));
+	if (o->image[0])
+		json_object_set_new(
+			r->json, "image",
+			json_pack("{s:s, s:s}", "name", o->image, "id", o->image_id));
 	json_object_set_new(
 		r->json, "isolation",
 		isolation_json(o, network && strcmp(network, "none") == 0, was_made));

@@ -44,7 +44,7 @@ static void run_init(struct run *r, const struct forge_ready_run *ready)
 			   .spec = ready->spec,
 			   .home = ready->home,
 			   .store = ready->store,
-			   .executor = &forge_executor_local,
+			   .executor = forge_executor_find(ready->spec->executor->kind),
 			   .keeps = ready->req->keep,
 			   .slot = FORGE_SLOT_INIT,
 			   .record = FORGE_RECORD_INIT,
@@ -89,6 +89,8 @@ static void fill_job(struct run *r)
 		.tools = &r->spec->tools,
 		.links = &r->spec->links,
 		.root = r->spec->root,
+		.image = r->spec->has_runtime ? r->spec->runtime.decl->image : NULL,
+		.executor = r->spec->executor,
 		.workdir = r->spec->workdir,
 		.own_network = r->spec->own_network,
 		.pass_stdin = r->req->pass_stdin,
@@ -116,7 +118,8 @@ static int claim(struct run *r, struct forge_error *err)
 	for (;;) {
 		rc = forge_slot_claim(r->home, &attempt, r->cfg->uid_count, &r->slot, &e);
 		if (rc == 0)
-			rc = r->executor->open(r->execution, r->cfg, r->slot.number, &e);
+			rc = r->executor->open(r->execution, r->spec->executor, r->cfg,
+					       r->slot.number, &e);
 		if (rc != -EAGAIN || r->slot.fd < 0)
 			break;
 		/* The slot is empty, but another FORGE_HOME uses its user id. */
@@ -151,7 +154,8 @@ static int begin_slot(struct run *r, struct forge_error *err)
 {
 	struct forge_slot_run run = { .run_id = r->spec->run_id,
 				      .store = r->store,
-				      .executor = r->executor->name,
+				      .executor = r->spec->executor->name,
+				      .executor_kind = r->spec->executor->kind,
 				      .keeps_workdir = r->keeps };
 
 	fill_job(r);
@@ -462,6 +466,13 @@ static int carry_out(struct run *r, struct forge_run_result *ret, struct forge_e
 	return rc;
 }
 
+static int fail_kind(const struct forge_ready_run *ready, struct forge_error *err)
+{
+	return forge_fail(err, EOPNOTSUPP,
+			  "executor %s: this forge was built without kind %s",
+			  ready->spec->executor->name, ready->spec->executor->kind);
+}
+
 int forge_carry_out(const struct forge_ready_run *ready, struct forge_run_result *ret,
 		    struct forge_error *err)
 {
@@ -469,6 +480,8 @@ int forge_carry_out(const struct forge_ready_run *ready, struct forge_run_result
 	struct forge_signals before;
 
 	run_init(&r, ready);
+	if (!r.executor)
+		return fail_kind(ready, err);
 	forge_signals_catch(&before);
 	int rc = begin(&r, err);
 	if (rc == 0)
@@ -484,6 +497,8 @@ int forge_carry_out_explain(const struct forge_ready_run *ready, json_t **ret,
 	struct run r;
 
 	run_init(&r, ready);
+	if (!r.executor)
+		return fail_kind(ready, err);
 	fill_job(&r);
 	int rc = r.executor->explain(&r.job, ret, err);
 	run_done(&r);

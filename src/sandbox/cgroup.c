@@ -197,7 +197,7 @@ static const struct forge_cgroup_ops *const managers[] = {
 #endif
 };
 
-static struct forge_cgroup *alloc_group(const struct forge_cgroup_ops *ops,
+struct forge_cgroup *forge_cgroup_alloc(const struct forge_cgroup_ops *ops,
 					const char *run_id,
 					const struct forge_limits *limits,
 					const struct forge_blockdev *io_disk)
@@ -227,7 +227,7 @@ static int try_manager(const struct forge_cgroup_ops *ops, const char *run_id,
 		       struct forge_error *err)
 {
 	forge_auto_cgroup struct forge_cgroup *cg =
-		alloc_group(ops, run_id, limits, io_disk);
+		forge_cgroup_alloc(ops, run_id, limits, io_disk);
 	if (!cg)
 		return forge_fail(err, ENOMEM, "out of memory");
 	int rc = ops->create(cg, err);

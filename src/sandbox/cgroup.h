@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -85,6 +86,21 @@ FORGE_MUST_CHECK int forge_cgroup_new(enum forge_cgroup_choice choice, const cha
 				      const struct forge_limits *limits,
 				      const struct forge_blockdev *io_disk,
 				      struct forge_cgroup **ret, struct forge_error *err);
+/*
+ * The group that another program (a container engine) has made for a process: limited, counted, watched and
+ * killed as one of ours, but not removed. What it has no group of its own for is in missing.
+ */
+FORGE_MUST_CHECK int forge_cgroup_adopt(pid_t pid, const char *run_id,
+					const struct forge_limits *limits,
+					struct forge_cgroup **ret,
+					struct forge_error *err);
+/* Of an adopted group: 1u << enum forge_mechanism for each limit that its files do not have. */
+unsigned forge_cgroup_unlimited(struct forge_cgroup *cg);
+/* The directories of a process in the hierarchies that are counted, as an array of paths. */
+json_t *forge_cgroup_paths(pid_t pid);
+/* What the groups with these paths use now. What cannot be read stays as it is. */
+void forge_cgroup_read_now(const json_t *paths, uint64_t *memory_bytes,
+			   uint64_t *cpu_usec);
 /* Every directory that a run of this id could make from here; for repair after a crash. */
 FORGE_MUST_CHECK int forge_cgroup_predict(const char *run_id, struct forge_strv *ret);
 /* Writes the limits: after init is in, before the command is. */
@@ -128,6 +144,11 @@ FORGE_DEFINE_AUTO(cgroup, struct forge_cgroup *, forge_cgroup_free)
 #define FORGE_CGROUP_DIR "forge"
 
 /* For the managers. */
+/* Without directories; NULL: out of memory. */
+struct forge_cgroup *forge_cgroup_alloc(const struct forge_cgroup_ops *ops,
+					const char *run_id,
+					const struct forge_limits *limits,
+					const struct forge_blockdev *io_disk);
 /*
  * Our own directory in each hierarchy we use; NULL where it is not mounted. Looked up again when
  * /proc/self/cgroup says something else than the last time; valid until then.

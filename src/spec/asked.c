@@ -110,6 +110,8 @@ json_t *forge_asked_json(const struct forge_spec *s, const struct forge_run_requ
 		json_object_set_new(j, "env_file", forge_json_text(req->env_file));
 	if (req->runtime)
 		json_object_set_new(j, "runtime", forge_json_text(req->runtime));
+	if (req->executor)
+		json_object_set_new(j, "executor", forge_json_text(req->executor));
 	if (req->profile)
 		json_object_set_new(j, "profile", forge_json_text(req->profile));
 	if (req->analysis_id)
@@ -266,6 +268,8 @@ int forge_asked_again(const json_t *record, struct forge_run_request *req,
 		words[i] = (char *)json_string_value(word); /* NOLINT: never written */
 	req->argv = words;
 	req->runtime = req->runtime ? req->runtime : forge_json_string(asked, "runtime");
+	req->executor =
+		req->executor ? req->executor : forge_json_string(asked, "executor");
 	req->profile = req->profile ? req->profile : forge_json_string(asked, "profile");
 	req->analysis_id =
 		req->analysis_id ? req->analysis_id : forge_json_string(asked, "id");

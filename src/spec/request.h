@@ -12,6 +12,7 @@
 struct forge_run_request {
 	const char *analysis_id;      /* NULL: the run id */
 	const char *profile;	      /* NULL: "default" */
+	const char *executor;	      /* NULL: the runtime's, the configured, or local */
 	const char *runtime;	      /* NULL: the script's, the configured, or none */
 	struct forge_limits limits;   /* of the command line; 0 where not given */
 	struct forge_strv inputs;     /* paths as typed */

@@ -183,6 +183,37 @@ static int resolve_limits(struct forge_spec *s, const struct forge_config *cfg,
 	return rc < 0 ? rc : check_possible(s, req, err);
 }
 
+static bool is_image(const struct forge_spec *s)
+{
+	return s->has_runtime && s->runtime.decl->image;
+}
+
+/* A runtime that is an image runs where there are containers. */
+static int resolve_executor(struct forge_spec *s, const struct forge_config *cfg,
+			    const struct forge_run_request *req, struct forge_error *err)
+{
+	const char *of_runtime = s->has_runtime ? s->runtime.decl->executor : NULL;
+	const char *name = req->executor		     ? req->executor
+			   : of_runtime			     ? of_runtime
+			   : cfg->executor && !req->is_probe ? cfg->executor
+			   : is_image(s)		     ? "docker"
+							     : "local";
+	int rc = forge_config_executor(cfg, name, &s->executor, err);
+
+	if (rc < 0)
+		return forge_wrap(err, rc, "%s",
+				  req->executor ? "--executor" : "executor");
+	if (is_image(s) && strcmp(s->executor->kind, "container") != 0)
+		return forge_hint(
+			err,
+			forge_fail(err, EINVAL,
+				   "runtime %s is an image, and executor %s runs no "
+				   "containers",
+				   s->runtime.decl->name, name),
+			"Use --executor docker or podman");
+	return 0;
+}
+
 static int resolve_network(struct forge_spec *s, const char *network,
 			   struct forge_error *err)
 {
@@ -351,6 +382,8 @@ int forge_spec_resolve(const struct forge_config *cfg,
 		rc = forge_spec_header(ret, cfg, req, err);
 	if (rc == 0)
 		rc = forge_spec_runtime(ret, cfg, req, err);
+	if (rc == 0)
+		rc = resolve_executor(ret, cfg, req, err);
 	if (rc == 0)
 		rc = resolve_limits(ret, cfg, req, err);
 	if (rc == 0)

@@ -16,6 +16,7 @@ struct forge_spec {
 	char *workdir;
 	bool has_other_workdir; /* the run id was added: the name was taken */
 	const char *profile;	/* name, borrowed from the config */
+	const struct forge_executor_decl *executor; /* borrowed from the config */
 	struct forge_limits limits;
 	bool own_network;
 	int priority;

@@ -98,9 +98,10 @@ int forge_slot_add(struct forge_slot *s, json_t *object, struct forge_error *err
 int forge_slot_begin(struct forge_slot *s, const struct forge_slot_run *run,
 		     struct forge_error *err)
 {
-	json_t *line = json_pack("{s:s, s:s, s:s, s:b, s:i, s:I}", "run_id", run->run_id,
-				 "store", run->store, "executor", run->executor, "keep",
-				 run->keeps_workdir, "pid", (int)getpid(),
+	json_t *line = json_pack("{s:s, s:s, s:s, s:s, s:b, s:i, s:I}", "run_id",
+				 run->run_id, "store", run->store, "executor",
+				 run->executor, "executor_kind", run->executor_kind,
+				 "keep", run->keeps_workdir, "pid", (int)getpid(),
 				 "pid_namespace", (json_int_t)forge_pid_namespace());
 
 	if (line && run->plan && json_object_update(line, run->plan) < 0) {

@@ -27,7 +27,7 @@ struct forge_slot {
 struct forge_slot_run {
 	const char *run_id;
 	const char *store;    /* URL */
-	const char *executor; /* name */
+	const char *executor, *executor_kind;
 	bool keeps_workdir;
 	/* What the executor is going to make, as an object; its keys are the executor's. NULL: nothing */
 	json_t *plan;

@@ -167,7 +167,7 @@ static void unknown_keys_name_the_known(void **state)
 {
 	(void)state;
 	refused("version: 1\nprofils: {}\n", 2, 1,
-		"unknown key 'profils' (have: version, workdir, read_only, runtime, runtimes, analysis, store, profiles, "
+		"unknown key 'profils' (have: version, workdir, read_only, runtime, runtimes, executor, executors, analysis, store, profiles, "
 		"host, queue, outputs, post_process, retention, "
 		"sandbox, env); did you mean 'profiles'?");
 	refused("sandbox: {cgruop: v2}\n", 1, 11,
@@ -412,12 +412,12 @@ static void every_key_is_listed_once(void **state)
 
 	(void)state;
 	forge_config_each_key(see_key, &seen);
-	assert_int_equal(seen.n, 6 + 11 + 2 * FORGE_LIMIT_COUNT_ROWS + 5 + 1 + 3 + 1 + 4 + 6 + 2);
+	assert_int_equal(seen.n, 6 + 13 + 4 + 2 * FORGE_LIMIT_COUNT_ROWS + 5 + 1 + 3 + 1 + 4 + 6 + 2);
 	/* Callers may keep the paths. */
 	assert_string_equal(seen.paths[0], "version");
-	assert_string_equal(seen.paths[17], "profiles.NAME.memory");
-	assert_string_equal(seen.paths[17 + FORGE_LIMIT_COUNT_ROWS], "host.max.memory");
-	assert_string_equal(seen.paths[16 + 2 * FORGE_LIMIT_COUNT_ROWS], "host.max.grace");
+	assert_string_equal(seen.paths[23], "profiles.NAME.memory");
+	assert_string_equal(seen.paths[23 + FORGE_LIMIT_COUNT_ROWS], "host.max.memory");
+	assert_string_equal(seen.paths[22 + 2 * FORGE_LIMIT_COUNT_ROWS], "host.max.grace");
 	assert_string_equal(seen.paths[seen.n - 1], "env.set");
 }
 

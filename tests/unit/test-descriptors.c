@@ -281,7 +281,7 @@ static void supervisors(void **state)
 
 	(void)state;
 	assert_int_equal(forge_slot_claim(&home, &attempt, 4, &a, NULL), 0);
-	const struct forge_slot_run run = { .run_id = RUN, .store = "", .executor = "local" };
+	const struct forge_slot_run run = { .run_id = RUN, .store = "", .executor = "local", .executor_kind = "local" };
 	assert_int_equal(forge_slot_begin(&a, &run, NULL), 0);
 	no_descriptor_stays(find_supervisor);
 	forge_slot_close(&a);

@@ -128,11 +128,14 @@ static int local_explain(const struct forge_job *job, json_t **ret,
 	return *ret ? 0 : forge_fail(err, ENOMEM, "out of memory");
 }
 
-static int local_open(struct forge_execution *base, const struct forge_config *cfg,
-		      unsigned slot, struct forge_error *err)
+static int local_open(struct forge_execution *base,
+		      const struct forge_executor_decl *decl,
+		      const struct forge_config *cfg, unsigned slot,
+		      struct forge_error *err)
 {
 	struct local *e = local_of(base);
 
+	(void)decl; /* there is nothing to configure */
 	e->is_open = true;
 	e->ids.lock_fd = -1;
 	e->workdir.fd = -1;
@@ -156,25 +159,6 @@ static int local_plan(const struct forge_job *job, json_t **ret, struct forge_er
 		    : forge_fail(err, EINVAL, "the workdir's path is not valid UTF-8");
 }
 
-/* The order matters for repair: the slot names the workdir, then it is made, then the slot identifies it. */
-static int make_workdir(struct local *e, struct forge_error *err)
-{
-	const struct forge_job *job = e->job;
-	struct forge_workdir *w = &e->workdir;
-	int rc = forge_workdir_make(job->workdir, job->home, job->slot->number, w, err);
-
-	if (rc < 0)
-		return rc;
-	rc = forge_slot_add(job->slot,
-			    json_pack("{s:I, s:I, s:I}", "dev", (json_int_t)w->dev, "ino",
-				      (json_int_t)w->ino, "inner", (json_int_t)w->inner),
-			    err);
-	if (rc < 0)
-		return rc;
-	rc = forge_workdir_fill(w, job->links, e->ids.uid, e->ids.gid, err);
-	return rc == -EEXIST ? -EIO : rc; /* -EEXIST is about the name alone */
-}
-
 /*
  * Nothing may fork while the thread of the network namespace runs. When the name of the workdir is taken,
  * the door may have to fork before it calls again: the thread has ended by then.
@@ -187,7 +171,7 @@ static int local_make_workdir(struct forge_execution *base, const struct forge_j
 	e->job = job;
 	if (e->ids.privileged && job->own_network)
 		forge_netns_begin(&e->netns);
-	int rc = make_workdir(e, err);
+	int rc = forge_workdir_make_noted(&e->workdir, job, &e->ids, err);
 	if (rc < 0) {
 		forge_netns_done(&e->netns);
 		e->netns = FORGE_NETNS_INIT;
@@ -303,30 +287,17 @@ static int local_workdir_fd(const struct forge_execution *base)
 	return ((const struct local *)base)->workdir.fd;
 }
 
-/* Only an empty directory can be removed so, which needs no descriptor and follows no link. */
 static bool local_drop_empty(struct forge_execution *base)
 {
-	struct local *e = local_of(base);
-	forge_auto_free char *inner =
-		forge_asprintf("%s/%s", e->workdir.path, FORGE_WORKDIR_INNER);
-
-	return inner && rmdir(inner) == 0;
+	return forge_workdir_drop_empty(&local_of(base)->workdir);
 }
 
 static int local_keep(struct forge_execution *base, struct forge_kept *ret,
 		      struct forge_error *err)
 {
 	struct local *e = local_of(base);
-	char *path = NULL;
-	int rc = forge_workdir_keep(&e->workdir, e->job->run_id, &path, err);
 
-	if (rc < 0)
-		return rc;
-	*ret = (struct forge_kept){ .path = path,
-				    .dev = e->workdir.dev,
-				    .ino = e->workdir.inner };
-	forge_workdir_close(&e->workdir);
-	return 0;
+	return forge_workdir_keep_as(&e->workdir, e->job->run_id, ret, err);
 }
 
 static int local_clean(struct forge_execution *base, struct forge_rmtree_stats *ret,
@@ -378,7 +349,7 @@ static void local_close(struct forge_execution *base)
 }
 
 const struct forge_executor_ops forge_executor_local = {
-	.name = "local",
+	.kind = "local",
 	.size = sizeof(struct local),
 	.explain = local_explain,
 	.open = local_open,
@@ -394,6 +365,6 @@ const struct forge_executor_ops forge_executor_local = {
 	.end = local_end,
 	.close = local_close,
 	.repair = forge_local_repair,
-	.repair_kept = forge_local_repair_kept,
+	.repair_kept = forge_workdir_repair_kept,
 	.usage = forge_local_usage,
 };

@@ -6,7 +6,4 @@
 
 FORGE_MUST_CHECK int forge_local_repair(const struct forge_repair *r,
 					struct forge_error *err);
-FORGE_MUST_CHECK int forge_local_repair_kept(const struct forge_repair *r,
-					     struct forge_kept *ret,
-					     struct forge_error *err);
 void forge_local_usage(const json_t *slot, struct forge_usage_now *ret);

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * forge-shim: process 1 of a container. It starts the command as the supervisor says, reaps, passes signals
+ * on, and reports how the command ended. It then waits until the supervisor has read the counters of the
+ * container's cgroup, which are gone when the container ends. It enforces nothing but the last moment:
+ * limits, logs and verdicts are the supervisor's. Static, so that it runs in every image.
+ */
+#include "executor/container/shim.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "sandbox/child.h"
+
+/* How often a connection to a new supervisor is tried. */
+#define RETRY_MSEC 200
+/* How long an ended command waits for a new supervisor; then the exit status has to do. */
+#define ORPHAN_USEC 600000000ull
+
+extern char **environ;
+
+struct shim {
+	int control; /* -1: no supervisor */
+	int signals;
+	int fds[FORGE_SHIM_FDS];
+	pid_t command;
+	bool own_network, has_ended;
+	uint64_t last_moment, orphaned_at;
+	struct forge_ctl_exit end;
+};
+
+static void connect_supervisor(struct shim *s)
+{
+	struct sockaddr_un to = { .sun_family = AF_UNIX, .sun_path = FORGE_SHIM_SOCKET };
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	if (fd >= 0 && connect(fd, (struct sockaddr *)&to, sizeof(to)) == 0)
+		s->control = fd;
+	else if (fd >= 0)
+		close(fd);
+}
+
+/* 0: *ret is a message of a supervisor, with its descriptors in fds when it starts the command. */
+static int receive_hello(struct shim *s, struct forge_shim_hello *ret)
+{
+	char room[CMSG_SPACE(sizeof(s->fds))];
+	struct iovec iov = { .iov_base = ret, .iov_len = sizeof(*ret) };
+	struct msghdr m = { .msg_iov = &iov,
+			    .msg_iovlen = 1,
+			    .msg_control = room,
+			    .msg_controllen = sizeof(room) };
+	ssize_t n;
+
+	do
+		n = recvmsg(s->control, &m, MSG_CMSG_CLOEXEC);
+	while (n < 0 && errno == EINTR);
+	if (n != (ssize_t)sizeof(*ret))
+		return -EPROTO;
+	const struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+	if (ret->what == FORGE_SHIM_RESUME)
+		return 0;
+	if (ret->what != FORGE_SHIM_START || !c || c->cmsg_type != SCM_RIGHTS ||
+	    c->cmsg_len != CMSG_LEN(sizeof(s->fds)))
+		return -EPROTO;
+	memcpy(s->fds, CMSG_DATA(c), sizeof(s->fds));
+	return 0;
+}
+
+_Noreturn static void die(int report, const char *what, int error)
+{
+	struct forge_child_report r = { .stage = FORGE_STAGE_EXEC, .error = error };
+
+	(void)snprintf(r.what, sizeof(r.what), "%s", what);
+	(void)!write(report, &r,
+		     sizeof(r)); /* no one is left to report to if this fails */
+	_exit(error == ENOENT ? 127 : 126);
+}
+
+/* As execvp(3), but a file that is no program is an error and not a script. */
+_Noreturn static void execute(char **argv, int report)
+{
+	const char *path = getenv("PATH"), *tried = argv[0];
+	int error = ENOENT;
+
+	if (strchr(argv[0], '/')) {
+		execve(argv[0], argv, environ);
+		die(report, argv[0], errno);
+	}
+	for (const char *p = path ? path : "/usr/local/bin:/usr/bin:/bin"; *p;) {
+		static char file[PATH_MAX];
+		size_t len = strcspn(p, ":");
+		int n = snprintf(file, sizeof(file), "%.*s/%s", (int)len, p, argv[0]);
+		p += len + (p[len] == ':');
+		if (n >= (int)sizeof(file))
+			continue;
+		execve(file, argv, environ);
+		if (errno == ENOENT || errno == ENOTDIR)
+			continue;
+		tried = file;
+		error = errno;
+		if (errno != EACCES)
+			break;
+	}
+	die(report, tried, error);
+}
+
+static void start_command(struct shim *s, char **argv)
+{
+	s->command = fork();
+	if (s->command < 0)
+		die(s->fds[FORGE_SHIM_REPORT], argv[0], errno);
+	if (s->command == 0) {
+		sigset_t none;
+
+		sigemptyset(&none);
+		(void)setsid(); /* cannot fail in a new child */
+		for (int i = 0; i < 3; i++)
+			if (dup2(s->fds[i], i) < 0)
+				die(s->fds[FORGE_SHIM_REPORT], "dup2", errno);
+		(void)sigprocmask(SIG_SETMASK, &none, NULL);
+		execute(argv,
+			s->fds[FORGE_SHIM_REPORT]); /* all others are close-on-exec */
+	}
+	for (int i = 0; i < FORGE_SHIM_KEEP_OUT; i++)
+		close(s->fds[i]);
+}
+
+/* Everything that the command left is killed before its end is reported: then nothing runs any more. */
+static void end_rest(struct shim *s)
+{
+	(void)kill(-1, SIGKILL); /* not us; ESRCH: there is none */
+	while (waitpid(-1, NULL, __WALL) > 0 || errno == EINTR)
+		;
+	s->end.is_alone = 1;
+}
+
+static void report_end(struct shim *s)
+{
+	struct rusage u = { 0 };
+
+	(void)getrusage(RUSAGE_CHILDREN, &u); /* a valid argument */
+	s->end.blocks_in = (uint64_t)u.ru_inblock;
+	s->end.blocks_out = (uint64_t)u.ru_oublock;
+	if (s->control >= 0)
+		(void)send(s->control, &s->end, sizeof(s->end),
+			   MSG_NOSIGNAL); /* gone: the next supervisor gets it */
+}
+
+static void reap(struct shim *s)
+{
+	int status;
+	pid_t pid;
+
+	while ((pid = waitpid(-1, &status, WNOHANG | __WALL)) > 0)
+		if (pid == s->command) {
+			s->end.status = status;
+			s->has_ended = true;
+		}
+	if (!s->has_ended)
+		return;
+	end_rest(s);
+	forge_child_count_tmp(&s->end);
+	if (s->end.status && s->own_network)
+		s->end.network_tries = forge_child_count_network_tries();
+	report_end(s);
+}
+
+/* The status in which the engine sees the command end. */
+_Noreturn static void leave(const struct shim *s)
+{
+	_exit(!s->has_ended		 ? 125
+	      : WIFEXITED(s->end.status) ? WEXITSTATUS(s->end.status)
+					 : 128 + WTERMSIG(s->end.status));
+}
+
+static void lose_supervisor(struct shim *s)
+{
+	close(s->control);
+	s->control = -1;
+	s->orphaned_at = forge_now_usec();
+	/* It has been told, and has read what it wanted. */
+	if (s->has_ended)
+		leave(s);
+}
+
+static void serve_control(struct shim *s)
+{
+	unsigned char msg[8];
+	ssize_t n = recv(s->control, msg, sizeof(msg), MSG_DONTWAIT);
+
+	if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+		lose_supervisor(s);
+	else if (n == 2 && msg[0] == FORGE_CTL_SIGNAL)
+		(void)kill(-1, msg[1]); /* ESRCH: there is nothing to signal */
+}
+
+static void find_supervisor(struct shim *s)
+{
+	struct forge_shim_hello hello;
+
+	connect_supervisor(s);
+	if (s->control < 0)
+		return;
+	if (receive_hello(s, &hello) < 0 || hello.what != FORGE_SHIM_RESUME) {
+		close(s->control);
+		s->control = -1;
+	} else if (s->has_ended) {
+		report_end(s);
+	}
+}
+
+_Noreturn static void serve(struct shim *s)
+{
+	for (;;) {
+		struct pollfd fds[] = { { .fd = s->signals, .events = POLLIN },
+					{ .fd = s->control, .events = POLLIN } };
+		uint64_t now = forge_now_usec();
+
+		if (now >= s->last_moment && !s->has_ended)
+			(void)kill(-1, SIGKILL);
+		if (s->control < 0 && s->has_ended && now - s->orphaned_at > ORPHAN_USEC)
+			leave(s);
+		uint64_t left = s->last_moment > now ? s->last_moment - now : 1000000;
+		int msec = s->control < 0	  ? RETRY_MSEC
+			   : left > 3600000000ull ? 3600000
+						  : (int)(left / 1000) + 1;
+		if (poll(fds, 2, msec) < 0 && errno != EINTR)
+			leave(s);
+		if (fds[0].revents) {
+			struct signalfd_siginfo si;
+			(void)!read(s->signals, &si,
+				    sizeof(si)); /* its arrival matters */
+			if (!s->has_ended)
+				reap(s);
+		}
+		if (s->control >= 0 && fds[1].revents)
+			serve_control(s);
+		else if (s->control < 0)
+			find_supervisor(s);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	struct shim s = { .control = -1, .last_moment = UINT64_MAX };
+	struct forge_shim_hello hello;
+	sigset_t all, chld;
+
+	if (argc < 2 || getpid() != 1) {
+		fputs("forge-shim is process 1 of the containers that forge starts.\n",
+		      stderr);
+		return 2;
+	}
+	/* Other processes of the container must not read or change this one. */
+	(void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+	sigfillset(&all);
+	(void)sigprocmask(SIG_SETMASK, &all, NULL);
+	sigemptyset(&chld);
+	sigaddset(&chld, SIGCHLD);
+	s.signals = signalfd(-1, &chld, SFD_CLOEXEC);
+	connect_supervisor(&s);
+	if (s.signals < 0 || s.control < 0 || receive_hello(&s, &hello) < 0 ||
+	    hello.what != FORGE_SHIM_START)
+		return 125;
+	s.own_network = hello.own_network;
+	if (hello.most_usec != UINT64_MAX)
+		s.last_moment = forge_now_usec() + hello.most_usec;
+	start_command(&s, argv + 1);
+	serve(&s);
+}
