@@ -54,10 +54,7 @@ int forge_netns_loopback(void)
 	return fd < 0 || ioctl(fd, SIOCSIFFLAGS, &ifr) < 0 ? -errno : 0;
 }
 
-/*
- * In a thread, unshare() moves this thread alone. Only system calls: the process may fork
- * meanwhile.
- */
+/* In a thread, unshare() moves this thread alone. The thread makes only system calls. */
 static void *make(void *arg)
 {
 	struct forge_netns *n = arg;
