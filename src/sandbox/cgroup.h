@@ -15,7 +15,10 @@
 #include "config/config.h"
 #include "sandbox/blockdev.h"
 
-/* A number is UINT64_MAX where the kernel does not report it. */
+/*
+ * An unknown peak, time or amount of I/O is UINT64_MAX; unknown counts of kills and refusals
+ * are 0.
+ */
 struct forge_cgroup_usage {
 	uint64_t memory_peak_bytes;
 	uint64_t cpu_usec;

@@ -346,7 +346,7 @@ const struct forge_syscall_name forge_syscalls_allowed[] = {
 };
 
 const struct forge_syscall_name forge_syscalls_refused[] = {
-	/* mounts and other people's namespaces */
+	/* mounts, and namespaces of other processes */
 	S(mount),
 	S(umount),
 	S(umount2),
@@ -362,7 +362,7 @@ const struct forge_syscall_name forge_syscalls_refused[] = {
 	S(mount_setattr),
 	{ "statmount", 457 },
 	{ "listmount", 458 },
-	/* file handles reach around the view; quotas, accounting, swap, disks */
+	/* file handles bypass the view; quotas, accounting, swap, disks */
 	S(open_by_handle_at),
 	S(name_to_handle_at),
 	S(quotactl),
