@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """run_notebook.py NOTEBOOK OUTPUT [NAME=VALUE...]: executes a Jupyter notebook for forge.
 
-Runs inside the sandbox, in the runtime's Python. What the cells print is printed as it comes.
-OUTPUT is written after each cell, and now and then during one, so that it has what ran so far
-however the run ends. Parameters go into a cell behind the one tagged "parameters". Exit
+Runs inside the sandbox, in the runtime's Python. The output of cells is printed at once.
+OUTPUT is written after each cell, and now and then during one, so that it has the cells that
+ran, however the run ends. Parameters go into a cell after the one tagged "parameters". Exit
 status: 0, or 1 when a cell failed or the kernel died, 2 when a parameter is not known, 3 when
-the runtime lacks what is needed, 143 after SIGTERM.
+the runtime lacks a Python package, 143 after SIGTERM.
 """
 # SPDX-License-Identifier: Apache-2.0
 import ast
@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 
-# A warning of the kernel's debugger, which nobody attaches to.
+# Suppresses a warning of the kernel's debugger, which is not used.
 os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
 
 try:
@@ -44,7 +44,7 @@ def say(text):
 # ---- parameters ----
 
 def value_of(text):
-    """JSON where it is JSON, else the text itself."""
+    """The value of the text as JSON, or the text itself if it is not JSON."""
     try:
         return json.loads(text)
     except ValueError:
@@ -72,13 +72,13 @@ def parameter_source(language, parameters):
 
 
 def parse_python(source):
-    """The syntax tree, of what is left without magics and shell lines."""
+    """The syntax tree of the source without its magics and shell lines."""
     lines = ("" if re.match(r"\s*[%!?]", line) else line for line in source.split("\n"))
     return ast.parse("\n".join(lines))
 
 
 def assigned_names(language, source):
-    """What a cell assigns at its top level, in order. Raises SyntaxError."""
+    """The names that a cell assigns at its top level, in order. Raises SyntaxError."""
     if language.lower() != "python":
         return re.findall(r"(?m)(?:^|;)[ \t]*([A-Za-z.][\w.]*)[ \t]*(?:<-|=(?!=))", source)
     names = []
@@ -90,7 +90,7 @@ def assigned_names(language, source):
 
 
 def free_names(language, sources):
-    """What the cells use and never assign. Raises SyntaxError."""
+    """The names that the cells use but never assign. Raises SyntaxError."""
     text = "\n".join(sources)
     if language.lower() != "python":
         return set(re.findall(r"[A-Za-z.][\w.]*", text)) - set(assigned_names(language, text))
@@ -106,8 +106,8 @@ def has_tag(cell, tag):
 def find_parameters(notebook, language):
     """(cell that has them or None, names that it assigns, names that are only used).
 
-    Names are None where the cell cannot be read: the kernel will say what is wrong with it.
-    Without a tagged cell the first one counts, and what is used and assigned nowhere.
+    The assigned names are None if the cell cannot be parsed: the kernel will report the error.
+    Without a tagged cell the first code cell is used, and names that are used but assigned nowhere.
     """
     code = [c for c in notebook.cells if c.cell_type == "code"]
     tagged = next((c for c in code if has_tag(c, TAG)), None)
@@ -133,14 +133,14 @@ def put_cell(notebook, at, language, parameters):
         return
     cell = nbformat.v4.new_code_cell(parameter_source(language, parameters))
     cell.metadata["tags"] = [INJECTED]
-    # Minor versions before 5 do not know cell ids.
+    # Minor versions before 5 have no cell ids.
     if (notebook.nbformat, notebook.nbformat_minor) < (4, 5):
         cell.pop("id", None)
     notebook.cells.insert(at, cell)
 
 
 def inject(notebook, language, parameters):
-    """False, and said why, when there is no such parameter."""
+    """Returns False, after a message, when there is no such parameter."""
     notebook.cells = [c for c in notebook.cells if not has_tag(c, INJECTED)]
     cell, names, free = find_parameters(notebook, language)
     for name in parameters:
@@ -160,8 +160,8 @@ def inject(notebook, language, parameters):
 # ---- execution ----
 
 def provide_kernel(name, language, argv):
-    """A kernel without having been registered by anybody, before all that were."""
-    # Hidden: forge tells users what their cells leave in /tmp, and this is not theirs.
+    """Registers a kernel for this run, which takes precedence over all others."""
+    # Hidden: forge reports files that cells leave in /tmp, and this is not one of them.
     top = tempfile.mkdtemp(prefix=".forge-kernels-")
     path = os.path.join(top, "kernels", name)
     os.makedirs(path)
@@ -172,12 +172,12 @@ def provide_kernel(name, language, argv):
 
 
 class Saver:
-    """Writes the notebook: whoever looks sees it whole, before or after."""
+    """Writes the notebook: a reader always sees a whole file, the old or the new one."""
 
     def __init__(self, notebook, path):
         self.notebook = notebook
         self.path = os.path.abspath(path)
-        # Hidden: one that a kill left half written is no result.
+        # Hidden: a file that a kill left half written is no result.
         self.part = os.path.abspath("." + os.path.basename(path) + ".part")
         self.next = 0.0
 
@@ -190,7 +190,7 @@ class Saver:
             os.replace(self.part, self.path)
         except OSError as e:
             say(f"the notebook cannot be saved: {e.strerror}")
-        # A large one must not cost more time than the cells.
+        # Saving a large notebook must not take more time than its cells.
         now = time.monotonic()
         self.next = now + max(2.0, 20 * (now - start))
 
@@ -200,7 +200,7 @@ class Saver:
 
 
 def show(msg):
-    """What a cell prints goes to the run's own output, and so into its log."""
+    """Copies the output of a cell to the run's own output, and so into its log."""
     content = msg["content"]
     if msg["msg_type"] == "stream":
         stream = sys.stderr if content.get("name") == "stderr" else sys.stdout
@@ -216,17 +216,17 @@ def show(msg):
 
 
 class Client(NotebookClient):
-    """Executes, shows and saves."""
+    """Executes the notebook, shows its output and saves it."""
 
     def __init__(self, notebook, saver, **options):
         super().__init__(notebook, **options)
         self.saver = saver
-        self.at = 0  # of the cell that is executed, for messages
+        self.at = 0  # number of the cell that is executed, for messages
 
     def on_end(self):
-        """forge asks it to end: the limit of time, or a user."""
+        """forge ends the run: for the time limit, or for a user."""
         self.saver.save()
-        os._exit(143)  # forge ends the kernel as well
+        os._exit(143)  # forge kills the kernel as well
 
     async def async_execute_cell(self, cell, cell_index, *args, **kwargs):
         if cell.cell_type != "code":
@@ -252,7 +252,7 @@ def choose_kernel(notebook, language):
         return provide_kernel("forge-r", "R", ["R", "--slave", "-e", "IRkernel::main()",
                                                "--args", "{connection_file}"])
     if language.lower() == "python":
-        # This very interpreter: one that the host has registered is another Python.
+        # This interpreter: a kernel that the host has registered is another Python.
         return provide_kernel("forge-python", "python",
                               [sys.executable, "-m", "ipykernel_launcher", "-f",
                                "{connection_file}"])
@@ -260,7 +260,7 @@ def choose_kernel(notebook, language):
 
 
 def traceback_of(notebook):
-    """Of the cell that failed, as its kernel wrote it, without colours."""
+    """The traceback of the failed cell, as its kernel wrote it, without colours."""
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
             if output.get("output_type") == "error":
@@ -272,7 +272,7 @@ def traceback_of(notebook):
 
 def execute(notebook, language, target):
     saver = Saver(notebook, target)
-    for cell in notebook.cells:  # what an earlier execution left is not of this one
+    for cell in notebook.cells:  # remove the outputs of an earlier execution
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
     client = Client(notebook, saver, timeout=None, kernel_name=choose_kernel(notebook, language),
@@ -290,7 +290,7 @@ def execute(notebook, language, target):
     except DeadKernelError:
         say(f"the kernel died in {of.format(client.at)}")
         status = 1
-    except Exception as e:  # a kernel that does not start, in as many ways as there are kernels
+    except Exception as e:  # a kernel that does not start; each kind of kernel fails in its own way
         where = f"in {of.format(client.at)}" if client.at else "before the first cell"
         say(f"the notebook cannot be executed, {where}: {type(e).__name__}: {e}")
         status = 1
@@ -304,7 +304,7 @@ def main():
                       (word.partition("=") for word in words))
     try:
         notebook = nbformat.read(source, as_version=4)
-    except Exception as e:  # whatever a file that is no notebook makes it raise
+    except Exception as e:  # any exception that a file that is no notebook may cause
         say(f"{source} is no notebook: {e}")
         return 1
     language = notebook.metadata.get("kernelspec", {}).get("language") or \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Functions nobody here may call: included into every file by the build (-include). */
+/* Functions that no code here may call; the build includes this into every file (-include). */
 #pragma once
 
 #include <alloca.h>

@@ -15,12 +15,15 @@ static inline uint64_t forge_now_usec(void)
 }
 
 #define FORGE_TIME_MAX 32
-/* "2026-11-15T03:20:50.123Z" of now. Returns buf. */
+/* Formats the present time as "2026-11-15T03:20:50.123Z". Returns buf. */
 const char *forge_format_now(char buf[FORGE_TIME_MAX]);
-/* A sortable unique id: 48 bits of milliseconds, 80 of chance, 26 lower-case letters. */
+/* A sortable unique id: 48 bits of milliseconds and 80 random bits, as 26 lower-case letters. */
 #define FORGE_RUN_ID_MAX 27
-/* How ids of that millisecond begin: ten letters. Returns buf. */
+/* The ten letters with which ids of this millisecond begin. Returns buf. */
 const char *forge_run_id_at(char buf[FORGE_RUN_ID_MAX], uint64_t msec);
 int forge_make_run_id(char buf[FORGE_RUN_ID_MAX]);
-/* Whether text can be one, or the beginning of one: letters and digits only, so it is safe in a path. */
+/*
+ * Can text be an id or the beginning of one? It then has only letters and digits, so it is safe
+ * in a path.
+ */
 bool forge_run_id_is_valid(const char *text);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* readdir() with its errors kept; see entries.h. */
+/* readdir() that keeps its errors; see entries.h. */
 #include "base/entries.h"
 
 #include <errno.h>

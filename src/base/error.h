@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Errors: a negative errno as return value, and one struct that says in words what
- * happened and where. It owns no memory, so it works after fork and on out of memory.
+ * Errors: a negative errno as return value, and one struct that says in words what happened and
+ * where. The struct owns no memory, so it works after fork and without free memory.
  */
 #pragma once
 

@@ -98,7 +98,7 @@ uint64_t forge_key_u64(const char *text, const char *key, uint64_t fallback)
 	return fallback;
 }
 
-/* The slow way, for kernels before 5.6: one O_NOFOLLOW open for each component. */
+/* For kernels before 5.6: one O_NOFOLLOW open for each component. */
 static int open_by_component(int top, const char *start, const char *path, int flags)
 {
 	forge_auto_close int dir = openat(top, start, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -189,7 +189,7 @@ static int regular_size(int fd, uint64_t max, uint64_t *ret)
 	return 0;
 }
 
-/* Not blocking: a fifo would be waited for, for ever. */
+/* Non-blocking, because opening a fifo could wait forever. */
 int forge_open_regular(int dirfd, const char *path, uint64_t max, uint64_t *ret_size)
 {
 	forge_auto_close int fd =
@@ -203,10 +203,13 @@ int forge_open_regular(int dirfd, const char *path, uint64_t max, uint64_t *ret_
 
 bool forge_has_no_writer(int fd)
 {
-	/* Whoever opens it in this moment waits, and we are sent a signal: one that is ignored. */
+	/*
+	 * If a process opens the file now, it waits, and we get a signal: SIGURG, which is
+	 * ignored.
+	 */
 	if (fcntl(fd, F_SETSIG, SIGURG) < 0 || fcntl(fd, F_SETLEASE, F_RDLCK) < 0)
 		return false;
-	(void)fcntl(fd, F_SETLEASE, F_UNLCK); /* it is given back when fd is closed */
+	(void)fcntl(fd, F_SETLEASE, F_UNLCK); /* closing fd would release it too */
 	return true;
 }
 
@@ -236,7 +239,7 @@ int forge_read_fd(int fd, uint64_t max, char **ret, size_t *ret_len)
 	forge_auto_free char *text = malloc((size_t)size + 1);
 	if (!text)
 		return -ENOMEM;
-	/* No more than it had: it may grow under our hands. */
+	/* Reads no more than the size seen above, because the file may grow meanwhile. */
 	while (len < (size_t)size) {
 		ssize_t n = pread(fd, text + len, (size_t)size - len, (off_t)len);
 		if (n < 0 && errno == EINTR)
@@ -322,6 +325,6 @@ int forge_replace_file(int dirfd, const char *name, const void *data, size_t len
 		(void)unlinkat(dirfd, tmp, 0); /* already failing */
 		return rc;
 	}
-	/* The name, too: without it a power cut leaves the old file, or none. */
+	/* The directory entry too: without it a power loss leaves the old file, or none. */
 	return durable && fsync(dirfd) < 0 ? -errno : 0;
 }

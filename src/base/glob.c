@@ -29,20 +29,20 @@ int forge_glob_check(const char *pattern, struct forge_error *err)
 	return 0;
 }
 
-/* One name against one part, both with their lengths. */
+/* Matches one name against one part of the pattern, both with their lengths. */
 static bool match_name(const char *p, size_t p_len, const char *s, size_t s_len)
 {
 	size_t i = 0, j = 0, star = p_len, mark = 0;
 
 	while (j < s_len) {
 		if (i < p_len && p[i] == '*') {
-			star = i++; /* remember, and first try with nothing */
+			star = i++; /* remember the star; first it matches nothing */
 			mark = j;
 		} else if (i < p_len && (p[i] == '?' || p[i] == s[j])) {
 			i++;
 			j++;
 		} else if (star < p_len) {
-			i = star + 1; /* the star takes one character more */
+			i = star + 1; /* the star matches one character more */
 			j = ++mark;
 		} else {
 			return false;
@@ -58,7 +58,7 @@ static bool is_deep(const char *part, size_t len)
 	return len == 2 && part[0] == '*' && part[1] == '*';
 }
 
-/* The same for whole paths: parts are the characters, "**" is the star. */
+/* The same for whole paths: a part takes the place of a character, "**" that of the star. */
 bool forge_glob_match(const char *pattern, const char *path)
 {
 	const char *p = pattern, *s = path, *deep = NULL, *mark = NULL;

@@ -9,7 +9,7 @@
 /* A pattern is relative, has no "..", no empty part and is at most 1024 bytes. */
 FORGE_MUST_CHECK int forge_glob_check(const char *pattern, struct forge_error *err);
 /*
- * Whether the path, relative and normalised, is meant. Wildcards match hidden names too. A
- * pattern that names a directory means everything below it: "out" is "out" and "out/" + "**".
+ * Does the path, relative and normalised, match? Wildcards match hidden names too. A pattern
+ * that names a directory matches everything below it: "out" is "out" and "out/" + "**".
  */
 bool forge_glob_match(const char *pattern, const char *path);

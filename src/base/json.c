@@ -20,7 +20,7 @@ json_t *forge_json_text(const char *s)
 	return copy ? json_string(copy) : NULL;
 }
 
-/* Whether s could be what another name is written as. */
+/* Could s be the encoded form of another name? */
 static bool looks_written(const char *s)
 {
 	while ((s = strchr(s, '\\'))) {
@@ -113,7 +113,10 @@ json_t *forge_json_seconds(uint64_t usec)
 	return usec == UINT64_MAX ? json_null() : json_real((double)usec / 1e6);
 }
 
-/* A real as jansson writes it, n characters at from, with fewer digits if they say the same. Returns the end. */
+/*
+ * Writes the real number of n characters at from with fewer digits if they give the same value.
+ * Returns the end.
+ */
 static char *put_short(char *to, const char *from, size_t n)
 {
 	char text[40];
@@ -121,7 +124,7 @@ static char *put_short(char *to, const char *from, size_t n)
 
 	for (int digits = 15; digits < 17; digits++) {
 		size_t len = (size_t)snprintf(text, sizeof(text) - 2, "%.*g", digits, d);
-		/* Still a real for who reads it. */
+		/* A reader must still take it for a real number. */
 		if (!strpbrk(text, ".e"))
 			len += (size_t)snprintf(text + len, sizeof(text) - len, ".0");
 		if (len <= n && strtod(text, NULL) == d) {
@@ -138,7 +141,7 @@ char *forge_json_line(const json_t *j)
 	char *text = json_dumps(j, JSON_COMPACT), *to = text;
 	bool is_string = false;
 
-	/* In place: what is written never overtakes what is read. */
+	/* Works in place: the output is never longer than the input read so far. */
 	for (const char *from = text; from && *from;) {
 		size_t n = is_string ? 0 : strspn(from, "+-.0123456789eE");
 		if (n > 0 && *from != 'e' && *from != 'E' && strcspn(from, ".eE") < n) {
@@ -147,7 +150,7 @@ char *forge_json_line(const json_t *j)
 			continue;
 		}
 		if (is_string && *from == '\\')
-			*to++ = *from++; /* and what it escapes */
+			*to++ = *from++; /* and the character it escapes */
 		else if (*from == '"')
 			is_string = !is_string;
 		*to++ = *from++;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* flock(2) with a bound, and with a descriptor that ends the wait. */
+/* flock(2) with a time limit, and with a descriptor that ends the wait. */
 #include "base/lock.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 
-/* A lock has no descriptor to wait for: how often a bounded wait tries again. */
+/* A lock cannot be polled: a wait with a limit retries at this interval. */
 #define RETRY_MSEC 20
 
 int forge_lock_fd(int fd, enum forge_lock_kind kind, int wait_msec, int stop_fd)

@@ -5,10 +5,10 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Longer words are nobody's typing mistake, and would cost the product of lengths. */
+/* Longer words are no typing mistakes, and the cost is the product of the lengths. */
 #define WORD_MAX 64
 
-/* ASCII only: tolower() would ask the locale. */
+/* ASCII only: tolower() depends on the locale. */
 static char fold(char c)
 {
 	return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
@@ -56,7 +56,10 @@ const char *forge_near_miss(const char *s, const char *const *words, size_t n)
 		if (word_len == 0 || word_len > WORD_MAX)
 			continue;
 		size_t d = distance(s, len, words[i], word_len);
-		/* Something must be in common, or "x" would suggest any one letter. */
+		/*
+		 * The words must have something in common, or "x" would suggest any other
+		 * letter.
+		 */
 		if (d <= 1 + len / 4 && d < least(len, word_len) && d < best) {
 			best = d;
 			nearest = words[i];

@@ -25,7 +25,7 @@ struct unit {
 	uint64_t scale;
 };
 
-/* One kind of number: how it may be written, and how errors speak of it. */
+/* One kind of number: how it may be written, and how error messages name it. */
 struct kind {
 	const char *what;
 	const char *forms;
@@ -111,7 +111,7 @@ static const struct kind cpus_kind = {
 	.least_text = "0.01",
 };
 
-/* A value as it may stand in a message: short, and without control characters. */
+/* A value in a form for messages: short, and without control characters. */
 #define QUOTED_MAX 72
 static const char *quoted(char buf[QUOTED_MAX], const char *s, size_t len)
 {
@@ -137,7 +137,7 @@ static bool split_decimal(const char *s, struct decimal *ret)
 {
 	struct decimal d = { .whole = s, .n_whole = strspn(s, DIGITS) };
 
-	/* "010" is eight to some and ten to others: neither here. */
+	/* "010" can mean eight or ten, so it is refused. */
 	if (d.n_whole == 0 || (d.n_whole > 1 && s[0] == '0'))
 		return false;
 	d.unit = s + d.n_whole;
@@ -163,7 +163,7 @@ static bool scale_decimal(const struct decimal *d, uint64_t scale, uint64_t *ret
 			return false;
 	if (__builtin_mul_overflow(whole, scale, &whole))
 		return false;
-	/* From the last digit: each floor is exact, and 9 * scale fits by far. */
+	/* From the last digit: each rounding down is exact, and 9 * scale fits easily. */
 	for (size_t i = d->n_fraction; i > 0; i--)
 		part = (part + (uint64_t)(d->fraction[i - 1] - '0') * scale) / 10;
 	if (__builtin_add_overflow(whole, part, &whole) || whole == FORGE_UNLIMITED)
@@ -193,7 +193,7 @@ static int parse_number(const struct kind *k, const char *s, uint64_t *ret,
 	}
 	(void)quoted(q, s, strlen(s));
 	const struct unit *unit = split_decimal(s, &d) ? find_unit(k, d.unit) : NULL;
-	/* Half a byte or half a process is a misunderstanding, not something to round. */
+	/* Half a byte or half a process is a misunderstanding and must not be rounded. */
 	if (!unit || (d.n_fraction > 0 && unit->scale == 1) ||
 	    d.n_fraction > k->max_decimals)
 		return forge_fail(err, EINVAL, "%s is not %s (write %s)", q, k->what,
@@ -213,7 +213,7 @@ int forge_parse_size(const char *s, uint64_t *ret_bytes, struct forge_error *err
 	return parse_number(&size_kind, s, ret_bytes, err);
 }
 
-/* One or two digits, below 60 unless it is the first part. */
+/* Reads one or two digits, below 60 unless it is the first part. */
 static bool take_part(const char **at, bool is_first, uint64_t *ret)
 {
 	size_t n = strspn(*at, DIGITS);
@@ -228,10 +228,7 @@ static bool take_part(const char **at, bool is_first, uint64_t *ret)
 	return is_first || v < 60;
 }
 
-/*
- * "1:30:00" and "2-12:00:00", as Slurm writes them. Not "1:30": that is minutes to some and hours to
- * others.
- */
+/* "1:30:00" and "2-12:00:00", as in Slurm. Not "1:30", which can mean minutes or hours. */
 static bool parse_clock(const char *s, uint64_t *ret_usec)
 {
 	uint64_t part[3] = { 0 }, days = 0;
@@ -371,7 +368,7 @@ const char *forge_format_duration(char buf[FORGE_FORMAT_MAX], uint64_t usec)
 		return buf;
 	}
 	if (usec < MIN_USEC) {
-		/* Two decimals, cut off: never more than what really passed. */
+		/* Two decimals, rounded down: never more than the time that passed. */
 		int n = format_milli(buf, usec / (10 * MSEC_USEC) * 10);
 		(void)snprintf(buf + n, (size_t)(FORGE_FORMAT_MAX - n), " s");
 		return buf;
@@ -404,7 +401,7 @@ static void format_tenths(char buf[FORGE_FORMAT_MAX], uint64_t value, uint64_t s
 	(void)snprintf(buf + n, (size_t)(FORGE_FORMAT_MAX - n), "%s", unit);
 }
 
-/* Rounding up past the largest value leaves one text that is still at least as much. */
+/* Rounding up may exceed the largest value; "unlimited" is then still at least as much. */
 static const char *or_unlimited(char buf[FORGE_FORMAT_MAX], const struct kind *k)
 {
 	uint64_t ignored;

@@ -52,9 +52,12 @@ static uint64_t stat_field(pid_t pid, int wanted, bool also_dead)
 	(void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
 	if (forge_read_at(AT_FDCWD, path, text, sizeof(text)) < 0)
 		return 0;
-	/* The name, in parentheses, may hold anything; after its end come plain fields. */
+	/* The name, in parentheses, may contain any character; after it come plain fields. */
 	char *p = strrchr(text, ')');
-	/* Dead, and only its parent has not looked yet: in a container that can be for ever. */
+	/*
+	 * A zombie, for which its parent has not waited yet; in a container that can last
+	 * forever.
+	 */
 	if (p && !also_dead && (p[2] == 'Z' || p[2] == 'X'))
 		return 0;
 	for (int field = 2; p && field < wanted; field++)

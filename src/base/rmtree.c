@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tree removal and chown, by descriptor; see rmtree.h for what they withstand. */
+/* Tree removal and chown, by descriptor; rmtree.h says what they withstand. */
 #include "base/rmtree.h"
 
 #include <errno.h>
@@ -20,27 +20,27 @@
 #include "base/entries.h"
 #include "base/fd.h"
 
-#define MAX_DEPTH                                                                        \
-	32 /* descriptors held at once; what is deeper is pulled up to the top */
+/* Most descriptors held at once; deeper directories are moved up to the top. */
+#define MAX_DEPTH 32
 
 /*
- * A tree is what is on one mount. On btrfs it can have subvolumes, which anybody may make: each
- * looks like a device of its own, and nothing but a subvolume can be moved from one to another.
+ * A tree is everything on one mount. On btrfs it can have subvolumes, which any user may make.
+ * Each looks like a device of its own, and only a subvolume can be moved from one to another.
  */
 struct walk {
 	int top;   /* the tree's root directory */
-	int near;  /* the root of the subvolume we are in; elsewhere the same */
+	int near;  /* the root of the current subvolume; without subvolumes, top */
 	dev_t dev; /* of that subvolume */
 	uint64_t mount;
 	struct forge_rmtree_stats *stats;
 };
 
-/* From linux/btrfs.h, whose fields have names that banned.h does not let pass. */
+/* From linux/btrfs.h, which has fields with names that banned.h forbids. */
 #define SUBVOLUME_SET_FLAGS _IOW(0x94, 26, uint64_t)
 
 /*
- * Makes a directory usable for us, by a descriptor of the inode itself: a name could be a link
- * to somewhere else by now, if somebody were still here after all.
+ * Makes a directory usable for us, through a descriptor of the inode itself. A name could have
+ * become a link to somewhere else, if the author of the tree were still active after all.
  */
 static int make_fd_usable(int path_fd)
 {
@@ -58,7 +58,7 @@ static int make_usable(int parent, const char *name)
 	return fd < 0 ? -errno : make_fd_usable(fd);
 }
 
-/* Opens a subdirectory for reading and writing entries, whatever mode its maker gave it. */
+/* Opens a subdirectory for reading and writing entries, whatever its mode is. */
 static int open_dir(int parent, const char *name)
 {
 	const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
@@ -74,7 +74,7 @@ static int open_dir(int parent, const char *name)
 	if (fd < 0)
 		return -errno;
 	if (fstat(fd, &st) == 0 && (st.st_mode & 0700) != 0700)
-		(void)fchmod(fd, 0700); /* not ours: then unlinkat will say so */
+		(void)fchmod(fd, 0700); /* or unlinkat reports it */
 	return fd;
 }
 
@@ -91,15 +91,18 @@ static dev_t device_of(const struct statx *st)
 	return makedev(st->stx_dev_major, st->stx_dev_minor);
 }
 
-/* Its maker may have made a subvolume read-only, and so can we undo it. */
+/* The author of the tree may have made a subvolume read-only; its owner can undo that. */
 static void make_subvolume_writable(int fd)
 {
 	uint64_t flags = 0;
 
-	(void)ioctl(fd, SUBVOLUME_SET_FLAGS, &flags); /* or unlinkat will say so */
+	(void)ioctl(fd, SUBVOLUME_SET_FLAGS, &flags); /* or unlinkat reports it */
 }
 
-/* Nobody is there who could make one meanwhile; so a file system without the flag is no worse off. */
+/*
+ * No other process can take the name meanwhile, so a file system without RENAME_NOREPLACE is as
+ * safe.
+ */
 static int move_to_free_name(int parent, const char *name, int top, const char *to)
 {
 	struct stat st;
@@ -114,12 +117,13 @@ static int move_to_free_name(int parent, const char *name, int top, const char *
 }
 
 /*
- * Moves a directory that is too deep to a top, where the next pass finds it. Under a name that whoever
- * made the tree cannot have guessed: a name that is taken could not be moved to.
+ * Moves a directory that is too deep to a top, where the next pass finds it. The new name is
+ * random, so that the author of the tree cannot have taken it: a directory cannot be moved to a
+ * name that exists.
  */
 static int hoist(int parent, const char *name, int top)
 {
-	/* Moving a directory rewrites its "..": it must be writable. */
+	/* Moving a directory rewrites its "..", so it must be writable. */
 	int rc = make_usable(parent, name);
 
 	if (rc < 0)
@@ -137,7 +141,7 @@ static int hoist(int parent, const char *name, int top)
 	return rc;
 }
 
-/* The directories above the one that dig() is in, to know them again. */
+/* The directories above the one that dig() is in, to recognise them on the way up. */
 struct path {
 	struct {
 		dev_t dev;
@@ -165,7 +169,10 @@ static int path_push(struct path *p, int fd)
 	return 0;
 }
 
-/* Moves *cur up by one. It must be where we came from: whoever moved it must not lead us away. */
+/*
+ * Moves *cur up by one. The parent must be the directory we came from: a process that moved
+ * *cur must not lead us away.
+ */
 static int path_pop(struct path *p, int *cur)
 {
 	forge_auto_close int up =
@@ -182,7 +189,10 @@ static int path_pop(struct path *p, int *cur)
 	return 0;
 }
 
-/* Removes what it can of dir; ret_sub is the first directory that has something in it, "" none. */
+/*
+ * Removes as much of dir as possible; ret_sub is the first directory that is not empty, "" if
+ * none.
+ */
 static int clear_level(struct walk *w, int dir, char ret_sub[NAME_MAX + 1])
 {
 	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
@@ -213,8 +223,8 @@ static int clear_level(struct walk *w, int dir, char ret_sub[NAME_MAX + 1])
 }
 
 /*
- * Removes a directory that is too deep where it is, with one descriptor and sixteen bytes a level: for
- * where nothing can be moved (a full disk, a directory that is encrypted).
+ * Removes a directory that is too deep in its place, with one descriptor and sixteen bytes per
+ * level: for when nothing can be moved (a full disk, an encrypted directory).
  */
 static int dig(struct walk *w, int dir, const char *name)
 {
@@ -248,7 +258,7 @@ static int dig(struct walk *w, int dir, const char *name)
 
 static int empty_dir(struct walk *w, int fd, unsigned depth);
 
-/* Met at the top only; so the descriptors stay few however they are nested. */
+/* Subvolumes are emptied only at the top, so the descriptors stay few however they are nested. */
 static int empty_subvolume(struct walk *w, int fd, dev_t dev)
 {
 	struct walk outer = *w;
@@ -273,7 +283,10 @@ static int remove_dir(struct walk *w, int dir, const char *name, unsigned depth,
 		return sub;
 	if (is_subvolume) {
 		make_subvolume_writable(sub);
-		/* What stands for one in a snapshot is always empty, and cannot be moved. */
+		/*
+		 * The placeholder of a subvolume in a snapshot is always empty and cannot be
+		 * moved.
+		 */
 		if (unlinkat(dir, name, AT_REMOVEDIR) == 0) {
 			w->stats->dirs++;
 			return 0;
@@ -299,7 +312,7 @@ static int remove_entry(struct walk *w, int dir, const char *name, unsigned dept
 	if (rc < 0)
 		return rc == -ENOENT ? 0 : rc;
 	if (st.stx_mnt_id != w->mount)
-		return -EXDEV; /* not ours to empty */
+		return -EXDEV; /* another mount is not ours to empty */
 	if (S_ISDIR(st.stx_mode))
 		return remove_dir(w, dir, name, depth, &st);
 	if (unlinkat(dir, name, 0) < 0)
@@ -311,8 +324,8 @@ static int remove_entry(struct walk *w, int dir, const char *name, unsigned dept
 }
 
 /*
- * Recursion is bounded by MAX_DEPTH. What cannot be removed keeps nothing else: on a full disk a
- * directory can be moved once something is gone.
+ * Recursion is bounded by MAX_DEPTH. An entry that cannot be removed does not stop the others:
+ * on a full disk a directory can be moved once something else is gone.
  */
 static int empty_dir(struct walk *w, int fd, unsigned depth)
 {
@@ -329,7 +342,7 @@ static int empty_dir(struct walk *w, int fd, unsigned depth)
 		}
 		if (d.error)
 			return d.error;
-		/* Removing while reading may skip entries: read until there are none. */
+		/* Removing while reading may skip entries, so read again until none is removed. */
 		if (!has_moved)
 			return first;
 		forge_entries_rewind(&d);
@@ -399,10 +412,13 @@ static int chown_dir(int fd, uid_t uid, gid_t gid, uint64_t mnt, unsigned depth)
 			return rc;
 		if (st.stx_mnt_id != mnt)
 			continue;
-		/* The kernel drops setuid and setgid of files with a change of owner. */
+		/* The kernel clears setuid and setgid of files when the owner changes. */
 		if (fchownat(fd, name, uid, gid, AT_SYMLINK_NOFOLLOW) < 0)
 			return -errno;
-		/* What is still deeper keeps its owner: it must not keep all of it from being ours. */
+		/*
+		 * Deeper entries keep their owner; they must not prevent the rest from becoming
+		 * ours.
+		 */
 		if (!S_ISDIR(st.stx_mode) || depth >= CHOWN_DEPTH)
 			continue;
 		forge_auto_close int sub = open_dir(fd, name);

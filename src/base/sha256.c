@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The plain functions, not the EVP ones: those load OpenSSL's providers at first use, which takes
- * longer than most of our runs. The machine code underneath is the same.
+ * Uses the plain functions, not the EVP ones: those load OpenSSL's providers at first use,
+ * which takes longer than most of our runs. The machine code underneath is the same.
  */
 #define OPENSSL_SUPPRESS_DEPRECATED
 #include "base/sha256.h"
@@ -55,7 +55,7 @@ const char *forge_sha256_done(struct forge_sha256 *h, char buf[FORGE_DIGEST_MAX]
 
 struct job {
 	int fd, copy_fd, stop_fd;
-	bool is_sparse; /* what is all zeros is not written */
+	bool is_sparse; /* blocks of zeros are not written */
 };
 
 static bool is_stopped(const struct job *j)
@@ -105,7 +105,7 @@ static int hash(const struct job *j, char buf[FORGE_DIGEST_MAX], uint64_t *ret_s
 {
 	struct forge_sha256 h;
 	uint64_t size = 0;
-	/* Its own mapping: given back at once, and threads do not grow the heap. */
+	/* A mapping of its own: it is returned at once, and threads do not grow the heap. */
 	void *chunk = mmap(NULL, CHUNK, PROT_READ | PROT_WRITE,
 			   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 

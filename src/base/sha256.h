@@ -11,7 +11,7 @@
 #define FORGE_DIGEST_MAX   72 /* "sha256:", 64 digits, NUL */
 
 struct forge_sha256 {
-	uint64_t state[16]; /* libcrypto's, which we do not look into */
+	uint64_t state[16]; /* private to libcrypto */
 };
 
 void forge_sha256_init(struct forge_sha256 *h);
@@ -20,15 +20,14 @@ void forge_sha256_add(struct forge_sha256 *h, const void *data, size_t len);
 const char *forge_sha256_done(struct forge_sha256 *h, char buf[FORGE_DIGEST_MAX]);
 
 /*
- * Reads fd from its start to its end; with copy_fd >= 0 also writes there. 0 or -errno;
- * *ret_size is how much there was.
+ * Reads fd from its start to its end; with copy_fd >= 0 also writes there. Returns 0 or -errno;
+ * *ret_size is the number of bytes read.
  */
 FORGE_MUST_CHECK int forge_sha256_fd(int fd, int copy_fd, char buf[FORGE_DIGEST_MAX],
 				     uint64_t *ret_size);
 /*
- * The same, for files that somebody else made as large as they like: -ECANCELED as soon as
- * stop_fd (-1: none) is readable. What is all zeros becomes a hole of the copy, which must be
- * empty before.
+ * The same for files that another user may have made of any size: -ECANCELED as soon as stop_fd
+ * (-1: none) is readable. Blocks of zeros become holes in the copy, which must be empty before.
  */
 FORGE_MUST_CHECK int forge_sha256_until(int fd, int copy_fd, int stop_fd,
 					char buf[FORGE_DIGEST_MAX], uint64_t *ret_size);

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Room for one more string and the NULL behind it. */
+/* Makes room for one more string and the NULL after it. */
 static int reserve(struct forge_strv *sv)
 {
 	if (sv->n + 1 < sv->cap)
@@ -77,7 +77,7 @@ int forge_strv_addf(struct forge_strv *sv, const char *fmt, ...)
 	return forge_strv_take(sv, s);
 }
 
-/* What dst held is freed on success and kept on failure. */
+/* The old content of dst is freed on success and stays on failure. */
 int forge_strv_copy(struct forge_strv *dst, const struct forge_strv *src)
 {
 	forge_auto_strv struct forge_strv copy = { 0 };

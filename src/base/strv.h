@@ -19,7 +19,7 @@ struct forge_strv {
 FORGE_MUST_CHECK int forge_strv_add(struct forge_strv *sv, const char *s);
 FORGE_MUST_CHECK int forge_strv_addf(struct forge_strv *sv, const char *fmt, ...)
 	FORGE_PRINTF(2, 3);
-/* Takes ownership of s, also on failure; s may be NULL, which is -ENOMEM. */
+/* Takes ownership of s, also on failure. A NULL s gives -ENOMEM. */
 FORGE_MUST_CHECK int forge_strv_take(struct forge_strv *sv, char *s);
 FORGE_MUST_CHECK int forge_strv_copy(struct forge_strv *dst,
 				     const struct forge_strv *src);

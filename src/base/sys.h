@@ -15,7 +15,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-/* Some are newer than the headers they may meet; the numbers are the same on all ABIs. */
+/* Some are newer than the headers we may be built with; the numbers are the same on all ABIs. */
 #ifndef SYS_openat2
 #define SYS_openat2 437
 #endif
@@ -45,7 +45,7 @@
 #define MNT_DETACH 2
 #endif
 
-/* The first 88 bytes of the kernel's struct clone_args (5.7), by our own name. */
+/* The first 88 bytes of the kernel's struct clone_args (5.7), under our own name. */
 struct forge_clone_args {
 	uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls;
 	uint64_t set_tid, set_tid_size, cgroup;
@@ -109,7 +109,7 @@ static inline int sys_pidfd_open(pid_t pid, unsigned flags)
 	return (int)syscall(SYS_pidfd_open, pid, flags);
 }
 
-/* info: NULL, or what sigqueue(3) would send. */
+/* info: NULL, or the data that sigqueue(3) would send. */
 static inline int sys_pidfd_send_signal(int pidfd, int sig, siginfo_t *info)
 {
 	return (int)syscall(SYS_pidfd_send_signal, pidfd, sig, info, 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Builds the tree from libyaml's events, with a stack of its own to bound the depth. */
+/* Builds the tree from libyaml's events, with its own stack to bound the depth. */
 #include "base/yaml.h"
 
 #include <errno.h>
@@ -32,7 +32,7 @@ struct builder {
 	struct forge_yaml *root;
 	struct frame stack[MAX_DEPTH];
 	size_t depth, n_nodes, n_documents;
-	char *key; /* read, still waiting for its value */
+	char *key; /* a key that has no value yet */
 	yaml_mark_t key_mark;
 };
 
@@ -48,7 +48,7 @@ static void builder_done(struct builder *b)
 
 static void event_done(yaml_event_t *event)
 {
-	yaml_event_delete(event); /* harmless on one that is all zero */
+	yaml_event_delete(event); /* harmless on an event that is all zero */
 }
 
 static unsigned mark_line(yaml_mark_t m)
@@ -69,7 +69,7 @@ static int out_of_memory(struct forge_error *err)
 	return forge_fail(err, ENOMEM, "read YAML: out of memory");
 }
 
-/* libyaml's reader knows a byte offset only. */
+/* libyaml's reader reports only a byte offset. */
 static yaml_mark_t mark_of_offset(const char *text, size_t len, size_t offset)
 {
 	yaml_mark_t m = { .index = offset };
@@ -100,7 +100,7 @@ static int parser_failed(const struct builder *b, const char *text, size_t len,
 			 p->context ? p->context : "");
 }
 
-/* A scalar without quotes that YAML reads as "nothing". */
+/* A scalar without quotes that YAML reads as null. */
 static bool is_null(const yaml_event_t *e)
 {
 	static const char *const words[] = { "", "~", "null", "Null", "NULL" };
@@ -182,7 +182,7 @@ static int on_key(struct builder *b, const char *key, const yaml_event_t *e,
 			return FAIL_MARK(b, e->start_mark, err,
 					 "duplicate key '%.80s' (first on line %u)", key,
 					 n->key_line);
-	/* Each is compared with all before it. */
+	/* Each key is compared with all keys before it. */
 	if (n_keys >= MAX_NODES)
 		return FAIL_MARK(b, e->start_mark, err, "more than %d keys", MAX_NODES);
 	b->key = strdup(key);
@@ -190,7 +190,7 @@ static int on_key(struct builder *b, const char *key, const yaml_event_t *e,
 	return b->key ? 0 : out_of_memory(err);
 }
 
-/* The last of a name counts, from there on. */
+/* The last anchor of a name is valid from there on. */
 static int note_anchor(struct builder *b, const yaml_char_t *name,
 		       const struct forge_yaml *node, const yaml_event_t *e,
 		       struct forge_error *err)
@@ -232,7 +232,7 @@ static int on_scalar(struct builder *b, const yaml_event_t *e, struct forge_erro
 			    : out_of_memory(err);
 }
 
-/* A copy of node, and of all in it, as the next child; depth is what is left. */
+/* Adds a copy of a node and its content as the next child. */
 static int copy_node(struct builder *b, const struct forge_yaml *from,
 		     const yaml_event_t *e, struct forge_error *err)
 {
@@ -274,7 +274,7 @@ static int on_alias(struct builder *b, const yaml_event_t *e, struct forge_error
 	if (!node)
 		return FAIL_MARK(b, e->start_mark, err, "there is no anchor '&%.40s'",
 				 name);
-	/* It would have no end. */
+	/* The copy would have no end. */
 	for (size_t i = 0; i < b->depth; i++)
 		if (b->stack[i].node == node)
 			return FAIL_MARK(b, e->start_mark, err,
@@ -367,7 +367,7 @@ static int build(struct builder *b, const char *text, size_t len, struct forge_e
 	}
 	if (b->root)
 		return 0;
-	/* Nothing but comments. */
+	/* The text has only comments. */
 	struct forge_yaml *node;
 	return add_node(b, FORGE_YAML_MAP, (yaml_mark_t){ 0 }, &node, err);
 }
@@ -386,7 +386,7 @@ static int parse(const char *text, size_t len, const char *name, bool takes_any,
 				 "not valid YAML: NUL byte");
 	if (!yaml_parser_initialize(&b.parser))
 		return out_of_memory(err);
-	/* Said, not guessed: a byte order mark must not switch us to UTF-16. */
+	/* Set explicitly: a byte order mark must not switch the parser to UTF-16. */
 	yaml_parser_set_encoding(&b.parser, YAML_UTF8_ENCODING);
 	yaml_parser_set_input_string(&b.parser, (const unsigned char *)(text ? text : ""),
 				     len);

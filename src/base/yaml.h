@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A YAML file as a small tree whose nodes know their line and column. Deliberately less
- * than YAML: no anchors, aliases, tags or second documents, duplicate keys are errors, and
- * size, depth and node count are capped, so no file can make us work hard. Files of other
- * programs may have all of these; forge_yaml_parse_any() reads them, within the same bounds.
+ * A YAML file as a small tree whose nodes know their line and column. Deliberately less than
+ * YAML: no anchors, aliases, tags or second documents; duplicate keys are errors; size, depth
+ * and node count are limited, so that no file costs much work. Files of other programs may have
+ * all of these; forge_yaml_parse_any() reads them, within the same limits.
  */
 #pragma once
 
@@ -24,12 +24,12 @@ struct forge_yaml {
 	struct forge_yaml *next;  /* next sibling */
 };
 
-/* name is what errors call the input. An empty document gives an empty map. */
+/* Errors use name for the input. An empty document gives an empty map. */
 FORGE_MUST_CHECK int forge_yaml_parse(const char *text, size_t len, const char *name,
 				      struct forge_yaml **ret, struct forge_error *err);
 /*
- * The same for files that are not forge's own: an alias is a copy of what it names, tags and directives
- * are passed over. "<<" is a key like others.
+ * The same for files that are not forge's own: an alias becomes a copy of its anchor's node;
+ * tags and directives are ignored. "<<" is a key like any other.
  */
 FORGE_MUST_CHECK int forge_yaml_parse_any(const char *text, size_t len, const char *name,
 					  struct forge_yaml **ret,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One row for each thing the sandbox promises: who attacks it, and what must happen then. */
+/* One row for each promise of the sandbox: the attack on it, and what must happen then. */
 #include "doctor/checks.h"
 
 #include <stddef.h>

@@ -6,30 +6,30 @@
 
 #include "config/config.h"
 
-/* What must be seen for the promise to hold. */
+/* What must happen for the promise to hold. */
 enum forge_doctor_want {
-	FORGE_WANT_HELD,   /* the probe itself says that its attack failed */
+	FORGE_WANT_HELD,   /* the probe itself reports that its attack failed */
 	FORGE_WANT_REASON, /* the run is ended for this reason */
-	FORGE_WANT_SHARE,  /* it got no more CPU than its share */
-	FORGE_WANT_GONE,   /* nothing it started is left */
+	FORGE_WANT_SHARE,  /* the run got no more CPU time than its share */
+	FORGE_WANT_GONE,   /* no process that it started is left */
 };
 
 struct forge_doctor_row {
 	const char *promise;
 	const char *about;
-	const char *attack[6]; /* words of the probe's command line; see below */
+	const char *attack[6]; /* arguments of the probe; see below */
 	enum forge_doctor_want want;
 	const char *reason;  /* FORGE_WANT_REASON */
 	const char *network; /* NULL: none */
 	struct forge_limits limits;
-	unsigned needs; /* mechanisms without which it cannot hold, 1u << ... */
+	unsigned needs; /* mechanisms without which the promise cannot hold, 1u << ... */
 	const char *mechanism;
 };
 
-/* In attack: stand-ins that doctor.c replaces. */
+/* Placeholders in attack that doctor.c replaces. */
 #define FORGE_DOCTOR_PROBE  "@probe"  /* the probe's path: a read-only input */
 #define FORGE_DOCTOR_SECRET "@secret" /* a host file the run must not reach */
-#define FORGE_DOCTOR_MARK   "@mark"   /* what that file contains */
+#define FORGE_DOCTOR_MARK   "@mark"   /* the content of that file */
 #define FORGE_DOCTOR_FIFO   "@fifo"   /* a named pipe of the host in a read-only input */
 #define FORGE_DOCTOR_SOCKET "@socket" /* name of an abstract socket of the host */
 #define FORGE_DOCTOR_HOME   "@home"   /* the caller's home directory */

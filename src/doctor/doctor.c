@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attacks each promise in a throw-away sandbox, with a state directory of its own that is
- * removed afterwards. Nothing is believed that did not just happen.
+ * Attacks each promise in a throw-away sandbox, with its own state directory that is removed
+ * afterwards. A promise counts only if its attack was just seen to fail.
  */
 #include "doctor/doctor.h"
 
@@ -27,20 +27,20 @@
 #include "run/run.h"
 
 struct doctor {
-	struct forge_config cfg; /* the caller's, but everything may be missing */
+	struct forge_config cfg; /* the caller's, but every mechanism may be missing */
 	char top[40];		 /* throw-away directory */
 	char home[48];		 /* its FORGE_HOME */
 	char secret[48];
 	char gift[48], fifo[56]; /* an input with a pipe in it */
-	int fifo_fd;		 /* its reader: writing would work */
+	int fifo_fd;		 /* a reader, so that writing would work */
 	int socket_fd;		 /* listens on the abstract socket named mark */
 	char mark[32];
 	char probe[PATH_MAX];
 	unsigned missing;
-	char fix[512]; /* of the first thing that is missing */
+	char fix[512]; /* for the first missing mechanism */
 };
 
-/* An abstract socket of the host, which anybody in its network could talk to. */
+/* Opens an abstract socket of the host, which every process in its network could reach. */
 static int listen_abstract(const char *name)
 {
 	struct sockaddr_un sa = { .sun_family = AF_UNIX };
@@ -69,7 +69,7 @@ static int make_top(struct doctor *d, struct forge_error *err)
 	forge_auto_close int fd =
 		open(d->secret, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
 	int rc = fd < 0 ? -errno : forge_write_all(fd, d->mark, strlen(d->mark));
-	/* Open to everybody: only the sandbox may keep the attacks out. */
+	/* Readable and writable for all users: only the sandbox may stop the attacks. */
 	if (rc < 0 || chmod(d->top, 0755) < 0 || mkdir(d->gift, 0755) < 0 ||
 	    chmod(d->gift, 0755) < 0 || mkfifo(d->fifo, 0666) < 0 ||
 	    chmod(d->fifo, 0666) < 0)
@@ -90,11 +90,14 @@ static void remove_top(struct doctor *d)
 	if (d->socket_fd >= 0)
 		close(d->socket_fd);
 	if (stat(d->top, &st) == 0)
-		(void)!forge_rmtree(d->top, st.st_dev, st.st_ino, NULL,
-				    NULL); /* only /tmp suffers */
+		/* A failure only leaves files in /tmp. */
+		(void)!forge_rmtree(d->top, st.st_dev, st.st_ino, NULL, NULL);
 }
 
-/* In a build tree below our home the way to the probe is shown, so home is there as well. */
+/*
+ * In a build tree below our home, the run sees the path to the probe, so our home exists inside
+ * too.
+ */
 static const char *hidden_home(const struct doctor *d)
 {
 	const char *home = getenv("HOME");
@@ -137,7 +140,7 @@ static int run_probe(const struct doctor *d, const struct forge_doctor_row *row,
 	char *inputs[] = { (char *)d->gift, NULL };
 	char store[80];
 
-	/* Throw-away runs are nobody's records. */
+	/* Throw-away runs must not appear in the user's store. */
 	(void)snprintf(store, sizeof(store), "sqlite:%s/forge.db", d->home);
 	req.store = store;
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(row->attack) && row->attack[i]; i++) {
@@ -150,7 +153,7 @@ static int run_probe(const struct doctor *d, const struct forge_doctor_row *row,
 	return forge_run(&d->cfg, &req, ret, err);
 }
 
-/* The probe's one line. */
+/* Reads the probe's one line of output. */
 static void read_answer(const json_t *record, char *ret, size_t size)
 {
 	const char *path = NULL;
@@ -174,11 +177,11 @@ static bool is_within_share(const json_t *record, const struct forge_limits *l)
 
 	(void)json_unpack((json_t *)record, "{s:{s:F, s:F}}", "usage", "cpu_seconds",
 			  &cpu, "wall_seconds", &wall);
-	/* One 100 ms period more than its share, at most. */
+	/* At most one 100 ms period more than its share. */
 	return wall > 0 && cpu > 0 && cpu <= wall * (double)l->cpus_milli / 1000 + 0.1;
 }
 
-/* Does any process on this host carry that word as its command? */
+/* Does any process on this host have that word in its command line? */
 static bool is_running(const char *name)
 {
 	forge_auto_dir DIR *proc = opendir("/proc");
@@ -227,7 +230,7 @@ static void attack(const struct doctor *d, const struct forge_doctor_row *row,
 		return;
 	}
 	read_answer(res.record, answer, sizeof(answer));
-	if (strlen(answer) > 96) /* enough to see that it was tried */
+	if (strlen(answer) > 96) /* enough to see what was tried */
 		memcpy(answer + 93, "...", 4);
 	c->state = holds(row, &res, answer) ? FORGE_DOCTOR_PASS : FORGE_DOCTOR_BROKEN;
 	const char *notes = forge_json_string(res.record, "completion_notes");
@@ -243,10 +246,10 @@ static void attack(const struct doctor *d, const struct forge_doctor_row *row,
 	json_decref(res.record);
 }
 
-/* Learns from one run what this host lacks. Without any cgroup, goes on without one. */
+/* Learns from one run what this host lacks. If no cgroup works, goes on without one. */
 static int learn_missing(struct doctor *d, struct forge_error *err)
 {
-	/* The host's network asks for one mechanism more than none. */
+	/* The host's network needs one mechanism more than no network. */
 	static const struct forge_doctor_row row = { .attack = { "identity" },
 						     .network = "host" };
 
@@ -307,7 +310,7 @@ static void check(const struct doctor *d, const struct forge_doctor_row *row,
 	}
 	c->state = FORGE_DOCTOR_CANNOT;
 	(void)snprintf(c->detail, sizeof(c->detail), "not available here to this user");
-	/* A refusal says what is wrong; root can mend it by one command. */
+	/* The refusal says what is wrong; root can fix it with one command. */
 	const char *fix = fix_for(d, lacking);
 	bool is_ours = lacking & FORGE_MECH_ALL_CGROUP && geteuid() != 0 &&
 		       !strstr(fix, "forge setup");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What this host can enforce, proven by attacking each promise in a throw-away sandbox. */
+/* Finds out what this host can enforce, by attacking each promise in a throw-away sandbox. */
 #pragma once
 
 #include <stddef.h>
@@ -9,7 +9,7 @@
 
 enum forge_doctor_state {
 	FORGE_DOCTOR_PASS,   /* attacked and held */
-	FORGE_DOCTOR_CANNOT, /* this host cannot enforce it; fix says what to do */
+	FORGE_DOCTOR_CANNOT, /* this host cannot enforce it; fix says how to change that */
 	FORGE_DOCTOR_BROKEN, /* the mechanism is there and the attack still succeeded */
 };
 
@@ -18,7 +18,7 @@ struct forge_doctor_check {
 	const char *about;   /* a short sentence: what is promised */
 	enum forge_doctor_state state;
 	char mechanism[96]; /* "cgroup v1 memory.limit_in_bytes" */
-	char detail[256];   /* what the attack saw */
+	char detail[256];   /* the result of the attack */
 	char fix[512];	    /* "" when there is nothing to do */
 };
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Makes once, as root, what `forge doctor` finds missing on a host. Each action is a
- * row of setup_rows.c; what was written stands in a manifest, by which it is taken
- * back.
+ * Makes once, as root, what `forge doctor` finds missing on a host. Each action is a row of
+ * setup_rows.c. A manifest lists what was written, so that it can be undone.
  */
 #pragma once
 
@@ -14,20 +13,20 @@
 #include "config/config.h"
 
 struct forge_setup_request {
-	struct forge_strv users; /* ordinary users who shall be able to run forge */
-	const char *root;      /* write below this directory, do nothing now; NULL: "/" */
-	uint64_t quota_bytes;  /* a place for workdirs with quotas; 0: none is wanted */
-	const char *quota_dir; /* where; NULL: the usual place */
+	struct forge_strv users; /* ordinary users who are to run forge */
+	const char *root;      /* write below this directory and apply nothing; NULL: "/" */
+	uint64_t quota_bytes;  /* a file system for workdirs with quotas; 0: none is wanted */
+	const char *quota_dir; /* its mount point; NULL: the usual one */
 	bool dry_run;
 };
 
 enum forge_setup_state {
-	FORGE_SETUP_UNNEEDED, /* this host has it already, or nobody asked for it */
+	FORGE_SETUP_UNNEEDED, /* this host has it already, or it was not asked for */
 	FORGE_SETUP_DONE,     /* an earlier setup has made it */
 	FORGE_SETUP_PENDING,     /* would be made, without --dry-run */
 	FORGE_SETUP_MADE,
 	FORGE_SETUP_REMOVED, /* by --undo */
-	FORGE_SETUP_LEFT,    /* changed since it was made, or never ours: not touched */
+	FORGE_SETUP_LEFT,    /* changed since, or never written by forge: not touched */
 	FORGE_SETUP_CANNOT,  /* text says why, and what to do */
 	FORGE_SETUP_STATES,
 };
@@ -49,7 +48,7 @@ struct forge_setup_report {
 FORGE_MUST_CHECK int forge_setup(const struct forge_config *cfg,
 				 const struct forge_setup_request *req,
 				 struct forge_setup_report *ret, struct forge_error *err);
-/* Takes back what is as it was made, and says what it left. */
+/* Removes everything that is unchanged since it was made, and reports what it left. */
 FORGE_MUST_CHECK int forge_setup_undo(const struct forge_setup_request *req,
 				      struct forge_setup_report *ret,
 				      struct forge_error *err);

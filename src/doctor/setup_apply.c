@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The engine of `forge setup`: plans every row, writes the manifest, then the files,
- * then puts them in force. The manifest comes first and has the digests, so that a
- * setup that was cut short can be taken back as well: what is not there or reads
- * differently is not removed.
+ * The engine of `forge setup`: plans every row, writes the manifest, then the files, then puts
+ * them in force. The manifest comes first and has the digests, so that an interrupted setup can
+ * be undone too: a file that is absent or has another content is not removed.
  */
 #include "doctor/setup.h"
 
@@ -87,7 +86,7 @@ int forge_setup_run(const char *const argv[])
 		return -ENOMEM;
 	int rc = posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null",
 						  O_RDONLY, 0);
-	/* What it prints is for people; our standard output may be JSON. */
+	/* Its output is for people; our standard output may be JSON. */
 	if (rc == 0)
 		rc = posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO,
 						      STDOUT_FILENO);
@@ -124,7 +123,7 @@ static void digest_of(const char *text, char buf[FORGE_DIGEST_MAX])
 
 /* ---- the lock: one setup at a time */
 
-/* The file of fd is the one at path: its last holder has not removed it meanwhile. */
+/* Is the file of fd still the one at path? Its last holder may have removed it meanwhile. */
 static bool is_at(int fd, const char *path)
 {
 	struct stat ours, there;
@@ -134,8 +133,8 @@ static bool is_at(int fd, const char *path)
 }
 
 /*
- * Where the file cannot be made, nothing can be written and nothing is locked. make: also the directory,
- * without which there is nothing to undo.
+ * Takes the lock. Where the file cannot be made, nothing can be written, so nothing is locked.
+ * make: also makes the directory; undo does not, because without it there is nothing to undo.
  */
 static int lock_host(struct forge_setup_host *host, bool make, struct forge_error *err)
 {
@@ -167,7 +166,7 @@ static int lock_host(struct forge_setup_host *host, bool make, struct forge_erro
 	return forge_fail_errno(err, ESTALE, "lock %s", path);
 }
 
-/* Removed while it is locked: whoever has it open finds that it is no longer there. */
+/* The file is removed while it is locked: a process that has it open then finds that it is gone. */
 static void unlock_host(struct forge_setup_host *host)
 {
 	if (host->lock_fd < 0)
@@ -177,7 +176,7 @@ static void unlock_host(struct forge_setup_host *host)
 	if (path)
 		(void)unlink(path);
 	if (dir && host->has_made_dir)
-		(void)rmdir(dir); /* with something in it, it stays */
+		(void)rmdir(dir); /* fails if it is not empty */
 	close(host->lock_fd);
 }
 
@@ -227,13 +226,13 @@ static int save_manifest(struct forge_setup_host *host, struct forge_error *err)
 		rc = -errno;
 	if (rc == 0)
 		rc = forge_replace_file(dir, slash + 1, text, strlen(text), true);
-	/* Whoever asks with --dry-run may read it. */
+	/* Any user may read it, for --dry-run. */
 	if (rc == 0 && fchmodat(dir, slash + 1, 0644, 0) < 0)
 		rc = -errno;
 	return rc < 0 ? forge_fail_errno(err, -rc, "write %s/%s", path, slash + 1) : 0;
 }
 
-/* The row's part of it, made when it is not there. Borrowed. */
+/* The part of a row in the manifest, made when it is not there. Borrowed. */
 static json_t *part_of(struct forge_setup_host *host, const char *name)
 {
 	json_t *rows = json_object_get(host->manifest, "rows");
@@ -274,13 +273,16 @@ static int join_users(struct forge_setup_host *host, struct forge_error *err)
 
 enum found {
 	FOUND_NOTHING,
-	FOUND_WANTED,  /* it reads as it should */
-	FOUND_OURS,    /* as we have written it, but it should read differently now */
-	FOUND_CHANGED, /* we have written it, and somebody has changed it */
-	FOUND_FOREIGN, /* not ours */
+	FOUND_WANTED,  /* it has the wanted content */
+	FOUND_OURS,    /* it has the content we wrote, but another one is wanted now */
+	FOUND_CHANGED, /* we wrote it, and it was changed since */
+	FOUND_FOREIGN, /* we did not write it */
 };
 
-/* What we have written: one digest, or the old and the new while it is replaced. */
+/*
+ * Is digest that of something we wrote? noted is one digest, or the old and the new one while a
+ * file is replaced.
+ */
 static bool is_noted(const json_t *noted, const char *digest)
 {
 	size_t i;
@@ -313,10 +315,7 @@ static enum found look_for(struct forge_setup_host *host, const char *row,
 	return is_noted(noted, digest) ? FOUND_OURS : FOUND_CHANGED;
 }
 
-/*
- * Makes the directories above path that are not there, and notes them, the highest
- * first.
- */
+/* Makes the directories above path that do not exist, and notes them, the highest first. */
 static int make_parents(struct forge_setup_host *host, const char *path, json_t *dirs)
 {
 	for (const char *p = strchr(path + 1, '/'); p; p = strchr(p + 1, '/')) {
@@ -373,7 +372,7 @@ static void add_text(struct forge_setup_result *r, const char *fmt, ...)
 	va_end(ap);
 }
 
-/* Notes what will be written. Returns how many files there are to write, or -errno. */
+/* Notes the files that will be written. Returns how many there are, or -errno. */
 static int note_files(struct forge_setup_host *host, struct forge_setup_step *step,
 		      bool *to_write)
 {
@@ -413,8 +412,8 @@ static int put_in_force(struct forge_setup_host *host, const struct forge_setup_
 		return 0;
 	int rc = row->apply(host, step, err);
 	/*
-	 * What was half done is taken back too; and undo goes back to before the first
-	 * setup.
+	 * Noted also after a failure, so that a half-done change is undone. Undo restores the
+	 * state before the first setup, so old values stay.
 	 */
 	json_t *part = step->live ? part_of(host, row->name) : NULL;
 	if (part)
@@ -432,7 +431,7 @@ static int make_step(struct forge_setup_host *host, const struct forge_setup_row
 
 	if (n < 0)
 		return forge_fail_errno(err, -n, "%s", row->name);
-	/* What somebody else has written there is not put in force in our name. */
+	/* A file that forge did not write is not put in force. */
 	bool is_live = *host->root || step->is_blocked || !row->is_live ||
 		       row->is_live(host, step);
 	if (n == 0 && is_live) {
@@ -523,9 +522,9 @@ int forge_setup(const struct forge_config *cfg, const struct forge_setup_request
 	return rc;
 }
 
-/* ---- back */
+/* ---- undo */
 
-/* Removes what reads as it was written. */
+/* Removes the files that still have the content we wrote. */
 static void remove_files(struct forge_setup_host *host, struct forge_setup_result *r,
 			 json_t *files)
 {
@@ -558,7 +557,7 @@ static void remove_files(struct forge_setup_host *host, struct forge_setup_resul
 	}
 }
 
-/* The lowest first; one with something of others in it stays. */
+/* Removes the lowest directory first; one that is not empty stays. */
 static void remove_dirs(struct forge_setup_host *host, const json_t *dirs)
 {
 	for (size_t i = json_array_size(dirs); i-- > 0;) {
@@ -621,14 +620,15 @@ int forge_setup_undo(const struct forge_setup_request *req,
 		return rc;
 	forge_auto_free char *path = forge_setup_path(&host, MANIFEST);
 	/*
-	 * What is left is named there, for another try; the users are nobody's any more.
+	 * What could not be removed stays in the manifest, for another try; the list of users
+	 * is cleared.
 	 */
 	(void)json_array_clear(json_object_get(host.manifest, "users"));
 	if (json_object_size(json_object_get(host.manifest, "rows")) > 0)
 		return save_manifest(&host, err);
 	if (path && unlink(path) < 0 && errno != ENOENT)
 		return forge_fail_errno(err, errno, "remove %s", path);
-	host.has_made_dir =
-		true; /* an earlier setup has; with a configuration in it, it stays */
+	/* An earlier setup made the directory; it stays if it has a configuration in it. */
+	host.has_made_dir = true;
 	return 0;
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * forge setup, "delegation": cgroups for ordinary users. With systemd the users'
- * managers get the controllers; without, a script that is written makes a group for
- * each user.
+ * forge setup, "delegation": cgroups for ordinary users. With systemd, the users' managers get
+ * the controllers; without it, a generated script makes a group for each user.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -16,14 +15,11 @@
 #include "doctor/setup_rows.h"
 #include "sandbox/cgroup.h"
 
-/* They become part of paths and of a script. */
+/* User names become part of paths and of a script. */
 #define NAME_CHARACTERS                                                                  \
 	"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 
-/*
- * The field of that number, from 0, in the line of NAME of a file like /etc/passwd; -1:
- * none.
- */
+/* The field with that number, from 0, in the line of name in /etc/passwd; -1: none. */
 static long user_field(const struct forge_setup_host *host, const char *name, int field)
 {
 	forge_auto_free char *text = forge_setup_read(host, "/etc/passwd");
@@ -43,7 +39,7 @@ static long user_field(const struct forge_setup_host *host, const char *name, in
 	return -1;
 }
 
-/* Every user must be one, and an ordinary one. */
+/* Every user must exist, and must not be root. */
 static int check_users(struct forge_setup_host *host, struct forge_error *err)
 {
 	forge_strv_foreach (name, &host->users) {
@@ -75,7 +71,10 @@ static int plan_systemd(struct forge_setup_host *host, struct forge_setup_step *
 
 	forge_strv_foreach (name, &host->users) {
 		forge_auto_free char *path = forge_asprintf(LINGER "/%s", name);
-		/* One that is there already was somebody's choice. */
+		/*
+		 * A linger file that exists already was a deliberate choice of the user or an
+		 * administrator.
+		 */
 		if (rc == 0)
 			rc = path ? forge_setup_add_file(step, path, 0644, strdup(""))
 				  : -ENOMEM;
@@ -89,11 +88,10 @@ static int plan_systemd(struct forge_setup_host *host, struct forge_setup_step *
 }
 
 /*
- * Without systemd nobody starts a user's processes in a group that is theirs: a script
- * makes the groups at boot, and PAM has it move each session of these users into its
- * own.
+ * Without systemd no program starts a user's processes in a group of their own: a script makes
+ * the groups at boot, and PAM runs it to move each session of these users into its group.
  */
-/* %s: the users, with blanks between them. */
+/* %s: the users, separated by blanks. */
 #define INIT_TEXT                                                                        \
 	"#!/bin/sh\n" FORGE_SETUP_HEADER "### BEGIN INIT INFO\n"                         \
 	"# Provides:          forge-cgroups\n"                                           \
@@ -206,7 +204,7 @@ static int plan_init(struct forge_setup_host *host, struct forge_setup_step *ste
 					      forge_asprintf(INIT_TEXT, users))
 		       : -ENOMEM;
 
-	/* Not in an image whose /usr is read-only. */
+	/* Not possible in an image with a read-only /usr. */
 	forge_auto_free char *profiles = forge_setup_path(host, "/usr/share/pam-configs");
 	bool has_pam = profiles && access(profiles, W_OK) == 0;
 	if (rc == 0 && has_pam)
@@ -287,7 +285,7 @@ static int apply_systemd(struct forge_setup_host *host, struct forge_setup_step 
 		if (rc != 0)
 			return forge_fail(err, EIO, "systemctl start %s: status %d", unit,
 					  rc);
-		/* Restarting it would end what the user has running. */
+		/* Restarting it would end the user's running programs. */
 		if (!has_group(host, name))
 			forge_setup_say(
 				step, FORGE_SETUP_PENDING,
@@ -298,7 +296,7 @@ static int apply_systemd(struct forge_setup_host *host, struct forge_setup_step 
 	return 0;
 }
 
-/* Moves the processes that the user has now, so that a shell need not be started anew. */
+/* Moves the processes that the user has now, so that no new login is needed. */
 static void enter_now(long uid, const char *name)
 {
 	forge_auto_dir DIR *proc = opendir("/proc");
@@ -321,7 +319,7 @@ static int apply_init(struct forge_setup_host *host, struct forge_setup_step *st
 	const struct forge_cgroup_place *place;
 
 	(void)step;
-	/* A container's root must be empty before it can give out anything. */
+	/* The root group of a container must be empty before it can give out controllers. */
 	if (forge_cgroup_own(&own) == 0 && forge_cgroup_place(own, &place) == 0 &&
 	    forge_cgroup_place_prepare(place, err) < 0)
 		return -err->code;
@@ -329,7 +327,7 @@ static int apply_init(struct forge_setup_host *host, struct forge_setup_step *st
 	if (rc != 0)
 		return forge_fail(err, EIO, INIT_SCRIPT " start ended with status %d",
 				  rc);
-	/* Each is for hosts that have it; a boot without them is told by the text. */
+	/* Each runs only where it is installed; without them the text tells what to do at boot. */
 	if (access("/usr/sbin/update-rc.d", X_OK) == 0)
 		(void)forge_setup_run((const char *[]){ "update-rc.d", "forge-cgroups",
 							"defaults", NULL });
@@ -353,7 +351,7 @@ int forge_setup_retract_delegation(struct forge_setup_host *host, const json_t *
 {
 	(void)live;
 	(void)err;
-	/* Groups with processes stay until these are gone; so do user managers. */
+	/* Groups stay until their processes are gone; so do user managers. */
 	if (!forge_setup_has_systemd(host) && access(INIT_SCRIPT, X_OK) == 0)
 		(void)forge_setup_run((const char *[]){ INIT_SCRIPT, "stop", NULL });
 	if (!forge_setup_has_systemd(host) &&

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * forge setup, "workdir-quota": a place for workdirs whose disk limits the kernel
- * keeps, an XFS file system in a file, mounted with project quotas.
+ * forge setup, "workdir-quota": a file system for workdirs on which the kernel enforces disk
+ * limits. It is XFS in an image file, mounted with project quotas.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -28,8 +28,8 @@ static const char *quota_dir(const struct forge_setup_host *host)
 }
 
 /*
- * The unit's name must be its mount point, with "-" for "/" and what else is special
- * escaped.
+ * The name of the unit must be that of its mount point, with "-" for "/" and other special
+ * characters escaped.
  */
 static char *mount_unit(const char *dir)
 {
@@ -175,7 +175,7 @@ int forge_setup_apply_quota(struct forge_setup_host *host, struct forge_setup_st
 			return forge_fail(err, EIO, "mount %s ended with status %d",
 					  image, rc);
 	}
-	/* Anybody may have a workdir there, as in /tmp. */
+	/* Every user may have a workdir there, as in /tmp. */
 	if (chmod(dir, 01777) < 0)
 		return forge_fail_errno(err, errno, "chmod %s", dir);
 	if (forge_setup_has_systemd(host)) {
@@ -194,7 +194,7 @@ int forge_setup_apply_quota(struct forge_setup_host *host, struct forge_setup_st
 	return 0;
 }
 
-/* Leaves in err what lies in the directory, if something does. */
+/* Fails with the name of an entry if the directory is not empty. */
 static int check_empty(const char *dir, struct forge_error *err)
 {
 	forge_auto_dir DIR *d = opendir(dir);
@@ -207,7 +207,7 @@ static int check_empty(const char *dir, struct forge_error *err)
 	return d ? 0 : forge_fail_errno(err, errno, "open %s", dir);
 }
 
-/* Workdirs that somebody has kept are not thrown away. */
+/* Workdirs that a user has kept are not deleted. */
 int forge_setup_retract_quota(struct forge_setup_host *host, const json_t *live,
 			      struct forge_error *err)
 {

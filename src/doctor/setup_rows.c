@@ -23,17 +23,16 @@ void forge_setup_say(struct forge_setup_step *step, enum forge_setup_state state
 	step->result->state = state;
 }
 
-/* Running, or, for another root, installed there. */
 bool forge_setup_has_systemd(const struct forge_setup_host *host)
 {
 	return forge_setup_exists(host, "/run/systemd/system") ||
 	       (*host->root && forge_setup_exists(host, "/lib/systemd/systemd"));
 }
 
-/* ---- sysctl: one row a value that a host may have wrong */
+/* ---- sysctl: one row for each value that a host may have wrong */
 
 enum sysctl_rule {
-	NOT_ZERO, /* 0 is wrong, everything else was somebody's choice */
+	NOT_ZERO, /* only 0 is wrong; any other value was chosen */
 	IS,
 };
 
@@ -41,7 +40,7 @@ static const struct {
 	const char *name;
 	enum sysctl_rule rule;
 	unsigned long value;
-	bool for_users; /* root does without */
+	bool for_users; /* root does not need it */
 } sysctls[] = {
 	{ "user.max_user_namespaces", NOT_ZERO, 15000, false },
 	{ "user.max_mnt_namespaces", NOT_ZERO, 15000, false },
@@ -55,7 +54,7 @@ static const struct {
 
 #define SYSCTL_FILE "/etc/sysctl.d/60-forge.conf"
 
-/* Its file. NULL when out of memory. */
+/* The file of a sysctl. NULL when out of memory. */
 static char *sysctl_path(const char *name)
 {
 	char *path = forge_asprintf("/proc/sys/%s", name);
@@ -76,7 +75,7 @@ static bool is_wrong(const struct forge_setup_host *host, size_t i)
 	return sysctls[i].rule == NOT_ZERO ? value == 0 : value != sysctls[i].value;
 }
 
-/* Wrong now, or right because an earlier setup made it so. */
+/* Is it wrong now, or right only because an earlier setup changed it? */
 static bool is_wanted(const struct forge_setup_host *host, const char *written, size_t i)
 {
 	forge_auto_free char *line = forge_asprintf("\n%s = ", sysctls[i].name);
@@ -101,8 +100,7 @@ static int plan_sysctl(struct forge_setup_host *host, struct forge_setup_step *s
 				      m ? ", " : "", sysctls[i].name, sysctls[i].value);
 	}
 	if (m == 0) {
-		forge_setup_say(step, FORGE_SETUP_UNNEEDED,
-				"no sysctl stands in the way");
+		forge_setup_say(step, FORGE_SETUP_UNNEEDED, "no sysctl needs a change");
 		return 0;
 	}
 	forge_setup_say(step, FORGE_SETUP_PENDING, "set %s, now and at boot", names);
@@ -222,14 +220,14 @@ static int retract_apparmor(struct forge_setup_host *host, const json_t *live,
 	(void)host;
 	(void)live;
 	(void)err;
-	/* Not loaded is as good as unloaded. */
+	/* A failure is fine: the profile may not be loaded. */
 	(void)forge_setup_run((const char *[]){ "apparmor_parser", "-R", PROFILE, NULL });
 	return 0;
 }
 
-/* ---- user ids: those of root's runs must be nobody's */
+/* ---- user ids: root's runs need ids that no account has */
 
-/* Does [first, first + count) meet a line "name:start:count" or an account's id? */
+/* Does [first, first + count) overlap a line "name:start:count" or contain an account's id? */
 static bool find_taken(const struct forge_setup_host *host, const char *path,
 		       bool is_ranges, char *who, size_t size)
 {
@@ -271,8 +269,8 @@ static int plan_uids(struct forge_setup_host *host, struct forge_setup_step *ste
 	else
 		forge_setup_say(
 			step, FORGE_SETUP_UNNEEDED,
-			"the user ids of root's runs, %u to %u, are nobody else's", first,
-			first + host->cfg->uid_count - 1);
+			"the user ids of root's runs, %u to %u, belong to no account",
+			first, first + host->cfg->uid_count - 1);
 	return 0;
 }
 

@@ -57,7 +57,7 @@ void note_as(struct tally *t, bool is_held, const char *fmt, ...)
 	va_list ap;
 
 	if (!is_held && t->n_broke++ == 0)
-		t->text[0] = '\0'; /* what held no longer matters */
+		t->text[0] = '\0'; /* attempts that failed no longer matter */
 	t->n_held += is_held;
 	if (is_held && t->n_broke > 0)
 		return;

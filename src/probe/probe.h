@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The attacker. Each probe tries one thing that a sandbox must not let happen, and says what
- * the kernel answered. It trusts nothing of forge: it is linked statically, includes nothing
- * of ours, and asserts by doing. What only shows outside is asserted by the test that ran it.
+ * The attacker. Each probe tries one thing that a sandbox must prevent, and prints the kernel's
+ * answer. It does not trust forge: it is linked statically, includes none of forge's code, and
+ * makes each attack for real. The test that runs the probe checks effects that are only visible
+ * outside.
  */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* A probe's answer: what the program exits with after one printed line. */
+/* A probe's answer, which is also its exit status; one line is printed before. */
 enum probe_answer {
 	PROBE_HELD,  /* "held: ...": the attack failed */
-	PROBE_BROKE, /* "broke: ...": it worked */
+	PROBE_BROKE, /* "broke: ...": the attack worked */
 	PROBE_SKIP,  /* "skip: ...": it cannot be tried here */
 };
 
@@ -23,7 +24,7 @@ struct probe {
 	int (*run)(int argc, char **argv);
 };
 
-/* One table a group, each ends with a NULL name. */
+/* One table for each group; each ends with a NULL name. */
 extern const struct probe probe_fs[], probe_priv[], probe_net[], probe_proc[], probe_budget[],
 	probe_disk[], probe_syscall[], probe_kernel[], probe_held[];
 
@@ -33,8 +34,8 @@ int broke(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 int skip(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /*
- * For a probe of many attempts. Every attempt must fail; note() collects what each one said
- * and judge() turns the collection into the answer.
+ * For a probe with many attempts. Every attempt must fail; note() collects the results and
+ * judge() turns them into the answer.
  */
 struct tally {
 	unsigned n_held, n_broke;
@@ -56,7 +57,10 @@ long number_arg(int argc, char **argv, int i, long fallback);
 /* Microseconds on the monotonic clock. */
 long long now_usec(void);
 
-/* For attacks on the disk: one more MiB, slowly enough for a watcher that looks every 20 ms. */
+/*
+ * For attacks on the disk: writes one more MiB, slowly enough for a watcher that looks every 20
+ * ms.
+ */
 bool add_mib(int fd);
-/* The answer after n of max MiB; errno is of the write that failed. */
+/* The answer after n of max MiB; errno is that of the failed write. */
 int filled(long n, long max, const char *how);

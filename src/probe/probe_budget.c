@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attacks on the budget: processes, memory, CPU, time and output. Each has a ceiling, so that
- * even where nothing stops it, it ends; the larger the number it says, the worse.
+ * Attacks on the budget: processes, memory, CPU, time and output. Each has a maximum, so that
+ * it ends even where nothing stops it; a larger number in the answer is worse.
  */
 #include "probe.h"
 
@@ -50,7 +50,7 @@ static int bomb_fork(int argc, char **argv)
 	return argc > 1 ? (int)number_arg(argc, argv, 1, 0) : answer;
 }
 
-/* Everybody forks all the time, for SECONDS; nobody waits for anybody. */
+/* All processes fork all the time, for SECONDS; none waits for another. */
 static int bomb_wild(int argc, char **argv)
 {
 	time_t end = time(NULL) + number_arg(argc, argv, 0, 5);
@@ -74,11 +74,11 @@ __attribute__((noinline)) static int bomb_vfork(int argc, char **argv)
 	for (;;) {
 		pid_t pid = n < max ? vfork() : -1;
 		if (pid == 0) {
-			n++; /* the memory is everybody's */
+			n++; /* all processes share this memory */
 			continue;
 		}
 		if (getpid() != top)
-			_exit(0); /* the parent goes on, and ends the same way */
+			_exit(0); /* the parent continues, and ends the same way */
 		break;
 	}
 	errno = EAGAIN;
@@ -127,7 +127,7 @@ static int mem_one(int argc, char **argv)
 	return broke("%ld MiB in one process", touch(number_arg(argc, argv, 0, 256)));
 }
 
-/* The name of a process is its own business; what is made of it outside is not. */
+/* A process may have any name; what forge prints of it outside must be harmless. */
 static int mem_named(int argc, char **argv)
 {
 	(void)prctl(PR_SET_NAME, argc > 1 ? argv[1] : "\033[31m\"\\\xff\n). `x", 0, 0, 0);
@@ -171,7 +171,7 @@ static int fill_file(int fd, long mib, const char *where)
 	return broke("%ld MiB in %s", mib, where);
 }
 
-/* MIB DIR: a file on a file system that lives in memory. */
+/* MIB DIR: a file on a file system in memory. */
 static int mem_tmpfs(int argc, char **argv)
 {
 	char path[256];
@@ -193,7 +193,7 @@ static int mem_memfd(int argc, char **argv)
 			fill_file(fd, number_arg(argc, argv, 0, 256), "a memfd");
 }
 
-/* System V segments outlive their makers: only the namespace's end frees them. */
+/* System V segments outlive their makers: only the end of the namespace frees them. */
 static int mem_sysv(int argc, char **argv)
 {
 	long mib = number_arg(argc, argv, 0, 256);
@@ -203,13 +203,13 @@ static int mem_sysv(int argc, char **argv)
 		char *p = id < 0 ? (void *)-1 : shmat(id, NULL, 0);
 		if (p == (void *)-1)
 			return held("%s after %ld MiB of segments", error_name(errno), i);
-		(void)shmctl(id, IPC_RMID, NULL); /* freed with its last user, where nobody cleans */
+		(void)shmctl(id, IPC_RMID, NULL); /* then freed with its last user */
 		memset(p, 0x5a, 8 * MIB);
 	}
 	return broke("%ld MiB of segments", mib);
 }
 
-/* Kernel memory: pipes that nobody reads. */
+/* Kernel memory: pipes that are not read. */
 static int mem_pipes(int argc, char **argv)
 {
 	long mib = number_arg(argc, argv, 0, 256), n = 0;
@@ -228,7 +228,7 @@ static int mem_pipes(int argc, char **argv)
 	return held("%s after %ld KiB in pipes", error_name(errno), n * 64);
 }
 
-/* GIB: asked for and never touched. Held: nobody minds. */
+/* GIB: allocated and never touched. Held: this is allowed. */
 static int mem_lazy(int argc, char **argv)
 {
 	size_t size = (size_t)number_arg(argc, argv, 0, 16) << 30;
@@ -293,7 +293,7 @@ static int sleep_long(int argc, char **argv)
 	return broke("slept for %u s", seconds);
 }
 
-/* Says "ready", then ignores everything that can be ignored. */
+/* Prints "ready", then ignores every signal that can be ignored. */
 static int stubborn(int argc, char **argv)
 {
 	unsigned left = (unsigned)number_arg(argc, argv, 0, 30);
@@ -304,10 +304,10 @@ static int stubborn(int argc, char **argv)
 	fflush(stdout);
 	while (left > 0)
 		left = sleep(left);
-	return broke("nobody stopped us");
+	return broke("no signal stopped us");
 }
 
-/* Ends by itself on SIGTERM, after cleaning up: what the grace period is for. */
+/* Ends by itself on SIGTERM, after cleaning up: the grace period is for this. */
 static volatile sig_atomic_t is_asked;
 
 static void on_term(int sig)
@@ -326,14 +326,14 @@ static int polite(int argc, char **argv)
 	fflush(stdout);
 	while (left > 0 && !is_asked)
 		left = sleep(left);
-	return is_asked ? held("ended when asked") : broke("nobody asked");
+	return is_asked ? held("ended when asked") : broke("no SIGTERM came");
 }
 
 static int stopped(int argc, char **argv)
 {
 	(void)argc, (void)argv;
 	(void)raise(SIGSTOP);
-	return broke("somebody woke us up");
+	return broke("another process woke us up");
 }
 
 /* A parent in vfork cannot take signals until its child ends. */
@@ -350,7 +350,7 @@ static int vfork_wait(int argc, char **argv)
 	return broke("the child ended by itself");
 }
 
-/* FD [BYTES] [LETTER]: writes BYTES, or for ever; LETTER 0 is NUL. No line ends. */
+/* FD [BYTES] [LETTER]: writes BYTES, or forever; LETTER 0 is NUL. No newlines. */
 static int flood(int argc, char **argv)
 {
 	static char block[65536];
@@ -382,7 +382,7 @@ static int open_files(int argc, char **argv)
 	return refused("descriptors", n, max);
 }
 
-/* MAX [SECONDS]: instances are counted for a user of the host; ours stay for SECONDS. */
+/* MAX [SECONDS]: instances are counted per user of the host; ours stay for SECONDS. */
 static int inotify(int argc, char **argv)
 {
 	long max = number_arg(argc, argv, 0, 64), n = 0;
@@ -425,14 +425,17 @@ static int descriptors(int argc, char **argv)
 	return held("%ld descriptors", n * each);
 }
 
-/* Huge pages are a pool of the host's, outside of all memory limits. */
+/* Huge pages are a pool of the host, outside of all memory limits. */
 static int hugepages(int argc, char **argv)
 {
 	const size_t size = 2 * MIB;
 	struct tally t = { 0 };
 
 	(void)argc, (void)argv;
-	/* Without MAP_NORESERVE an empty pool would refuse, not the sandbox. */
+	/*
+	 * Without MAP_NORESERVE the kernel would refuse for an empty pool, and hide the
+	 * sandbox's answer.
+	 */
 	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE,
 		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MAP_NORESERVE, -1, 0);
 	note(&t, "mmap", p == MAP_FAILED ? -1 : 0);
@@ -445,7 +448,7 @@ static int hugepages(int argc, char **argv)
 	return judge(&t);
 }
 
-/* Two writes, each of them a packet: a reader who takes part of one loses the rest. */
+/* Two writes, each of them a packet: a reader that takes part of one loses the rest. */
 static int packet(int argc, char **argv)
 {
 	static char block[4096];
@@ -461,7 +464,7 @@ static int packet(int argc, char **argv)
 	return 0; /* no answer: it would be part of the packets */
 }
 
-/* Tries to set a limit in every way there is. What it is afterwards. */
+/* Tries to set a limit in every possible way. Returns the value afterwards. */
 static rlim_t set_core(rlim_t value)
 {
 	struct rlimit want = { value, value }, now = { 0 };
@@ -475,8 +478,8 @@ static rlim_t set_core(rlim_t value)
 }
 
 /*
- * A core would be written by the host's kernel, or by a program of the host, which gets it also at
- * a limit of 0: only at 1 there is none.
+ * The host's kernel would write a core, or pass it to a program of the host, which gets it even
+ * at a limit of 0: only at 1 there is none.
  */
 static int core(int argc, char **argv)
 {
@@ -497,7 +500,7 @@ static int core(int argc, char **argv)
 	return held("no core");
 }
 
-/* OPEN_FILES FSIZE_BYTES: soft and hard limits of ours, none to be raised. */
+/* OPEN_FILES FSIZE_BYTES: checks soft and hard limits, and that none can be raised. */
 static int rlimits(int argc, char **argv)
 {
 	const struct {
@@ -524,7 +527,7 @@ static int rlimits(int argc, char **argv)
 			(unsigned long long)now.rlim_max);
 		more.rlim_cur = more.rlim_max = now.rlim_max + 1;
 		int rc = setrlimit((__rlimit_resource_t)resource, &more);
-		/* An answer alone raises nothing. */
+		/* Success alone does not raise a limit. */
 		(void)getrlimit((__rlimit_resource_t)resource, &more);
 		note_as(&t, rc < 0 || more.rlim_max == now.rlim_max, "raise %s",
 			rc < 0 ? error_name(errno) : "ignored");
@@ -532,7 +535,7 @@ static int rlimits(int argc, char **argv)
 	return judge(&t);
 }
 
-/* N: CPUs we may run on, and threads that libraries are told to make. */
+/* N: CPUs we may run on, and threads that libraries are told to start. */
 static int cpus(int argc, char **argv)
 {
 	static const char *const names[] = { "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS",
@@ -551,7 +554,7 @@ static int cpus(int argc, char **argv)
 	return judge(&t);
 }
 
-/* Our cgroup must look like the root of all, and its files must not be there. */
+/* Our cgroup must look like the root of the hierarchy, and its files must be absent. */
 static int cgroup(int argc, char **argv)
 {
 	struct tally t = { 0 };
@@ -571,17 +574,17 @@ static int cgroup(int argc, char **argv)
 
 const struct probe probe_budget[] = {
 	{ "fork-bomb", "MAX [EXIT]: that many processes at once", bomb_fork },
-	{ "wild-bomb", "SECONDS: everybody forks all the time", bomb_wild },
+	{ "wild-bomb", "SECONDS: all processes fork all the time", bomb_wild },
 	{ "vfork-bomb", "MAX: by vfork", bomb_vfork },
 	{ "thread-bomb", "MAX: threads", bomb_threads },
 	{ "mem-one", "MIB: one process", mem_one },
-	{ "mem-named", "MIB [NAME]: one process that calls itself so", mem_named },
+	{ "mem-named", "MIB [NAME]: one process with this name", mem_named },
 	{ "mem-many", "MIB [EACH]: many small processes", mem_many },
 	{ "mem-tmpfs", "MIB [DIR]: a file in memory", mem_tmpfs },
 	{ "mem-memfd", "MIB: a nameless file in memory", mem_memfd },
 	{ "mem-sysv", "MIB: System V shared memory", mem_sysv },
 	{ "mem-pipes", "MIB: memory of the kernel", mem_pipes },
-	{ "mem-lazy", "GIB: reserved, not used (held: nobody minds)", mem_lazy },
+	{ "mem-lazy", "GIB: reserved, not used (held: allowed)", mem_lazy },
 	{ "cpu-threads", "SECONDS THREADS: CPU time of one process", cpu_threads },
 	{ "cpu-children", "SECONDS: CPU time of many short children", cpu_children },
 	{ "sleep", "SECONDS: time", sleep_long },
@@ -592,7 +595,7 @@ const struct probe probe_budget[] = {
 	{ "flood", "FD [BYTES] [LETTER]: output without line ends; prints no answer", flood },
 	{ "open-files", "MAX: descriptors", open_files },
 	{ "inotify", "MAX [SECONDS]: more instances than MAX, and keep them", inotify },
-	{ "descriptors", "PROCESSES EACH SECONDS: many to look at (held: nobody minds)", descriptors },
+	{ "descriptors", "PROCESSES EACH SECONDS: many to look at (held: allowed)", descriptors },
 	{ "hugepages", "use huge pages", hugepages },
 	{ "packet", "stdout as packets, 1000 and 4096 bytes; prints no answer", packet },
 	{ "core", "dump core", core },

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attacks on the disk limit, and trees that are hard to measure or to remove. All of it
- * happens in the current directory. MIB is a ceiling: "broke" when it was reached.
+ * Attacks on the disk limit, and trees that are hard to measure or to remove. All of it happens
+ * in the current directory. MIB is a maximum: "broke" when it was reached.
  */
 #include "probe.h"
 
@@ -42,7 +42,7 @@ int filled(long n, long max, const char *how)
 {
 	if (n < max)
 		return held("%s after %ld MiB %s", error_name(errno), n, how);
-	/* Let a watcher look once more: what is written is still there. */
+	/* Wait until a watcher has looked once more, while the files are still there. */
 	(void)sleep(1);
 	return broke("%ld MiB %s", n, how);
 }
@@ -73,7 +73,7 @@ static int fill_many(int argc, char **argv)
 	return filled(n, max, "in many files");
 }
 
-/* Deleted, but open: no walk of the tree finds them. */
+/* Deleted but open: no walk of the tree finds these files. */
 static int fill_deleted(int argc, char **argv)
 {
 	long max = number_arg(argc, argv, 0, 64), n = 0;
@@ -86,7 +86,7 @@ static int fill_deleted(int argc, char **argv)
 	return filled(n, max, "in deleted files");
 }
 
-/* Deleted and closed, but mapped: no list of descriptors has them either. */
+/* Deleted and closed, but mapped: no list of descriptors has these files either. */
 static int fill_mapped(int argc, char **argv)
 {
 	long max = number_arg(argc, argv, 0, 64), n = 0;
@@ -103,7 +103,7 @@ static int fill_mapped(int argc, char **argv)
 	return filled(n, max, "in mapped files");
 }
 
-/* Deleted, closed, and on its way through a socket that nobody reads. */
+/* Deleted, closed, and in flight in a socket that is not read. */
 static int fill_sent(int argc, char **argv)
 {
 	long max = number_arg(argc, argv, 0, 64), n = 0;
@@ -125,7 +125,7 @@ static int fill_sent(int argc, char **argv)
 		c->cmsg_len = CMSG_LEN(sizeof(int));
 		memcpy(CMSG_DATA(c), &fd, sizeof(int));
 		if (sendmsg(pair[0], &msg, MSG_DONTWAIT) < 0) {
-			/* The queue is short: a new one. */
+			/* The queue is full: use a new one. */
 			if (socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, pair) < 0 ||
 			    sendmsg(pair[0], &msg, MSG_DONTWAIT) < 0)
 				break;
@@ -135,7 +135,7 @@ static int fill_sent(int argc, char **argv)
 	return filled(n, max, "in sent files");
 }
 
-/* In a directory that nobody may look into, through descriptors opened before. */
+/* In a directory of mode 0, through descriptors opened before. */
 static int fill_hidden(int argc, char **argv)
 {
 	long max = number_arg(argc, argv, 0, 64), n = 0;
@@ -157,8 +157,8 @@ static int fill_hidden(int argc, char **argv)
 }
 
 /*
- * The rest says "at N MiB" as it goes: who is killed on the way has said how far it came,
- * and no other writer of the host's disk disturbs the count.
+ * The following probes print "at N MiB" as they go: a probe that is killed has then reported
+ * how far it came, and other writers on the host's disk do not disturb the count.
  */
 static void say_mib(long n)
 {
@@ -182,7 +182,7 @@ static int fill_and_say(long max, const char *how)
 
 struct filler {
 	long max;
-	bool is_alone; /* with descriptors of its own */
+	bool is_alone; /* with its own descriptor table */
 };
 
 static void *fill_in_thread(void *arg)
@@ -207,7 +207,7 @@ static int fill_leader(int argc, char **argv)
 	return 1;
 }
 
-/* A thread's own descriptors are not in the list of its process. */
+/* Descriptors of a thread with its own table are not in the list of its process. */
 static int fill_unshared(int argc, char **argv)
 {
 	static struct filler f = { .is_alone = true };
@@ -220,7 +220,7 @@ static int fill_unshared(int argc, char **argv)
 	return 1;
 }
 
-/* So many deleted files that a watcher with a list of them has no room for the large ones. */
+/* So many deleted files that a watcher that lists them has no room for the large ones. */
 static int fill_crowd(int argc, char **argv)
 {
 	for (int i = 0; i < 600; i++) {
@@ -232,14 +232,14 @@ static int fill_crowd(int argc, char **argv)
 }
 
 /*
- * Three directories in the order in which a scan meets them: one that is looked at first, one
- * that takes long, one that is looked at last.
+ * Three directories in the order in which a scan meets them: one that is scanned first, one
+ * that takes long, one that is scanned last.
  */
 struct dodge {
 	char first[8], slow[8], last[8];
 	int watch, wd_first, wd_slow;
-	bool is_first;	   /* where the files are */
-	long long back_at; /* when they leave the first again; 0: not planned */
+	bool is_first;	   /* the files are in the first directory */
+	long long back_at; /* when they leave it again; 0: not planned */
 };
 
 static bool find_order(struct dodge *d)
@@ -275,7 +275,10 @@ static void move_files(struct dodge *d, bool to_first)
 		d->is_first = to_first;
 }
 
-/* Behind the scanner: into the first once that is done, back after the slow one. */
+/*
+ * Moves the files behind the scanner's back: into the first directory once it has been scanned,
+ * and back after the slow one.
+ */
 static void dodge_scan(struct dodge *d)
 {
 	char buf[16384] __attribute__((aligned(8)));
@@ -361,7 +364,7 @@ static int fill_inodes(int argc, char **argv)
 	return n < max ? held("%s after %ld files", error_name(errno), n) : broke("%ld files", n);
 }
 
-/* GIB: large by its name only. Held: it may be. */
+/* GIB: large in size, without blocks. Held: this is allowed. */
 static int sparse(int argc, char **argv)
 {
 	int fd = make_file("sparse");
@@ -373,10 +376,10 @@ static int sparse(int argc, char **argv)
 		return broke("ftruncate: %s", error_name(errno));
 	(void)!pwrite(fd, "x", 1, 4096);
 	(void)usleep(300000);
-	return held("nobody minds");
+	return held("allowed");
 }
 
-/* LEVELS [MODE]: one directory in another, each MODE in the end. */
+/* LEVELS [MODE]: nested directories, each with MODE in the end. */
 static int deep(int argc, char **argv)
 {
 	long max = number_arg(argc, argv, 0, 20000), n = 0;
@@ -388,7 +391,7 @@ static int deep(int argc, char **argv)
 			 held("%ld levels", n);
 }
 
-/* A socket file at a name in the current directory. */
+/* Makes a socket file in the current directory. */
 static void make_socket(const char *name)
 {
 	struct sockaddr_un sa = { .sun_family = AF_UNIX };
@@ -399,7 +402,7 @@ static void make_socket(const char *name)
 	close(fd);
 }
 
-/* TARGET...: links to them, and one of everything a deleter or collector could trip over. */
+/* TARGET...: links to these, and one of everything that could confuse a deleter or collector. */
 static int hostile(int argc, char **argv)
 {
 	static const char *const names[] = { "new\nline", "-rf", " ", "*", "\033[31mred",
@@ -440,7 +443,7 @@ static int hostile(int argc, char **argv)
 	(void)!link("sparse", "hard-link");
 	(void)chmod("closed/inner", 0);
 	(void)chmod("closed", 0);
-	/* A directory nobody can change: removing what is in it needs that first. */
+	/* A read-only directory: its mode must change before its content can be removed. */
 	(void)mkdir("locked", 0700);
 	close(make_file("locked/file"));
 	(void)chmod("locked", 0500);
@@ -450,7 +453,7 @@ static int hostile(int argc, char **argv)
 
 static char aligned[MIB] __attribute__((aligned(4096)));
 
-/* Milliseconds that n MiB take past the page cache; -1: they cannot go there. */
+/* Milliseconds for n MiB with O_DIRECT; -1: not possible. */
 static long long time_direct(int flags, long n)
 {
 	int fd = open("direct", flags | O_DIRECT | O_CREAT | O_CLOEXEC, 0600);
@@ -468,7 +471,7 @@ static long long time_direct(int flags, long n)
 	return (now_usec() - start) / 1000;
 }
 
-/* The kernel lets a little more through at the start; three quarters of the time must pass. */
+/* The kernel allows a little more at the start, so three quarters of the time must pass. */
 static int io_rate(int argc, char **argv)
 {
 	long n = number_arg(argc, argv, 0, 8), rate = number_arg(argc, argv, 1, 4);
@@ -482,7 +485,7 @@ static int io_rate(int argc, char **argv)
 	return held("%ld MiB: write %lld ms, read %lld ms", n, wrote, did_read);
 }
 
-/* One write that takes MIB over the rate: nobody can be killed in the middle of it. */
+/* One write of MIB at the limited rate: the process cannot be killed in the middle of it. */
 static int io_stuck(int argc, char **argv)
 {
 	size_t size = (size_t)number_arg(argc, argv, 0, 64) * MIB;
@@ -492,7 +495,7 @@ static int io_stuck(int argc, char **argv)
 
 	if (p == MAP_FAILED || fd < 0)
 		return skip("direct I/O: %s", error_name(errno));
-	/* With a second argument a child does it, and we end while it does. */
+	/* With a second argument a child writes, and we end meanwhile. */
 	if (argc > 1 && fork() > 0) {
 		(void)usleep(300000);
 		return held("left while it writes");
@@ -513,7 +516,7 @@ const struct probe probe_disk[] = {
 	{ "fill-crowd", "MIB: deleted files behind many small ones", fill_crowd },
 	{ "fill-dodge", "MIB: in a directory that moves behind the scanner", fill_dodge },
 	{ "fill-inodes", "COUNT: empty files", fill_inodes },
-	{ "sparse", "GIB: a file of holes (held: nobody minds)", sparse },
+	{ "sparse", "GIB: a file of holes (held: allowed)", sparse },
 	{ "io-rate", "MIB RATE: past the page cache, faster than RATE MiB a second", io_rate },
 	{ "io-stuck", "MIB [leave]: be waiting for the disk at the end", io_stuck },
 	{ "deep", "LEVELS: one directory in another", deep },

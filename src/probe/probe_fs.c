@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attacks on the file system view: writing what is read-only, reaching what is not shown. */
+/*
+ * Attacks on the file system view: writing to read-only files, reaching files outside of the
+ * view.
+ */
 #include "probe.h"
 
 #include <dirent.h>
@@ -20,7 +23,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-/* Opens and closes: only whether it would have worked matters. */
+/* Opens and closes; only the success of the open matters. */
 static long try_open(const char *path, int flags)
 {
 	int fd = open(path, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0600);
@@ -49,7 +52,7 @@ static int ro_write(int argc, char **argv)
 	char path[PATH_MAX], other[PATH_MAX + 8];
 	struct stat st;
 
-	/* A name may be a link in a place of our own; what it leads to is the point. */
+	/* The path may be a link in a writable place; the target counts. */
 	if (argc < 1 || !realpath(argv[0], path) || stat(path, &st) < 0)
 		return skip("give a path that exists");
 	(void)snprintf(other, sizeof(other), "%s.moved", argv[0]);
@@ -101,7 +104,7 @@ static int remount(int argc, char **argv)
 	return judge(&t);
 }
 
-/* Does the file at path hold the marker? */
+/* Does the file at path contain the marker? */
 static bool shows(const char *path, const char *marker)
 {
 	char buf[4096];
@@ -130,7 +133,7 @@ static int reads(int argc, char **argv)
 	return judge(&t);
 }
 
-/* The classic way out of a chroot: one's own root below a directory one has open. */
+/* The classic escape from a chroot: a new root below a directory that is open. */
 static void chroot_out(void)
 {
 	int fd = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -144,7 +147,7 @@ static void chroot_out(void)
 		return;
 }
 
-/* MARKER PATH: a host file that holds the marker, by every spelling we know. */
+/* MARKER PATH: a host file that contains the marker, by every spelling we know. */
 static int dotdot(int argc, char **argv)
 {
 	static const char *const roots[] = {
@@ -193,7 +196,7 @@ static int handle(int argc, char **argv)
 	return judge(&t);
 }
 
-/* Nothing but the three standard streams may be open. */
+/* Only the three standard streams may be open. */
 static int fds(int argc, char **argv)
 {
 	struct tally t = { 0 };
@@ -215,7 +218,7 @@ static int fds(int argc, char **argv)
 	return judge(&t);
 }
 
-/* Settings of the running kernel. Opening is enough; nothing is ever written. */
+/* Settings of the running kernel. Opening a file is enough; nothing is ever written. */
 static int proc_write(int argc, char **argv)
 {
 	static const char *const files[] = {
@@ -238,7 +241,7 @@ static int proc_write(int argc, char **argv)
 	return judge(&t);
 }
 
-/* What tells about the host's kernel. An empty file is as good as none. */
+/* Files with information about the host's kernel. An empty file is as good as none. */
 static int proc_read(int argc, char **argv)
 {
 	static const char *const files[] = {
@@ -274,7 +277,7 @@ static int visit_sys(const char *path, const struct stat *st, int type, struct F
 	return ++walked > 20000;
 }
 
-/* All of /sys that is shown. */
+/* All of /sys that the run sees. */
 static int sys_write(int argc, char **argv)
 {
 	static const char *const absent[] = {
@@ -286,7 +289,7 @@ static int sys_write(int argc, char **argv)
 	for (size_t i = 0; i < sizeof(absent) / sizeof(absent[0]); i++)
 		note_as(&walk_tally, access(absent[i], F_OK) < 0, "%s", absent[i]);
 	if (!is_inside())
-		return judge(&walk_tally); /* nobody opens all of a host's /sys */
+		return judge(&walk_tally); /* do not open all of a host's /sys */
 	if (nftw("/sys", visit_sys, 32, FTW_PHYS) < 0 && walked == 0)
 		note_as(&walk_tally, true, "no /sys");
 	else
@@ -306,7 +309,7 @@ static bool is_known_device(const char *name)
 	return false;
 }
 
-/* Device nodes: those that are there, those one could make. */
+/* Device nodes: those that exist, and those that a run could make. */
 static int devices(int argc, char **argv)
 {
 	static const char *const places[] = { "probe-node", "/tmp/probe-node", "/dev/shm/probe-node",
@@ -373,7 +376,7 @@ static int absent(int argc, char **argv)
 	return judge(&t);
 }
 
-/* DIR...: must hold nothing. */
+/* DIR...: must be empty. */
 static int empty(int argc, char **argv)
 {
 	struct tally t = { 0 };
@@ -391,8 +394,8 @@ static int empty(int argc, char **argv)
 }
 
 /*
- * FIFO: a read-only mount does not stop writing into a pipe that somebody outside reads;
- * Landlock does. So this shows that the second wall stands by itself.
+ * FIFO: a read-only mount does not prevent writing into a pipe that a process outside reads;
+ * Landlock does. So this shows that Landlock works by itself.
  */
 static int fifo(int argc, char **argv)
 {
@@ -402,13 +405,13 @@ static int fifo(int argc, char **argv)
 		return skip("give a fifo");
 	int fd = open(argv[0], O_WRONLY | O_NONBLOCK | O_CLOEXEC);
 	if (fd < 0)
-		return errno == ENXIO ? broke("allowed, only nobody reads") :
+		return errno == ENXIO ? broke("allowed, but there is no reader") :
 					held("open %s", error_name(errno));
 	(void)!write(fd, "broke\n", 6);
 	return broke("the pipe took bytes");
 }
 
-/* SOCKET: a host service that listens inside a directory we were given to read. */
+/* SOCKET: a host service that listens in a directory that is an input of the run. */
 static int unix_socket(int argc, char **argv)
 {
 	struct sockaddr_un sa = { .sun_family = AF_UNIX };
@@ -423,7 +426,7 @@ static int unix_socket(int argc, char **argv)
 	return broke("connected");
 }
 
-/* FILE: a lease would stall whoever opens the same file outside. */
+/* FILE: a lease would block other processes that open the same file outside. */
 static int lease(int argc, char **argv)
 {
 	struct tally t = { 0 };
@@ -437,7 +440,7 @@ static int lease(int argc, char **argv)
 	return judge(&t);
 }
 
-/* The program that runs us, or the one that started us, must not be replaceable. */
+/* It must not be possible to replace our own program, or the one that started us. */
 static int own_exe(int argc, char **argv)
 {
 	struct tally t = { 0 };

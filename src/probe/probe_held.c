@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * More attacks on the disk limit: blocks that a run holds where nobody looks, or takes without
- * writing. All of it happens in the current directory. MIB is a ceiling: "broke" when it was
- * reached; then it is kept for a second, for a watcher to look once more.
+ * More attacks on the disk limit: blocks that a run holds in unusual places, or takes without
+ * writing. All of it happens in the current directory. MIB is a maximum: "broke" when it was
+ * reached. The blocks are then kept for a second, so that a watcher looks once more.
  */
 #include "probe.h"
 
@@ -23,7 +23,7 @@
 
 #define MIB (1L << 20)
 
-/* The kernel writes a line end in a name as four characters. */
+/* The kernel prints a newline in a name as four characters. */
 static int names_of_lines(int argc, char **argv)
 {
 	long max = number_arg(argc, argv, 0, 64), n = 0;
@@ -73,7 +73,7 @@ static int start_programs(long max, const char *verb, const char *what)
 			execl("./program", "program", verb, NULL);
 			_exit(1);
 		}
-		/* Ends when the program runs. */
+		/* The pipe closes when the program runs. */
 		close(ready[1]);
 		char byte;
 		(void)!read(ready[0], &byte, 1);
@@ -84,7 +84,7 @@ static int start_programs(long max, const char *verb, const char *what)
 	return filled(n, max, what);
 }
 
-/* The file that a process runs is held by the process alone. */
+/* Only the process holds the file of the program that it runs. */
 static int programs(int argc, char **argv)
 {
 	return start_programs(number_arg(argc, argv, 0, 64), "hold-still", "in programs that run");
@@ -98,7 +98,10 @@ static int hold_still(int argc, char **argv)
 	return held("over");
 }
 
-/* The same, and no mapping of the file is left: only the kernel's note of what was executed. */
+/*
+ * The same without any mapping of the file: only the kernel's reference to the executed file is
+ * left.
+ */
 static int unmapped_programs(int argc, char **argv)
 {
 	return start_programs(number_arg(argc, argv, 0, 64), "hold-unmapped", "in programs without a mapping");
@@ -109,8 +112,8 @@ struct range {
 };
 
 /*
- * Unmaps all of r, then waits for ever. It is copied elsewhere before it runs, so it uses nothing but
- * registers: no stack, no data, no other function.
+ * Unmaps all ranges of r, then waits forever. It is copied elsewhere before it runs, so it uses
+ * only registers: no stack, no data, no other function.
  */
 #if defined(__x86_64__)
 __asm__(".pushsection .text\n"
@@ -149,7 +152,7 @@ __asm__(".pushsection .text\n"
 	".popsection\n");
 #endif
 
-/* Where the program of this process is mapped. */
+/* Finds where the program of this process is mapped. */
 static bool find_image(struct range *r, size_t max)
 {
 	FILE *f = fopen("/proc/self/maps", "re");
@@ -189,7 +192,10 @@ static int hold_unmapped(int argc, char **argv)
 	return skip("no code for this processor");
 }
 
-/* Files in a socket that nobody reads, and locks on the socket, which are told before them. */
+/*
+ * Files in flight in a socket that is not read, and locks on the socket, which fdinfo lists
+ * before them.
+ */
 static int locked_socket(int argc, char **argv)
 {
 	long max = number_arg(argc, argv, 0, 64), n = 0;
@@ -225,7 +231,7 @@ static int locked_socket(int argc, char **argv)
 	return filled(n, max, "in a locked socket");
 }
 
-/* Fills a directory with long names and takes them away: it stays as large as it was. */
+/* Fills a directory with long names and removes them: the directory stays as large as it was. */
 static bool grow(const char *dir, long count)
 {
 	char name[256];
@@ -236,7 +242,7 @@ static bool grow(const char *dir, long count)
 		for (long i = 0; i < count; i++) {
 			int len = snprintf(name, sizeof(name), "%0240ld", i);
 			if (pass == 0) {
-				/* A name of one file costs no inode. */
+				/* Another name of a file costs no inode. */
 				if (i == 0)
 					close(open("first", O_WRONLY | O_CREAT, 0600));
 				if (link("first", name) < 0 && errno == EMLINK) {
@@ -254,7 +260,7 @@ static bool grow(const char *dir, long count)
 	return true;
 }
 
-/* MIB [cwd]: directories that are deleted but open, or somebody's place. */
+/* MIB [cwd]: directories that are deleted but open, or the current directory of a process. */
 static int directories(int argc, char **argv)
 {
 	long max = number_arg(argc, argv, 0, 64), n = 0;
@@ -293,7 +299,7 @@ static int directories(int argc, char **argv)
 	return filled(n / MIB, max, "in deleted directories");
 }
 
-/* The workdir itself is one. */
+/* The workdir itself is a large directory. */
 static int large_workdir(int argc, char **argv)
 {
 	long max = number_arg(argc, argv, 0, 64);
@@ -309,7 +315,7 @@ static int large_workdir(int argc, char **argv)
 	return filled(st.st_blocks * 512 / MIB, max, "in the workdir's own directory");
 }
 
-/* Blocks that are taken but not written: no time is needed for any number of them. */
+/* Blocks that are allocated but not written: any number of them takes no time. */
 static int allocate(int argc, char **argv)
 {
 	off_t len = number_arg(argc, argv, 0, 256) * MIB;
@@ -330,7 +336,7 @@ static int allocate(int argc, char **argv)
 	note(&t, "FS_IOC_RESVSP64", ioctl(fd, 0x4030582aUL, &space));
 	note(&t, "FS_IOC_ZERO_RANGE", ioctl(fd, 0x40305839UL, &space));
 	note(&t, "... with garbage above", syscall(SYS_ioctl, fd, 0xffffffff4030582aUL, &space));
-	/* Giving back is fine, and posix_fallocate() then writes. */
+	/* Freeing blocks is allowed, and posix_fallocate() writes instead. */
 	if (ftruncate(fd, MIB) < 0 ||
 	    fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096) < 0)
 		note_as(&t, errno == EOPNOTSUPP, "holes cannot be punched (%s)", error_name(errno));
@@ -339,7 +345,7 @@ static int allocate(int argc, char **argv)
 	return judge(&t);
 }
 
-/* A rule for a file keeps it, though no descriptor and no mapping does. */
+/* A Landlock rule keeps a file without a descriptor or a mapping. */
 static int landlock_rules(int argc, char **argv)
 {
 	long max = number_arg(argc, argv, 0, 64), n = 0;
@@ -364,7 +370,7 @@ static int landlock_rules(int argc, char **argv)
 	return filled(n, max, "in files with Landlock rules");
 }
 
-/* SECONDS FILE: keeps FILE mapped though it is closed; somebody else deletes it. */
+/* SECONDS FILE: keeps FILE mapped after closing it; another process deletes it. */
 static int map_only(int argc, char **argv)
 {
 	int fd = argc < 2 ? -1 : open(argv[1], O_RDONLY | O_CLOEXEC);

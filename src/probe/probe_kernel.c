@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Attacks on the kernel's own memory: objects that a process can make, that no cgroup is
- * charged for, and that stay as long as the process does. Each takes MIB of them as fast as it
- * can, says how much it has by its own count, and keeps it for SECONDS. Also programs for the
- * kernel's BPF machine, whose memory and frees are the whole host's.
+ * charged for, and that stay as long as the process does. Each probe takes MIB of them as fast
+ * as it can, prints how much it has by its own count, and keeps it for SECONDS. Also BPF
+ * programs, whose memory and release concern the whole host.
  */
 #include "probe.h"
 
@@ -38,7 +38,7 @@
 #define IPPROTO_MPTCP 262
 #endif
 
-/* What all of these do at the end: they hold on to it. */
+/* The end of all these probes: keeps the objects. */
 static int keep(const char *what, long bytes, long seconds)
 {
 	printf("has %ld MiB in %s\n", bytes / MIB, what);
@@ -48,7 +48,7 @@ static int keep(const char *what, long bytes, long seconds)
 	return broke("kept %ld MiB in %s", bytes / MIB, what);
 }
 
-/* With "burst" as the last word: pauses after every 33 MiB, while somebody may be looking. */
+/* With "burst" as the last argument: pauses after every 33 MiB, while a watcher may be looking. */
 static bool is_bursting;
 
 static void pause_between_bursts(long got)
@@ -71,7 +71,7 @@ static void use_all_descriptors(void)
 	}
 }
 
-/* A socket of type on loopback, connected to itself (datagrams) or listening (streams). */
+/* Makes a socket on loopback, connected to itself (datagrams) or listening (streams). */
 static int bound_socket(int type, int protocol, struct sockaddr_in *at)
 {
 	socklen_t len = sizeof(*at);
@@ -88,7 +88,7 @@ static int bound_socket(int type, int protocol, struct sockaddr_in *at)
 	return fd;
 }
 
-/* A connected pair of streams over loopback. */
+/* Makes a connected pair of streams over loopback. */
 static int stream_pair(int listener, const struct sockaddr_in *at, int protocol, int ret[2])
 {
 	ret[0] = socket(AF_INET, SOCK_STREAM, protocol);
@@ -105,7 +105,7 @@ static int stream_pair(int listener, const struct sockaddr_in *at, int protocol,
 	return -1;
 }
 
-/* Sends with the wish for a time stamp of the sending as ancillary data, which no filter sees. */
+/* Sends with a request for a transmit time stamp as ancillary data, which no filter sees. */
 static ssize_t send_stamped(int fd, const void *data, size_t len, const struct sockaddr_in *to)
 {
 	char control[CMSG_SPACE(sizeof(uint32_t))] = { 0 };
@@ -133,7 +133,7 @@ static bool has_error_queue(int fd)
 	return poll(&p, 1, 0) > 0 && (p.revents & POLLERR);
 }
 
-/* MIB SECONDS [options]: with the socket options too, where they can be set. */
+/* MIB SECONDS [options]: also with socket options, where they can be set. */
 static int udp_stamps(int argc, char **argv)
 {
 	long want = number_arg(argc, argv, 0, 512) * MIB, seconds = number_arg(argc, argv, 1, 5);
@@ -194,7 +194,7 @@ static int tcp_stamps(int argc, char **argv)
 	return keep("time stamps of streams", got, seconds);
 }
 
-/* Many connections with something in their queues, by children with descriptors of their own. */
+/* Many connections with data in their queues, by children with their own descriptors. */
 static int tcp_many(int argc, char **argv)
 {
 	long want = number_arg(argc, argv, 0, 512) * MIB, seconds = number_arg(argc, argv, 1, 5);
@@ -229,8 +229,8 @@ static int tcp_many(int argc, char **argv)
 }
 
 /*
- * One socket connects, sends, dissolves the connection and connects again. The other ends stay, full,
- * where nobody accepts them; nobody is charged for them before that.
+ * One socket connects, sends, dissolves the connection and connects again. The other ends stay,
+ * full, because they are never accepted; no cgroup is charged for them before that.
  */
 static int tcp_unaccepted(int argc, char **argv)
 {
@@ -268,12 +268,12 @@ static int tcp_unaccepted(int argc, char **argv)
 		if (client < 0)
 			break;
 	}
-	return keep("connections that nobody accepts", got, seconds);
+	return keep("connections that are not accepted", got, seconds);
 }
 
 /*
  * One byte of every 32 KiB piece that the kernel copies for us stays in the queue of one
- * stream; the rest goes through another and is freed, but the piece is not.
+ * stream. The rest goes through another stream and is freed, but the piece is not.
  */
 static int tcp_pin(int argc, char **argv)
 {
@@ -311,7 +311,7 @@ static int tcp_pin(int argc, char **argv)
 	return keep("pages pinned in queues of streams", got, seconds);
 }
 
-/* Each answer to a bad request has the request in it, and waits to be read. */
+/* Each answer to a bad request contains the request, and stays queued until it is read. */
 static int netlink_errors(int argc, char **argv)
 {
 	long want = number_arg(argc, argv, 0, 512) * MIB, seconds = number_arg(argc, argv, 1, 5);
@@ -335,7 +335,7 @@ static int netlink_errors(int argc, char **argv)
 		   : held("no netlink: %s", error_name(errno));
 }
 
-/* KIND: posix or ofd. Every second byte of many files, by many processes. */
+/* KIND: posix or ofd. Locks every second byte of many files, by many processes. */
 static int file_locks(int argc, char **argv)
 {
 	long want = number_arg(argc, argv, 0, 512) * MIB, seconds = number_arg(argc, argv, 1, 5);
@@ -351,7 +351,7 @@ static int file_locks(int argc, char **argv)
 		int fd = open(name, O_RDWR | O_CREAT, 0600);
 		if (fd < 0)
 			break;
-		/* The list of a file is searched from its start: short lists are fast. */
+		/* The kernel searches the list of a file from its start: short lists are fast. */
 		for (int i = 0; i < 2000; i++) {
 			struct flock l = { .l_type = F_WRLCK, .l_whence = SEEK_SET,
 					   .l_start = 2L * (2000 - i), .l_len = 1 };
@@ -365,8 +365,8 @@ static int file_locks(int argc, char **argv)
 }
 
 /*
- * A policy for every second page of shared memory that has no pages. The policies are the file's:
- * they stay when the window through which they were set is gone.
+ * A policy for every second page of shared memory that has no pages. The policies belong to the
+ * file: they stay when the mapping through which they were set is gone.
  */
 static int mem_policies(int argc, char **argv)
 {
@@ -394,7 +394,7 @@ static int mem_policies(int argc, char **argv)
 	return keep("memory policies", got, seconds);
 }
 
-/* What a datagram that is not yet finished has (MSG_MORE) is charged to nobody. */
+/* No cgroup is charged for the data of an unfinished datagram (MSG_MORE). */
 static int udp_cork(int argc, char **argv)
 {
 	long want = number_arg(argc, argv, 0, 512) * MIB, seconds = number_arg(argc, argv, 1, 5);
@@ -423,7 +423,7 @@ static int udp_cork(int argc, char **argv)
 	return *got ? keep("unfinished datagrams", *got, seconds) : held("no datagrams");
 }
 
-/* MAX: sockets of each kind that are counted; then one more, when some are given back. */
+/* MAX: sockets of each kind that is counted; then one more, after some are closed. */
 static int socket_bomb(int argc, char **argv)
 {
 	long max = number_arg(argc, argv, 0, 5000), n = 0;
@@ -478,7 +478,7 @@ static int in_process(int (*f)(struct sock_fprog *), struct sock_fprog *prog)
 	return errno ? -1 : 0;
 }
 
-/* One of each is enough: thousands at once have stopped kernels for good. */
+/* One of each is enough: thousands at once have hung kernels for good. */
 static int make_bpf(int argc, char **argv)
 {
 	struct sock_filter allow[] = { BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW) };
@@ -539,7 +539,7 @@ static int socket_options(int argc, char **argv)
 	(void)argc, (void)argv;
 	for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++) {
 		int rc = setsockopt(fd, options[i].level, options[i].option, value, sizeof(value));
-		/* The kernel may refuse it too, but for another reason. */
+		/* The kernel may refuse it too, but with another error. */
 		note_as(&t, rc < 0 && errno == ENOPROTOOPT, "%s %s", options[i].name,
 			rc < 0 ? error_name(errno) : "worked");
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attacks on the network: families that go around it, hosts, services, sockets of others. */
+/* Attacks on the network: families that bypass it, hosts, services, sockets of other processes. */
 #include "probe.h"
 
 #include <arpa/inet.h>
@@ -20,7 +20,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* Families a run never needs. Numbers, because headers differ. */
+/* Families that a run never needs. Numbers, because headers differ. */
 static const struct {
 	const char *name;
 	int family, type, protocol;
@@ -46,7 +46,7 @@ static int do_families(int argc, char **argv)
 	for (size_t i = 0; i < sizeof(families) / sizeof(families[0]); i++) {
 		int fd = socket(families[i].family, families[i].type, families[i].protocol);
 		note(&t, families[i].name, fd);
-		/* The kernel takes an int: what stands above it must not fool a filter. */
+		/* The kernel uses an int: bits above it must not fool a filter. */
 		note(&t, "with high bits",
 		     syscall(SYS_socket, (1UL << 32) | (unsigned long)families[i].family,
 			     families[i].type, families[i].protocol));
@@ -103,7 +103,7 @@ static int connect_tcp(const char *host, long port)
 	return rc;
 }
 
-/* PORT [ADDRESS...]: a service of the host; its loopback, also as IPv6 spells it. */
+/* PORT [ADDRESS...]: a service of the host, on its loopback, also in IPv6 notation. */
 static int do_connect(int argc, char **argv)
 {
 	struct tally t = { 0 };
@@ -120,7 +120,7 @@ static int do_connect(int argc, char **argv)
 	return judge(&t);
 }
 
-/* Addresses that are not here: cloud metadata, and those kept for documentation. */
+/* Addresses outside of this host: cloud metadata, and addresses reserved for documentation. */
 static int outside(int argc, char **argv)
 {
 	static const char *const hosts[] = { "169.254.169.254", "192.0.2.1", "2001:db8::1" };
@@ -162,7 +162,7 @@ static int abstract(int argc, char **argv)
 	return broke("connected to @%s", argv[0]);
 }
 
-/* One's own loopback must work: many programs talk to themselves. */
+/* The run's own loopback must work: many programs connect to themselves. */
 static int loopback(int argc, char **argv)
 {
 	struct sockaddr_in sa = { .sin_family = AF_INET,
@@ -179,7 +179,7 @@ static int loopback(int argc, char **argv)
 	return held("127.0.0.1:%u talks to itself", ntohs(sa.sin_port));
 }
 
-/* Fills the receive buffer of a new socket that nobody reads; returns its size, or -1. */
+/* Fills the receive buffer of a new socket that is not read; returns its size, or -1. */
 static long fill_socket(int from)
 {
 	static char data[60000];
@@ -204,7 +204,7 @@ static long fill_socket(int from)
 	return (long)info[0]; /* SK_MEMINFO_RMEM_ALLOC */
 }
 
-/* MIB: memory of the kernel, in datagrams that nobody reads. */
+/* MIB: kernel memory in datagrams that are not read. */
 static int sockets(int argc, char **argv)
 {
 	long max = number_arg(argc, argv, 0, 64) << 20, total = 0;
@@ -221,7 +221,7 @@ static int sockets(int argc, char **argv)
 	return held("%ld MiB in %d sockets", total >> 20, n);
 }
 
-/* Only "lo" may exist, and nobody may change it or add another. */
+/* Only "lo" may exist, and it must be impossible to change it or to add another. */
 static int interfaces(int argc, char **argv)
 {
 	struct tally t = { 0 };

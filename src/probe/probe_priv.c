@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attacks on identity and privileges: who we are, what we may become, new namespaces. */
+/* Attacks on identity and privileges: our ids, ids that we could get, new namespaces. */
 #include "probe.h"
 
 #include <errno.h>
@@ -38,7 +38,7 @@ static const char *status_line(const char *key, char buf[256])
 	return buf;
 }
 
-/* The name of uid 1000, without NSS, which a static program cannot load. */
+/* Is this the name of uid 1000? Without NSS, which a static program cannot load. */
 static bool has_name(const char *want)
 {
 	FILE *f = fopen("/etc/passwd", "re");
@@ -133,7 +133,7 @@ static int flags(int argc, char **argv)
 	return judge(&t);
 }
 
-/* Nothing may be blocked, ignored or caught from before our start. */
+/* No signal may be blocked, ignored or caught from before our start. */
 static int signals(int argc, char **argv)
 {
 	static const char *const masks[] = { "SigBlk", "SigIgn", "SigCgt" };
@@ -148,7 +148,7 @@ static int signals(int argc, char **argv)
 	return judge(&t);
 }
 
-/* Attempts run in a child: one that works must not change how the next is judged. */
+/* Attempts run in a child: one that works must not affect the next. */
 static void in_child(struct tally *t, const char *what, long (*attempt)(void))
 {
 	pid_t pid = fork();
@@ -276,12 +276,12 @@ static int do_clone(int argc, char **argv)
 
 	(void)argc, (void)argv;
 	for (size_t i = 0; i < N_SPACES; i++) {
-		/* CLONE_NEWTIME lies in clone's signal number and exists for clone3 only. */
+		/* CLONE_NEWTIME overlaps clone's signal number and exists for clone3 only. */
 		if (strcmp(spaces[i].name, "time") == 0)
 			continue;
 		unsigned long f = spaces[i].flag | SIGCHLD;
 		reap_clone(&t, spaces[i].name, syscall(SYS_clone, f, 0, 0, 0, 0));
-		/* The kernel looks at the low half only: so must a filter. */
+		/* The kernel looks only at the low half, so a filter must too. */
 		reap_clone(&t, "with high bits", syscall(SYS_clone, f | 1UL << 40, 0, 0, 0, 0));
 		reap_clone(&t, "with user",
 			   syscall(SYS_clone, f | CLONE_NEWUSER, 0, 0, 0, 0));
@@ -305,7 +305,10 @@ static int do_clone3(int argc, char **argv)
 	return judge(&t);
 }
 
-/* Closes fd, judges what it or path is now, removes path. errno is of the attempt. */
+/*
+ * Closes fd, judges the mode that it or path has now, and removes path. errno is that of the
+ * attempt.
+ */
 static void note_mode(struct tally *t, const char *what, long rc, int fd, const char *path)
 {
 	struct stat st = { 0 };
@@ -323,7 +326,7 @@ static void note_mode(struct tally *t, const char *what, long rc, int fd, const 
 	(void)unlink(path);
 }
 
-/* An empty file that may be opened by anybody. */
+/* Makes an empty file that every user may open. */
 static int plain_file(const char *path)
 {
 	return open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0755);
@@ -340,7 +343,7 @@ static void suid_change(struct tally *t, mode_t mode)
 	note_mode(t, "fchmodat", syscall(SYS_fchmodat, AT_FDCWD, "suid", mode), fd, "suid");
 	fd = plain_file("suid");
 	note_mode(t, "fchmodat2", syscall(452, AT_FDCWD, "suid", mode, 0), fd, "suid");
-	/* The kernel takes 16 bits: what stands above them must not fool a filter. */
+	/* The kernel uses 16 bits: bits above them must not fool a filter. */
 	fd = plain_file("suid");
 	note_mode(t, "with high bits", syscall(SYS_chmod, "suid", (1UL << 32) | 0x10000 | mode), fd,
 		  "suid");
@@ -370,7 +373,7 @@ static void suid_make(struct tally *t, mode_t mode)
 		  "suid");
 }
 
-/* In a workdir of the host it would be there for everybody who can reach it. */
+/* A setuid file in a workdir would be one for every user of the host who can reach it. */
 static int suid(int argc, char **argv)
 {
 	struct tally t = { 0 };
@@ -417,13 +420,13 @@ static int do_setns(int argc, char **argv)
 }
 
 const struct probe probe_priv[] = {
-	{ "identity", "be anybody but uid 1000 'forge' on host 'forge'", identity },
+	{ "identity", "have another identity than uid 1000 'forge' on host 'forge'", identity },
 	{ "host-uid", "[1]: be uid 0 outside (1: the caller's own namespace has only 0)", host_uid },
 	{ "groups", "keep supplementary groups", groups },
 	{ "caps", "keep a capability in any of the five sets", caps },
 	{ "flags", "be without no_new_privs, a seccomp filter or locked securebits", flags },
 	{ "signals", "start with blocked, ignored or caught signals", signals },
-	{ "gain", "become somebody else or gain capabilities", gain },
+	{ "gain", "become another user or gain capabilities", gain },
 	{ "unshare", "make each kind of namespace by unshare", do_unshare },
 	{ "clone", "make each kind of namespace by clone", do_clone },
 	{ "clone3", "make each kind of namespace by clone3", do_clone3 },

@@ -25,7 +25,7 @@
 
 extern char **environ;
 
-/* Signal 0 asks whether one could, and hurts nobody when one can. */
+/* Signal 0 only checks whether a signal could be sent, and does no harm. */
 static int kill_all(int argc, char **argv)
 {
 	struct tally t = { 0 };
@@ -60,7 +60,7 @@ static int kill_pids(int argc, char **argv)
 	return judge(&t);
 }
 
-/* PID: the debugger's ways into another process. */
+/* PID: a debugger's ways into another process. */
 static int trace(int argc, char **argv)
 {
 	struct tally t = { 0 };
@@ -94,7 +94,7 @@ static long try_read(const char *path)
 	return n > 0 ? n : -1;
 }
 
-/* [PID]: what /proc would tell about init, which carries the supervisor's memory. */
+/* [PID]: files in /proc about init, which has a copy of the supervisor's memory. */
 static int proc1(int argc, char **argv)
 {
 	static const char *const files[] = { "environ", "maps", "auxv", "stack", "syscall", "io",
@@ -114,7 +114,7 @@ static int proc1(int argc, char **argv)
 	}
 	(void)snprintf(path, sizeof(path), "/proc/%ld/mem", pid);
 	note(&t, "mem", open(path, O_RDWR | O_CLOEXEC));
-	/* Listing the numbers would tell nothing; what they lead to would. */
+	/* The numbers alone are harmless; their targets are not. */
 	for (int fd = 0; fd < 4; fd++) {
 		(void)snprintf(path, sizeof(path), "/proc/%ld/fd/%d", pid, fd);
 		note(&t, "fd", readlink(path, text, sizeof(text)));
@@ -123,7 +123,7 @@ static int proc1(int argc, char **argv)
 	return judge(&t);
 }
 
-/* WORD...: of the command line that started the run; init must not show it. */
+/* WORD...: parts of the command line that started the run; init must not show them. */
 static int cmdline(int argc, char **argv)
 {
 	struct tally t = { 0 };
@@ -138,7 +138,7 @@ static int cmdline(int argc, char **argv)
 	return judge(&t);
 }
 
-/* [EXIT]: our parent becomes our tracer, and we stop until it lets us go on. */
+/* [EXIT]: our parent becomes our tracer, and we stop until it lets us continue. */
 static int traceme(int argc, char **argv)
 {
 	const char *code = argc > 0 ? argv[0] : "0";
@@ -149,7 +149,7 @@ static int traceme(int argc, char **argv)
 	}
 	if (!is_inside())
 		return skip("our parent would have to know");
-	/* A signal stops the traced, also one that is ignored; then it is traced no more. */
+	/* A signal stops a traced process, even one that is ignored; init then detaches from it. */
 	if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) == 0)
 		(void)raise(SIGWINCH);
 	(void)ptrace(PTRACE_TRACEME, 0, NULL, NULL);
@@ -157,7 +157,7 @@ static int traceme(int argc, char **argv)
 	return skip("exec: %s", error_name(errno));
 }
 
-/* [MAX]: processes that are not ours. Init and we make two. */
+/* [MAX]: processes that are not ours. Init and this process make two. */
 static int processes(int argc, char **argv)
 {
 	long max = number_arg(argc, argv, 0, 2), n = 0;
@@ -172,8 +172,9 @@ static int processes(int argc, char **argv)
 }
 
 /*
- * Typing into the caller's terminal. Without one the kernel says ENOTTY, so only a refusal
- * by a filter counts; the kernel looks at the low half of the command, so must the filter.
+ * Types into the caller's terminal. Without one the kernel returns ENOTTY, so only a refusal by
+ * a filter counts. The kernel looks only at the low half of the command, so the filter must
+ * too.
  */
 static int tty(int argc, char **argv)
 {
@@ -202,9 +203,9 @@ static int tty(int argc, char **argv)
 }
 
 /*
- * NAME [SECONDS]: leaves a process behind that did all it could to survive: own session, no
- * parent, all signals ignored, a descriptor in the workdir. It is called NAME, for a test
- * to look for.
+ * NAME [SECONDS]: leaves a process behind that does everything to survive: own session, no
+ * parent, all signals ignored, a descriptor in the workdir. Its name is NAME, so that a test
+ * can find it.
  */
 static int daemonise(int argc, char **argv)
 {
@@ -240,7 +241,7 @@ static int daemonise(int argc, char **argv)
 	return held("%s stays behind", name);
 }
 
-/* NAME...: variables that must not be here, besides those that never may. */
+/* NAME...: variables that must not be set, besides those that never may be. */
 static int env(int argc, char **argv)
 {
 	static const char *const never[] = { "LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT",
@@ -291,7 +292,7 @@ static int stdin_empty(int argc, char **argv)
 }
 
 const struct probe probe_proc[] = {
-	{ "kill-all", "signal everybody, and process 1", kill_all },
+	{ "kill-all", "signal all processes, and process 1", kill_all },
 	{ "kill-pids", "PID...: signal or watch processes of the host", kill_pids },
 	{ "trace", "[PID]: debug or read process 1", trace },
 	{ "proc1", "[PID]: read process 1 through /proc", proc1 },

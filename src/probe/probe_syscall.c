@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attacks by system call number. Every call is made with arguments that the kernel itself
- * would find wrong (EFAULT, EINVAL, EBADF ...), so that nothing happens where nothing stops
- * it, and "reached the kernel" can be told from "refused": only EPERM and ENOSYS are refusals.
+ * Attacks by system call number. Every call has arguments that the kernel itself would refuse
+ * (EFAULT, EINVAL, EBADF ...), so that it does nothing where nothing stops it. This also tells
+ * "reached the kernel" from "refused": only EPERM and ENOSYS are refusals.
  */
 #include "probe.h"
 
@@ -22,7 +22,7 @@ static const struct call {
 	const char *name;
 	long number;
 	long args[6];
-	bool is_inside_only; /* it has no wrong arguments */
+	bool is_inside_only; /* the call has no invalid arguments */
 } calls[] = {
 	{ "mount", SYS_mount, { BAD, BAD, BAD, 0, 0 }, false },
 	{ "umount2", SYS_umount2, { BAD, 0 }, false },
@@ -97,7 +97,7 @@ static int try_call(const struct call *c)
 	return rc >= 0 ? 0 : errno;
 }
 
-/* The errno a child got, 0 when the call worked, or minus the signal that killed it. */
+/* The errno of a child, 0 when the call worked, or minus the signal that killed it. */
 static int in_child(int (*attempt)(const struct call *), const struct call *c)
 {
 	int status;
@@ -121,7 +121,7 @@ static void judge_call(struct tally *t, const char *name, int error)
 			error ? error_name(error) : "and worked");
 }
 
-/* [NAME...]: these, or all. */
+/* [NAME...]: these calls, or all. */
 static int syscalls(int argc, char **argv)
 {
 	struct tally t = { 0 };
@@ -137,8 +137,8 @@ static int syscalls(int argc, char **argv)
 }
 
 /*
- * Numbers that no kernel we know gives a meaning: closed, not open. Not 335 and 336, which
- * the kernel never shows to filters: they return from its own breakpoints, or kill.
+ * Numbers that no known kernel uses must be refused. Not 335 and 336, which the kernel never
+ * shows to filters: they return from its own breakpoints, or kill.
  */
 static int unknown(int argc, char **argv)
 {
@@ -156,7 +156,7 @@ static int unknown(int argc, char **argv)
 }
 
 #ifdef __x86_64__
-/* Through the 32-bit door, where the numbers mean other calls. */
+/* Makes a call through the 32-bit entry, where the numbers mean other calls. */
 static int try_i386(const struct call *c)
 {
 	long rc;
@@ -181,7 +181,7 @@ static int i386(int argc, char **argv)
 	(void)argc, (void)argv;
 	for (size_t i = 0; i < sizeof(tries) / sizeof(tries[0]); i++) {
 		int error = in_child(try_i386, &tries[i]);
-		/* A kernel without the door ends in a fault. */
+		/* A kernel without this entry causes a fault. */
 		if (error == -SIGSEGV)
 			return held("this kernel has no i386 calls");
 		judge_call(&t, tries[i].name, error);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names to runtimes. */
+/* Finds runtimes by name. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,13 +32,13 @@ static int compare(const void *a, const void *b)
 		      ((const struct forge_runtime_decl *)b)->name);
 }
 
-/* Declared, found, shipped: the lower goes first. */
+/* Declared, discovered, shipped: the lower rank wins. */
 static int rank(const struct forge_runtime_decl *d)
 {
 	return d->is_shipped ? 2 : d->line == 0 ? 1 : 0;
 }
 
-/* Of one rank those found earlier lie before the others. */
+/* Within one rank, the runtime that was found earlier comes first. */
 static int compare_pointers(const void *a, const void *b)
 {
 	const struct forge_runtime_decl *x = *(const struct forge_runtime_decl *const *)a,
@@ -61,7 +61,10 @@ static int add_discovered(struct forge_catalog *c, const char *name, const char 
 	return d->name && d->kind && d->prefix && d->file ? 0 : -ENOMEM;
 }
 
-/* All by name. Of two of one name the declared, else the one found first, comes first. */
+/*
+ * Sorts all runtimes by name. Of several with one name the lowest rank stays or, within a rank,
+ * the one found first.
+ */
 static int sort(struct forge_catalog *c)
 {
 	size_t declared = c->cfg->n_runtimes, found = declared + c->n_discovered,
@@ -82,7 +85,7 @@ static int sort(struct forge_catalog *c)
 	return 0;
 }
 
-/* A name that somebody else gave to a directory: it is shown, and told to the store. */
+/* Is this name of a directory, which any user may have chosen, safe to print and to store? */
 static bool is_printable(const char *name)
 {
 	json_t *text = json_string(name); /* NULL: not UTF-8 */
@@ -94,7 +97,7 @@ static bool is_printable(const char *name)
 	return ok;
 }
 
-/* An environment without a name can be named by its path. */
+/* An environment without a name can still be given by its path. */
 static int discover(struct forge_catalog *c, struct forge_error *err)
 {
 	forge_auto_strv struct forge_strv pairs = { 0 };
@@ -196,7 +199,10 @@ static int unknown(const struct forge_catalog *c, const char *name,
 			  "forge.yaml or runtimes.d");
 }
 
-/* With a ':' in it PATH would have two other directories, and the host's programs be found. */
+/*
+ * A ':' in the prefix would make two other directories in PATH, and the host's programs would
+ * be found.
+ */
 static int check_prefix(const struct forge_runtime *rt, struct forge_error *err)
 {
 	if (!rt->prefix || rt->kind == &forge_kind_rootfs || !strchr(rt->prefix, ':'))
@@ -215,7 +221,7 @@ const char *forge_runtime_word(const struct forge_runtime *rt)
 	return rt->own_decl ? rt->own_decl->prefix : rt->decl->name;
 }
 
-/* By what is in it; NULL: nothing that we know. */
+/* Tells the kind of a directory by its content; NULL: unknown. */
 static const char *kind_of(const char *prefix)
 {
 	static const char *const marks[][2] = { { "conda-meta", "conda" },
@@ -243,7 +249,7 @@ static int no_environment(const char *path, struct forge_error *err)
 		       : rc;
 }
 
-/* A declaration of a directory that was named by its path. */
+/* Makes a declaration for a directory that was given by its path. */
 static int declare_path(const char *word, struct forge_runtime_decl **ret,
 			struct forge_error *err)
 {
@@ -273,7 +279,7 @@ static int declare_path(const char *word, struct forge_runtime_decl **ret,
 		       : forge_fail(err, ENOMEM, "out of memory");
 }
 
-/* What name is, into rt: it is the caller's to close, also on failure. */
+/* Looks name up and sets rt, which the caller closes, also on failure. */
 static int find(const struct forge_catalog *c, const char *name, struct forge_runtime *rt,
 		struct forge_error *err)
 {
@@ -315,13 +321,13 @@ int forge_runtime_open(const struct forge_catalog *c, const char *name,
 }
 
 /*
- * Names count: variables, PATH and the first lines of scripts have the path that the environment was
- * made by, which may lead through links.
+ * Keeps links in the prefix: variables, PATH and the first lines of scripts have the path with
+ * which the environment was made, which may lead through links.
  */
 int forge_runtime_set_prefix(struct forge_runtime *rt, const char *path,
 			     struct forge_error *err)
 {
-	/* What a file's directory was not put before, see src/config/runtimes.c. */
+	/* src/config/runtimes.c does not put a file's directory before these. */
 	bool is_short = *path == '~' || *path == '$';
 	forge_auto_free char *expanded =
 		is_short ? forge_conda_expand(path) : strdup(path);
@@ -364,8 +370,8 @@ int forge_runtime_view(const struct forge_runtime *rt, struct forge_strv *read_o
 }
 
 /*
- * What every runtime gets besides: the user's own packages stay out (a module in ~/.local would be
- * part of the run and of no digest), and the variables of its declaration.
+ * Sets what every runtime gets: variables that keep the user's own packages out (a module in
+ * ~/.local would be part of the run but of no digest), and the variables of its declaration.
  */
 static int set_common(const struct forge_runtime *rt, struct forge_strv *env)
 {
@@ -411,7 +417,7 @@ int forge_runtime_identify(const struct forge_runtime *rt, struct forge_packages
 	return rc < 0 ? forge_wrap(err, rc, "runtime %s", rt->decl->name) : 0;
 }
 
-/* "source name version build hash", sorted: everything that the digest is over. */
+/* Prints "source name version build hash", sorted: everything that the digest covers. */
 static int lock_generic(const struct forge_runtime *rt, FILE *out,
 			struct forge_error *err)
 {

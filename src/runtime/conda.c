@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kind conda: finding environments, and what they consist of. */
+/* Kind conda: finds environments and their packages. */
 #include "runtime/conda.h"
 
 #include <dirent.h>
@@ -16,7 +16,7 @@
 #include "config/schema.h"
 #include "runtime/conda_config.h"
 
-/* What one list of environments may have; each is looked at. */
+/* Most environments in one list; each costs a look at the file system. */
 #define FOUND_MAX 4096
 
 /* ---- finding ---- */
@@ -47,7 +47,7 @@ bool forge_conda_is_mamba(const char *root)
 	       !is_kind(root, "bin/conda", S_IFREG);
 }
 
-/* micromamba's root need not be an environment: it has environments, and packages. */
+/* micromamba's root need not be an environment: it has directories of environments and packages. */
 static bool is_mamba_root(const char *root)
 {
 	return forge_conda_is_mamba(root) && is_kind(root, "envs", S_IFDIR) &&
@@ -75,7 +75,7 @@ static char *find_mamba_root(void)
 						     : NULL;
 }
 
-/* Where conda itself lives: what the caller's variables say, then where people put it. */
+/* Finds the conda installation: first by the caller's variables, then in the usual places. */
 static char *find_root(void)
 {
 	static const char *const places[] = { "miniconda3", "miniforge3", "mambaforge",
@@ -108,7 +108,7 @@ static char *find_root(void)
 
 /* ---- directories of environments ---- */
 
-/* Each once. */
+/* Adds a directory once. */
 static int add_dir(struct forge_strv *ret, const char *dir)
 {
 	forge_strv_foreach (have, ret)
@@ -117,7 +117,10 @@ static int add_dir(struct forge_strv *ret, const char *dir)
 	return forge_strv_add(ret, dir);
 }
 
-/* The installation's own before the user's, if the user may write there; else after. */
+/*
+ * The installation's directory comes before the user's if the user may write there; else after
+ * it.
+ */
 static int add_usual_dirs(const char *root, struct forge_strv *ret)
 {
 	const char *home = getenv("HOME");
@@ -165,7 +168,7 @@ static char *root_above(const char *prefix)
 	return is_installation(path) || is_mamba_root(path) ? strdup(path) : NULL;
 }
 
-/* The installation that an environment belongs to, by its name or by where it is. pixi has none. */
+/* The installation to which an environment belongs, by its path or its real path. pixi has none. */
 static char *root_of(const char *prefix)
 {
 	if (is_kind(prefix, "conda-meta/pixi", S_IFREG))
@@ -222,12 +225,12 @@ int forge_conda_resolve(const char *name, char **ret_prefix, char **ret_root_pre
 	if (envs_dirs(root, &dirs, &warnings) < 0)
 		return forge_fail(err, ENOMEM, "out of memory");
 	forge_strv_foreach (dir, &dirs) {
-		/* The first directory counts, whatever it is: so does conda. */
+		/* The first directory of this name decides, environment or not, as in conda. */
 		forge_auto_free char *path = forge_asprintf("%s/%s", dir, name);
 		if (path && is_kind(path, "", S_IFDIR))
 			return found(path, ret_prefix, ret_root_prefix, err);
 	}
-	/* Where conda's configuration was not understood, that may be why. */
+	/* A configuration of conda that was not understood may be the reason. */
 	return forge_hint(
 		err, forge_fail(err, ENOENT, "there is no conda environment '%s'", name),
 		"%s",
@@ -235,7 +238,7 @@ int forge_conda_resolve(const char *name, char **ret_prefix, char **ret_root_pre
 			   : "Give its path as prefix, or set CONDA_ENVS_DIRS");
 }
 
-/* The directory beside the declaration may be meant: a path has a slash. */
+/* A directory beside the declaration may be meant, but a path needs a slash. */
 static int hint_directory(const struct forge_runtime_decl *d, int rc,
 			  struct forge_error *err)
 {
@@ -255,7 +258,10 @@ static int hint_directory(const struct forge_runtime_decl *d, int rc,
 	return rc;
 }
 
-/* What was found, and where each really is: by another name it is the same. */
+/*
+ * The environments found, and their real paths: the same directory under another name is not
+ * added.
+ */
 struct finds {
 	struct forge_strv *pairs;
 	struct forge_strv real;
@@ -280,7 +286,7 @@ static int add_pair(struct finds *f, const char *name, const char *prefix)
 	return rc < 0 ? rc : forge_strv_add(f->pairs, prefix);
 }
 
-/* Named when it lies in a directory of environments. */
+/* An environment has a name when it lies in a directory "envs". */
 static int add_listed(struct finds *f, const char *listed)
 {
 	forge_auto_free char *prefix =
@@ -300,8 +306,8 @@ static int add_children(struct finds *f, const char *dir)
 	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
 	int rc = 0;
 
-	(void)forge_entries_follow(&d,
-				   dir); /* mostly not there; conda passes over it too */
+	/* Mostly the directory does not exist; conda ignores that too. */
+	(void)forge_entries_follow(&d, dir);
 	for (const char *name; rc == 0 && (name = forge_entries_next(&d));) {
 		if (name[0] == '.' ||
 		    snprintf(path, sizeof(path), "%s/%s", dir, name) >=
@@ -313,7 +319,7 @@ static int add_children(struct finds *f, const char *dir)
 	return rc < 0 ? rc : d.dir ? d.error : 0;
 }
 
-/* Of this user alone: conda run by root would read everybody's, and believe them. */
+/* Only the list of this user: conda run by root would read those of all users, and trust them. */
 static int add_environments_txt(struct finds *f)
 {
 	const char *home = getenv("HOME");

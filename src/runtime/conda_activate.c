@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `conda activate` exports, rule by rule. */
+/* Computes what `conda activate` exports, rule by rule. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -12,7 +12,7 @@
 
 /* ---- PATH ---- */
 
-/* As conda looks: "mycondabin" is one too. */
+/* As in conda, "mycondabin" counts too. */
 static bool has_condabin(const char *path)
 {
 	for (const char *p = path; p && *p;) {
@@ -24,7 +24,7 @@ static bool has_condabin(const char *path)
 	return false;
 }
 
-/* Level 0 and --stack: in front. conda's own directory follows, once. */
+/* Level 0 and --stack: the prefix goes in front. conda's own directory follows, once. */
 static char *prepend(const struct forge_conda_spec *spec, const char *path, bool is_first)
 {
 	bool with_condabin = is_first && spec->root_prefix && !has_condabin(path);
@@ -46,8 +46,8 @@ static bool is_bin_of(const char *entry, size_t len, const char *prefix)
 }
 
 /*
- * Above level 0: the old one's place, the first time it is there; else in front. old is normalised as
- * PATH is, "" when nobody knows what was active.
+ * Above level 0: the new prefix replaces the first entry of the old one, or goes in front if
+ * there is none. old is normalised as PATH is, and "" when the active environment is unknown.
  */
 static char *replace(const char *old, const char *new, const char *path)
 {
@@ -61,7 +61,10 @@ static char *replace(const char *old, const char *new, const char *path)
 	return forge_asprintf("%s/bin:%s", new, path);
 }
 
-/* Python's normpath() of the entry of len bytes, to out, which has room for it. Its end. */
+/*
+ * Writes Python's normpath() of an entry of len bytes to out, which has room for it. Returns
+ * its end.
+ */
 static char *normalise_entry(const char *entry, size_t len, char *out)
 {
 	bool is_absolute = len > 0 && entry[0] == '/';
@@ -69,7 +72,7 @@ static char *normalise_entry(const char *entry, size_t len, char *out)
 
 	if (is_absolute)
 		*out++ = '/';
-	/* Two slashes are not one, by POSIX; three are. */
+	/* By POSIX two leading slashes are not one; three are. */
 	if (is_absolute && len > 1 && entry[1] == '/' && !(len > 2 && entry[2] == '/'))
 		*out++ = '/';
 	char *root = out;
@@ -99,7 +102,7 @@ static char *normalise_entry(const char *entry, size_t len, char *out)
 	return out;
 }
 
-/* Every entry of PATH; one that is empty is the current directory. NULL: out of memory. */
+/* Normalises every entry of PATH; an empty one is the current directory. NULL: out of memory. */
 static char *normalise(const char *path)
 {
 	char *ret = malloc(2 * strlen(path) + 3), *out = ret;
@@ -117,7 +120,7 @@ static char *normalise(const char *path)
 	return ret;
 }
 
-/* Entries that are old's (NULL: none) go, and of equal neighbours all but one. */
+/* Removes the entries of old (NULL: none), and of equal neighbours all but one. */
 static char *mamba_clean(const char *path, const char *old)
 {
 	char *out = malloc(strlen(path) + 1), *end = out;
@@ -145,7 +148,7 @@ static char *mamba_clean(const char *path, const char *old)
 	return out;
 }
 
-/* In front at every level; what was there of the old one is removed. */
+/* The prefix goes in front at every level; entries of the old one are removed. */
 static char *mamba_path(const struct forge_conda_spec *spec, const char *old,
 			const char *path, bool is_first)
 {
@@ -164,7 +167,10 @@ static void upper(char *s)
 			*s = (char)(*s - 'a' + 'A');
 }
 
-/* In capitals unless conda is told otherwise. What may not be set then is told, and not set. */
+/*
+ * Sets the name in capitals unless conda is configured otherwise. A variable that may not be
+ * set under that name is skipped with a warning.
+ */
 static int set_var(const struct forge_conda_spec *spec, const char *name,
 		   const char *value, struct forge_strv *env, struct forge_strv *warnings)
 {
@@ -180,7 +186,7 @@ static int set_var(const struct forge_conda_spec *spec, const char *name,
 	return why ? 0 : forge_strv_setenv(env, copy, value);
 }
 
-/* A variable that was set before is kept aside under this level's name. */
+/* A variable that was set before is saved under a name of this level. */
 static int save_var(const struct forge_conda_spec *spec, const char *name,
 		    const char *new, unsigned level, const struct forge_strv *before,
 		    struct forge_strv *env, struct forge_strv *warnings)
@@ -205,7 +211,7 @@ static int export_var(const struct forge_conda_spec *spec, const char *name,
 
 	if (!key)
 		return -ENOMEM;
-	/* mamba looks for the name that it will set, conda for the one it read. */
+	/* mamba looks for the name that it will set, conda for the name that it read. */
 	if (spec->is_mamba)
 		upper(key);
 	int rc = save_var(spec, key, value, level, before, env, warnings);
@@ -213,8 +219,8 @@ static int export_var(const struct forge_conda_spec *spec, const char *name,
 }
 
 /*
- * before: the environment that conda was started with; what it sets itself is not kept aside. Those that
- * are null are emptied before any is set.
+ * before: the environment with which conda was started; variables that conda itself sets are
+ * not saved. Variables that are null are emptied before any is set.
  */
 static int export_vars(const struct forge_conda_spec *spec, json_t *vars, unsigned level,
 		       const struct forge_strv *before, struct forge_strv *env,
@@ -238,7 +244,7 @@ static int export_vars(const struct forge_conda_spec *spec, json_t *vars, unsign
 
 /* ---- scripts ---- */
 
-/* Of the prefix at real, by its name. */
+/* Adds the scripts of the prefix at real, by paths below prefix. */
 static int add_scripts(const char *prefix, const char *real, const char *dir,
 		       bool reverse, struct forge_strv *scripts, struct forge_error *err)
 {
@@ -291,11 +297,11 @@ static int set_meta(const struct forge_conda_spec *spec, struct forge_strv *env)
 struct level {
 	unsigned old;
 	char *old_prefix; /* "" at level 0 */
-	bool is_again;	  /* the same environment: its scripts only, no new level */
-	bool is_stacked;  /* the old one stays in PATH */
+	bool is_again;	  /* the same environment: runs its scripts, no new level */
+	bool is_stacked;  /* the old environment stays in PATH */
 };
 
-#define LEVELS_MAX 1000u /* what is shown of them */
+#define LEVELS_MAX 1000u /* most levels that a prompt shows */
 
 /* The environment of a level above 0, by the caller's variables. */
 static const char *env_of_level(const struct forge_conda_spec *spec,
@@ -317,7 +323,7 @@ static void pop(struct forge_strv *stack)
 		stack->v[stack->n] = NULL;
 }
 
-/* Those of which the directories are in PATH, the last first. NULL: out of memory. */
+/* The environments whose directories are in PATH, the last first. NULL: out of memory. */
 static char *stacked_env(const struct forge_conda_spec *spec, const struct level *l,
 			 const char *label, const struct forge_strv *env)
 {
@@ -364,7 +370,7 @@ static char *make_prompt(const struct forge_conda_spec *spec, const struct level
 		       : NULL;
 }
 
-/* The same once more: only the level, the prompt and PATH are said again. */
+/* The same environment is activated again: only the level, the prompt and PATH are set again. */
 static int set_again(const struct forge_conda_spec *spec, const struct level *l,
 		     struct forge_strv *env, struct forge_strv *warnings)
 {

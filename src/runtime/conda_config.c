@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds every condarc, and merges what they say. */
+/* Finds all condarc files and merges them. */
 #include "runtime/conda_config.h"
 
 #include <ctype.h>
@@ -74,7 +74,7 @@ char *forge_conda_expand(const char *text)
 	return strdup(out);
 }
 
-/* Without blanks at both ends; in place. */
+/* Removes blanks at both ends, in place. */
 static char *strip(char *text)
 {
 	text += strspn(text, " \t\r\n\v\f");
@@ -93,7 +93,10 @@ static bool is_yaml(const char *name)
 	       (strcmp(dot, ".yml") == 0 || strcmp(dot, ".yaml") == 0);
 }
 
-/* Every YAML file of a directory, in order. Where there is none, or none for us, conda reads none either. */
+/*
+ * Adds every YAML file of a directory, in order. A directory that is absent or that we may not
+ * read has none, as in conda.
+ */
 static int add_condarc_d(const char *path, struct forge_strv *ret)
 {
 	struct dirent **list = NULL;
@@ -123,7 +126,7 @@ static int add_condarcs(const char *dir, const char *below, struct forge_strv *r
 	return rc < 0 ? rc : add_condarc_d(inner, ret);
 }
 
-/* $CONDARC: a directory of files, or one file, which has to be named as one. */
+/* $CONDARC is a directory of files, or one file, whose name must be that of a condarc. */
 static int add_named(const char *said, struct forge_strv *ret,
 		     struct forge_strv *warnings)
 {
@@ -150,7 +153,7 @@ static int add_named(const char *said, struct forge_strv *ret,
 	return 0;
 }
 
-/* Every condarc that conda would read; the last goes before the others. */
+/* Lists every condarc that conda would read; a later one takes precedence. */
 static int list_condarcs(const char *root, struct forge_strv *ret,
 			 struct forge_strv *warnings)
 {
@@ -255,7 +258,7 @@ static const struct forge_yaml *find_key(const struct forge_yaml *map, const cha
 		if (strcmp(k->key, "<<") == 0)
 			merged = k;
 	}
-	/* "<<: *other", or a list of such. */
+	/* "<<: *other", or a list of these. */
 	if (merged && merged->type == FORGE_YAML_MAP)
 		return find_key(merged, key);
 	const struct forge_yaml *ret = NULL;
@@ -288,7 +291,7 @@ static enum flag flag_word(const char *comment, size_t len)
 	return NO_FLAG;
 }
 
-/* Of the comment on that line; the parser passes comments over. */
+/* The flag in the comment on a line; the YAML parser skips comments. */
 static enum flag flag_at(const char *text, unsigned line)
 {
 	const char *p = text;
@@ -315,7 +318,7 @@ static enum flag flag_at(const char *text, unsigned line)
 /* ---- one value: the first that is final, else the last ---- */
 
 struct value {
-	char *text;	   /* NULL: nobody says anything */
+	char *text;	   /* NULL: it is set nowhere */
 	const char *where; /* borrowed */
 };
 
@@ -381,7 +384,7 @@ static int truth(const char *text)
 	if (strlen(text) >= sizeof(word))
 		return -1;
 	for (; *text; text++) {
-		/* The first one goes, so that "0.0" has digits alone. */
+		/* The first dot is dropped, so that "0.0" has only digits. */
 		if (*text == '.' && !has_dot)
 			has_dot = true;
 		else
@@ -435,7 +438,7 @@ static int find_level(const struct sources *s, unsigned *ret, struct forge_strv 
 	return rc;
 }
 
-/* ---- a list: of all files, the later first, and what is marked before or behind all ---- */
+/* ---- a list: of all files, later ones first; marked lines come before or after all others ---- */
 
 struct line {
 	char *text;
@@ -446,7 +449,7 @@ struct line {
 struct lines {
 	struct line *v;
 	size_t n, n_sources;
-	bool is_final; /* nothing after this counts */
+	bool is_final; /* later sources do not count */
 };
 
 static void lines_done(struct lines *l)
@@ -500,7 +503,7 @@ static int add_source_lines(const struct source *s, struct lines *l,
 	return rc;
 }
 
-/* "a : b": blanks around a directory, and empty ones, are nothing. */
+/* "a : b": blanks around a directory, and empty entries, are ignored. */
 static int add_variable_lines(const char *variable, struct lines *l)
 {
 	const char *said = getenv(variable);
@@ -517,7 +520,7 @@ static int add_variable_lines(const char *variable, struct lines *l)
 	return rc;
 }
 
-/* Expanded, absolute, and each once. */
+/* Adds a directory expanded, absolute, and once. */
 static int add_dir(struct forge_strv *ret, const char *text)
 {
 	forge_auto_free char *expanded = forge_conda_expand(text);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Conda's configuration: every condarc in its places, and variables. Read and merged by conda's rules;
- * what forge cannot read of it is told, and left out.
+ * Conda's configuration: all condarc files in their usual places, and variables, merged by
+ * conda's rules. What forge cannot read is left out with a warning.
  */
 #pragma once
 
@@ -12,7 +12,7 @@
 #include "base/strv.h"
 
 struct forge_conda_config {
-	struct forge_strv envs_dirs; /* those configured: absolute, the first first */
+	struct forge_strv envs_dirs; /* only the configured ones: absolute, in order */
 	char *env_prompt; /* never NULL once read; "" where changeps1 is false */
 	bool keeps_case;  /* envvars_force_uppercase is false */
 	unsigned auto_stack;
@@ -24,10 +24,11 @@ FORGE_MUST_CHECK int forge_conda_config_read(const char *root,
 void forge_conda_config_done(struct forge_conda_config *c);
 #define forge_auto_conda_config FORGE_CLEANUP(forge_conda_config_done)
 
-/* $NAME, ${NAME} and then ~ as Python expands them; what is not set stays. NULL: out of memory. */
+/* Expands $NAME, ${NAME} and then ~ as Python does; unset variables stay. NULL: out of memory. */
 char *forge_conda_expand(const char *text);
 /*
- * A file of a person's, often a link; nothing but a regular file is read, and no fifo waited for. *ret is
- * the caller's, ended with NUL. -ENOENT: there is none; others as forge_read_regular().
+ * Reads a user's file, which is often a link. Only a regular file is read, and a fifo is not
+ * waited for. The caller owns *ret, which ends with NUL. -ENOENT: there is none; other errors
+ * as forge_read_regular().
  */
 FORGE_MUST_CHECK int forge_conda_read_text(const char *path, char **ret, size_t *ret_len);

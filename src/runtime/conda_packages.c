@@ -21,7 +21,7 @@
 #define RECORD_MAX  (64u << 20) /* of a Python distribution: a line for each file */
 #define DEPTH_MAX   1000
 
-/* A line break in a name would be a line of its own in the lock. */
+/* A line break in a name would make another line in the lock. */
 static bool is_plain(const json_t *meta)
 {
 	static const char *const keys[] = { "name",   "version", "build", "md5",
@@ -34,7 +34,7 @@ static bool is_plain(const json_t *meta)
 	return true;
 }
 
-/* One package record; a damaged one fails, because nothing is known then. */
+/* Loads one package record. A damaged one is an error, because its content is unknown. */
 static int load_meta(int dir, const char *place, const char *name, json_t **ret,
 		     struct forge_error *err)
 {
@@ -114,7 +114,7 @@ static int add_conda(const json_t *meta, void *arg)
 		    : -ENOMEM;
 }
 
-/* The directories in which Python would find what this package has installed, by name. */
+/* Notes the names of the info directories by which Python finds what this package has installed. */
 static int claim(const json_t *meta, void *arg)
 {
 	struct forge_strv *claimed = arg;
@@ -159,7 +159,7 @@ static void sort_names(struct forge_strv *sv)
 
 /* ---- Python distributions ---- */
 
-/* "Key: value" in the head of METADATA or PKG-INFO. */
+/* Finds "Key: value" in the head of METADATA or PKG-INFO. */
 static void head_value(const char *text, const char *key, char *buf, size_t size)
 {
 	size_t len = strlen(key);
@@ -181,7 +181,7 @@ static bool ends_with(const char *s, const char *ending)
 	return n > m && strcmp(s + n - m, ending) == 0;
 }
 
-/* What conda installed is known by conda-meta, if that has it: INSTALLER alone is anybody's to write. */
+/* Did conda install this? conda-meta must say so too, because any package can write INSTALLER. */
 static bool is_condas(int site, const char *dir, const struct forge_strv *claimed)
 {
 	char path[NAME_MAX + 32];
@@ -194,7 +194,7 @@ static bool is_condas(int site, const char *dir, const struct forge_strv *claime
 	       strncmp(text, "conda", 5) == 0;
 }
 
-/* RECORD has the hash of every file it installed; what it names is not looked at. */
+/* RECORD has the hash of every installed file; the files themselves are not read. */
 static int hash_record(int site, const char *dir, char digest[FORGE_DIGEST_MAX])
 {
 	char path[NAME_MAX + 32];
@@ -265,7 +265,7 @@ static int add_site(int site, const struct forge_strv *claimed,
 	return rc;
 }
 
-/* claimed: sorted names of what conda-meta has, or NULL. */
+/* claimed: sorted names of the info directories in conda-meta, or NULL. */
 static int add_sites(const char *prefix, const struct forge_strv *claimed,
 		     struct forge_packages *ret, struct forge_error *err)
 {
@@ -276,7 +276,10 @@ static int add_sites(const char *prefix, const struct forge_strv *claimed,
 	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
 	int rc = 0;
 
-	/* None is as good as one without a Python; a link that leads out is none of its own. */
+	/*
+	 * An absent lib is as good as one without a Python; a link that leads out of the prefix
+	 * is ignored.
+	 */
 	if (fd == -ENOENT || fd == -ENOTDIR || fd == -EXDEV || fd == -ELOOP)
 		return 0;
 	if (fd < 0)
@@ -347,7 +350,7 @@ struct graph {
 static int collect(const json_t *meta, void *arg)
 {
 	struct graph *g = arg;
-	/* Doubled at every power of two. */
+	/* The array doubles at every power of two. */
 	if ((g->n & (g->n - 1)) == 0) {
 		struct node *grown =
 			reallocarray(g->v, g->n ? 2 * g->n : 1, sizeof(*grown));
@@ -378,7 +381,7 @@ static struct node *find(struct graph *g, const char *name, size_t len)
 	return key ? bsearch(key, g->v, g->n, sizeof(*g->v), by_key) : NULL;
 }
 
-/* A user and a token may stand in a channel's URL; they are nobody else's business. */
+/* Leaves out a user name and a token, which a channel's URL may contain and which are secret. */
 static void print_url(FILE *out, const char *url)
 {
 	const char *host = strstr(url, "://");
@@ -399,8 +402,8 @@ static void print_url(FILE *out, const char *url)
 }
 
 /*
- * What it needs first. Marked before: circles are left as they come, and so is a chain that is
- * longer than any real one.
+ * Prints a package after its dependencies. It is marked first, so that cycles end. A chain that
+ * is longer than any real one is cut.
  */
 static void emit(struct graph *g, struct node *n, unsigned depth)
 {
@@ -433,7 +436,7 @@ static void print_pip(const char *prefix, FILE *out)
 	struct forge_packages p = { .v = NULL };
 
 	if (each_record(prefix, claim, &claimed, NULL) < 0)
-		return; /* the digest fails for the same reason, and says so */
+		return; /* the digest fails for the same reason and reports it */
 	sort_names(&claimed);
 	if (add_sites(prefix, &claimed, &p, NULL) == 0) {
 		forge_packages_sort(&p);
@@ -444,7 +447,7 @@ static void print_pip(const char *prefix, FILE *out)
 	forge_packages_done(&p);
 }
 
-/* Of the packages that are for one; all may be "noarch". */
+/* The platform of the first package that has one; all may be "noarch". */
 static const char *platform_of(const struct graph *g)
 {
 	for (size_t i = 0; i < g->n; i++) {

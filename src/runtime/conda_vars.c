@@ -12,7 +12,7 @@
 #include "runtime/conda_parts.h"
 #include "runtime/pyjson.h"
 
-/* Conda has no limit; this is more than any environment can be given by execve. */
+/* Conda has no limit; this is more than execve can pass to any environment. */
 #define JSON_MAX   (64u << 20)
 #define FILES_MAX  1000 /* of one directory of scripts or variables */
 #define NAME_SHOWN 80
@@ -27,7 +27,7 @@ void forge_conda_warn(struct forge_strv *warnings, const char *fmt, ...)
 	va_start(ap, fmt);
 	(void)vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	/* Names in it are those of whoever made the environment. */
+	/* The text may have names that were chosen by the author of the environment. */
 	for (char *c = text; *c; c++)
 		if ((unsigned char)*c < ' ' || *c == 0x7f)
 			*c = '?';
@@ -100,7 +100,7 @@ const char *forge_conda_refuses(const char *name)
 		       : NULL;
 }
 
-/* conda gives these to itself by the same names, and ends with an error where an environment does too. */
+/* conda passes these to itself by the same names, and fails where an environment sets one. */
 static bool is_condas(const char *name)
 {
 	static const char *const own[] = { "CONDA_PREFIX", "CONDA_SHLVL",
@@ -170,7 +170,7 @@ static int add_vars(int top, const char *prefix, const char *path, const char *k
 	return rc;
 }
 
-/* env_vars.d in order, then conda-meta/state, which wins. */
+/* Reads env_vars.d in order, then conda-meta/state, which takes precedence. */
 int forge_conda_vars(int top, const char *prefix, json_t *into,
 		     struct forge_strv *warnings, struct forge_error *err)
 {

@@ -17,7 +17,7 @@
 
 #define DPKG	   "var/lib/dpkg" /* below a root */
 #define STATUS_MAX (256u << 20)
-/* Between two parts of one installation the database rests for less. */
+/* Between two parts of one installation the database is unchanged for less than this. */
 #define STILL_SECONDS 5
 
 /* A package as status has it; strings point into the file's text. */
@@ -73,7 +73,7 @@ static int add_deb(struct database *db, const struct deb *d)
 	return 0;
 }
 
-/* Paragraphs; only what is installed counts. */
+/* Parses the paragraphs; only installed packages count. */
 static int parse_status(struct database *db)
 {
 	struct deb d = { .name = NULL };
@@ -114,7 +114,10 @@ static int parse_status(struct database *db)
 	return 0;
 }
 
-/* Read, not mapped: who owns another system's tree may cut the file short meanwhile. */
+/*
+ * Reads the file instead of mapping it: the owner of another system's tree may truncate it
+ * meanwhile.
+ */
 static int open_database(struct database *db, const char *root)
 {
 	forge_auto_close int top =
@@ -160,7 +163,7 @@ static bool provides(const struct deb *d, const char *name, size_t len)
 
 static void want(struct database *db, struct deb *d);
 
-/* Of alternatives, those that are installed: one of them is what it works with. */
+/* Of alternatives, marks all that are installed: one of them is in use. */
 static void want_name(struct database *db, const char *name, size_t len)
 {
 	struct deb *d = find_deb(db, name, len);
@@ -192,9 +195,9 @@ static void want(struct database *db, struct deb *d)
 	}
 }
 
-/* ---- who owns a file ---- */
+/* ---- which package owns a file ---- */
 
-/* The file's line in one list; lists are small, and read whole. */
+/* Looks for the files' lines in one list; lists are small and read whole. */
 static bool list_has(int dir, const char *name, const struct forge_strv *files,
 		     bool *found)
 {
@@ -224,7 +227,7 @@ static bool list_has(int dir, const char *name, const struct forge_strv *files,
 	return any;
 }
 
-/* Debian 12 moved /bin into /usr, dpkg's lists have both spellings. */
+/* Debian 12 moved /bin into /usr; dpkg's lists have both spellings. */
 static int add_spellings(const struct forge_strv *files, struct forge_strv *ret)
 {
 	int rc = 0;
@@ -340,7 +343,7 @@ int forge_dpkg_packages(const struct forge_strv *files, struct forge_packages *r
 	return rc < 0 ? forge_fail_errno(err, -rc, "read the package database") : 0;
 }
 
-/* Is a lock of fcntl(2) held on the file? -errno when we may not look. */
+/* Is a lock of fcntl(2) held on the file? -errno when we may not open it. */
 static int is_locked(const char *path)
 {
 	forge_auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -353,7 +356,7 @@ static int is_locked(const char *path)
 
 bool forge_dpkg_is_busy(void)
 {
-	/* apt holds the first for all it installs, dpkg the second for each part. */
+	/* apt holds the first lock for a whole installation, dpkg the second for each part. */
 	int frontend = is_locked("/" DPKG "/lock-frontend"),
 	    self = is_locked("/" DPKG "/lock");
 	struct stat st;
@@ -372,7 +375,10 @@ uint64_t forge_dpkg_stamp(void)
 
 	if (stat("/" DPKG "/status", &st) < 0)
 		return 0;
-	/* dpkg replaces the file; one that is written in place has another time. */
+	/*
+	 * dpkg replaces the file, so its inode changes; a file written in place gets another
+	 * time.
+	 */
 	return ((uint64_t)st.st_ino << 32) ^ (uint64_t)st.st_mtim.tv_sec * 1000000000 ^
 	       (uint64_t)st.st_mtim.tv_nsec;
 }

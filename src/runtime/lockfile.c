@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Both forms: forge's own lines, and conda's @EXPLICIT with pip in comments. */
+/* Reads both formats of locks: forge's own lines, and conda's @EXPLICIT with pip in comments. */
 #include "runtime/lockfile.h"
 
 #include <ctype.h>
@@ -38,7 +38,7 @@ static int add_url(struct forge_packages *p, const char *line)
 	return forge_packages_add(p, "conda", name, version, build, "", "");
 }
 
-/* \xNN back to what it was: forge_packages_add() writes it so again. */
+/* Turns \xNN back into the character: forge_packages_add() escapes it again. */
 static void unescape(char *s)
 {
 	char *to = s;
@@ -82,7 +82,7 @@ static int add_line(struct forge_packages *p, char *line)
 	return forge_packages_add(p, part[0], part[1], part[2], part[3], part[4], "");
 }
 
-/* digest: as the lock says, "" when it does not. */
+/* digest: as in the lock, "" when it has none. */
 static int read_lock(const char *path, struct forge_packages *ret,
 		     char digest[FORGE_DIGEST_MAX], struct forge_error *err)
 {
@@ -111,7 +111,7 @@ static int order(const struct forge_package *a, const struct forge_package *b)
 	return rc ? rc : strcmp(a->name, b->name);
 }
 
-/* conda's lock has no hashes of ours, so an empty one matches any. */
+/* conda's lock has none of our hashes, so an empty hash matches any. */
 static bool is_same(const struct forge_package *a, const struct forge_package *b)
 {
 	return strcmp(a->version, b->version) == 0 && strcmp(a->build, b->build) == 0 &&
@@ -173,7 +173,10 @@ int forge_lock_compare(const struct forge_runtime *rt, const char *path, json_t 
 	if (rc == 0) {
 		forge_packages_digest(&is, now);
 		*ret = compare(&was, &is);
-		/* Versions and builds are the same: conda's lock has no hash that forge keeps. */
+		/*
+		 * All versions and builds are the same, but conda's lock has no hash that forge
+		 * could compare.
+		 */
 		if (json_array_size(*ret) == 0 && *locked && strcmp(locked, now) != 0)
 			json_array_append_new(
 				*ret, json_pack("{s:s, s:s, s:s, s:s, s:s}", "change",

@@ -7,7 +7,10 @@
 
 #include "runtime/runtime.h"
 
-/* Control characters and the backslash as \xNN: names stand in lines of locks and tables. */
+/*
+ * Copies with control characters and the backslash as \xNN: names go into lines of locks and
+ * tables.
+ */
 static int copy(char **to, const char *from)
 {
 	size_t n = 1;

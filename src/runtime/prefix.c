@@ -109,7 +109,10 @@ static int rootfs_activate(const struct forge_runtime *rt, struct forge_strv *en
 		       : 0;
 }
 
-/* Its own package database when it is Debian's; else every file of what is shown of it. */
+/*
+ * Uses the package database of a Debian system; otherwise every file of the trees that a run
+ * sees.
+ */
 static int rootfs_identify(const struct forge_runtime *rt, struct forge_packages *ret,
 			   struct forge_error *err)
 {

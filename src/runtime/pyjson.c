@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers become tagged strings before jansson sees them, and are written as Python writes them. */
+/* Turns numbers into tagged strings before jansson reads them, and prints them as Python does. */
 #include "runtime/pyjson.h"
 
 #include <ctype.h>
@@ -57,7 +57,7 @@ static bool is_number(const char *text, size_t len)
 	return at == len;
 }
 
-/* From the opening quote to behind the closing one; 0: it is not closed. */
+/* Length from the opening quote to the closing one, inclusive; 0: it is not closed. */
 static size_t string_length(const char *text, size_t len)
 {
 	for (size_t i = 1; i < len; i++) {

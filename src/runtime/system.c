@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Kinds that use the host's own programs: system (only what is declared is in PATH) and r (R with
- * library directories of its own).
+ * Kinds that use the host's own programs: system (only declared programs are in PATH) and r (R
+ * with its own library directories).
  */
 #include <errno.h>
 #include <glob.h>
@@ -21,7 +21,7 @@
 
 static const char *const path_dirs[] = { "/usr/local/bin", "/usr/bin", "/bin" };
 
-/* Where a program of the host is, canonical; NULL: nowhere. */
+/* The canonical path of a program of the host; NULL: not found. */
 static char *find_program(const char *name)
 {
 	char path[PATH_MAX];
@@ -55,7 +55,7 @@ static int add_r_package(const char *package, const struct forge_strv *libraries
 			 struct forge_strv *files);
 static int add_module(const char *dir, const char *name, struct forge_strv *files);
 
-/* Wherever the host's Python would find it, as far as that can be seen without running it. */
+/* Would the host's Python find this module, as far as that can be seen without running it? */
 static bool has_module(const char *module)
 {
 	forge_auto_strv struct forge_strv files = { 0 };
@@ -81,8 +81,8 @@ static bool has_r_package(const struct forge_runtime_decl *d, const char *packag
 }
 
 /*
- * Packages that are declared and not installed, " a b". Somebody may have installed the same by other
- * means, so that alone says nothing.
+ * Lists the declared packages that are not installed, " a b". Their programs may have been
+ * installed by other means, so this alone is no error.
  */
 static void list_missing(const struct forge_runtime_decl *d, char *buf, size_t size)
 {
@@ -107,7 +107,7 @@ static int not_installed(const char *packages, const char *program,
 		"Install it, or take it out of the runtime's commands");
 }
 
-/* A program that is missing, or a module where a package is missing that would have it. */
+/* Fails when a program is missing, or a module together with a package that would provide it. */
 static int check_host(const struct forge_runtime_decl *d, const char *program,
 		      struct forge_error *err)
 {
@@ -157,7 +157,7 @@ static int no_view(const struct forge_runtime *rt, struct forge_strv *read_only,
 	return 0;
 }
 
-/* The directory of links is made by the plan, see forge_spec_runtime(). */
+/* forge_spec_runtime() has the plan make the directory of links. */
 static int system_activate(const struct forge_runtime *rt, struct forge_strv *env,
 			   struct forge_strv *scripts, struct forge_strv *warnings,
 			   struct forge_error *err)
@@ -170,7 +170,7 @@ static int system_activate(const struct forge_runtime *rt, struct forge_strv *en
 		       : 0;
 }
 
-/* 1: it is there, and added. */
+/* Returns 1 when the module was found and added. */
 static int add_module(const char *dir, const char *name, struct forge_strv *files)
 {
 	static const char *const forms[] = { "/__init__.py", ".py" };
@@ -191,8 +191,9 @@ static int add_module(const char *dir, const char *name, struct forge_strv *file
 }
 
 /*
- * The file of a module in Debian's places for them: a package, a module or an extension. In the order of
- * Python's own search, where what the administrator installed goes before Debian's.
+ * Finds the file of a module in Debian's directories: a package, a module or an extension. The
+ * order is that of Python's own search, in which modules of the administrator come before
+ * Debian's.
  */
 int forge_python_module_file(const char *module, struct forge_strv *files)
 {
@@ -208,8 +209,11 @@ int forge_python_module_file(const char *module, struct forge_strv *files)
 	}
 	if (rc == 0)
 		rc = add_module("/usr/lib/python3/dist-packages", name, files);
-	return rc < 0 ? rc
-		      : 0; /* 0: of the standard library, which is the interpreter's */
+	/*
+	 * 0 when not found: then it is of the standard library, which belongs to the
+	 * interpreter.
+	 */
+	return rc < 0 ? rc : 0;
 }
 
 static int add_r_package(const char *package, const struct forge_strv *libraries,
@@ -296,7 +300,7 @@ static int r_view(const struct forge_runtime *rt, struct forge_strv *read_only,
 	return 0;
 }
 
-/* By the paths that are shown inside: a link of the host's would lead nowhere there. */
+/* Uses the real paths, which exist inside: a link of the host would lead nowhere there. */
 static int r_activate(const struct forge_runtime *rt, struct forge_strv *env,
 		      struct forge_strv *scripts, struct forge_strv *warnings,
 		      struct forge_error *err)
@@ -332,8 +336,8 @@ static void find_version(const char *text, char version[128])
 }
 
 /*
- * One package of a library. DESCRIPTION says when it was built, so its hash tells two builds of one
- * version apart.
+ * Adds one package of a library. DESCRIPTION has the time of the build, so its hash
+ * distinguishes two builds of one version.
  */
 static int add_installed(int library, const char *name, struct forge_packages *ret,
 			 struct forge_error *err)
@@ -359,7 +363,7 @@ static int add_installed(int library, const char *name, struct forge_packages *r
 		       : 0;
 }
 
-/* Every package in a directory of its own. */
+/* Adds every package of a library; each has its own directory. */
 static int add_library(const char *dir, struct forge_packages *ret,
 		       struct forge_error *err)
 {
@@ -375,7 +379,7 @@ static int add_library(const char *dir, struct forge_packages *ret,
 	return rc;
 }
 
-/* The host's own, for packages that are not in a library of the runtime's. */
+/* Is the package in a library of the runtime? Otherwise it is the host's own. */
 static bool is_in_library(const char *package, const struct forge_strv *libraries)
 {
 	char path[PATH_MAX];

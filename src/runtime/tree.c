@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Walks and hashes. */
+/* Walks a tree and hashes its files. */
 #include "runtime/tree.h"
 
 #include <errno.h>
@@ -52,7 +52,7 @@ static int add_entry(int dir, const char *name, const char *path, unsigned depth
 	struct stat st;
 
 	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return 0; /* gone meanwhile: what looks at times notices */
+		return 0; /* gone meanwhile: a check of the times notices */
 	if (S_ISREG(st.st_mode) || S_ISLNK(st.st_mode))
 		return add_file(dir, name, path, &st, ret);
 	if (!S_ISDIR(st.st_mode))
@@ -64,7 +64,7 @@ static int add_entry(int dir, const char *name, const char *path, unsigned depth
 		       : walk(sub, path, depth + 1, ret);
 }
 
-/* Takes fd. -EFBIG: what it has is too deep to be told. */
+/* Takes fd. -EFBIG: the tree is too deep. */
 static int walk(int fd, const char *prefix, unsigned depth, struct forge_packages *ret)
 {
 	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
@@ -79,7 +79,7 @@ static int walk(int fd, const char *prefix, unsigned depth, struct forge_package
 			     ? -EFBIG
 			     : add_entry(forge_entries_fd(&d), name, path, depth, ret);
 	}
-	/* A digest of what was seen until then would be that of another tree. */
+	/* A digest of only the part that was read would be that of another tree. */
 	return rc < 0 ? rc : d.error;
 }
 

@@ -82,14 +82,14 @@ static int venv_open(struct forge_runtime *rt, struct forge_error *err)
 	return 0;
 }
 
-/* Does a Python live there? Then lib/pythonX.Y has its own modules. */
+/* Is a Python installed there? Then lib/pythonX.Y has its own modules. */
 static bool has_python(const char *tree)
 {
 	char path[PATH_MAX];
 
 	(void)snprintf(path, sizeof(path), "%s/lib", tree);
 	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
-	(void)forge_entries_follow(&d, path); /* unread, it is shown to nobody */
+	(void)forge_entries_follow(&d, path); /* unreadable: counts as none */
 	for (const char *name; (name = forge_entries_next(&d));) {
 		(void)snprintf(path, sizeof(path), "%s/lib/%s/os.py", tree, name);
 		if (strncmp(name, "python", 6) == 0 && access(path, F_OK) == 0)
@@ -99,9 +99,9 @@ static bool has_python(const char *tree)
 }
 
 /*
- * An interpreter outside of /usr needs its own tree: <tree>/bin/python3.11 shows <tree>. Who made
- * the environment chose where bin/python leads, so only what is a Python is shown, and nobody's
- * home.
+ * An interpreter outside of /usr needs its own tree: for <tree>/bin/python3.11 the run sees
+ * <tree>. The author of the environment chose where bin/python leads, so the run may only see a
+ * tree that has a Python, and never one that contains the user's home.
  */
 static int add_interpreter(const char *python, struct forge_strv *read_only,
 			   struct forge_error *err)
@@ -154,7 +154,7 @@ static int venv_activate(const struct forge_runtime *rt, struct forge_strv *env,
 	return 0;
 }
 
-/* With system site-packages the host's modules decide too: those that are declared. */
+/* With system site-packages the host's modules count too, as far as they are declared. */
 static int venv_identify(const struct forge_runtime *rt, struct forge_packages *ret,
 			 struct forge_error *err)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a directory to its disk, through statx, mountinfo and sysfs. */
+/* Finds the disk of a directory through statx, mountinfo and sysfs. */
 #include "sandbox/blockdev.h"
 
 #include <errno.h>
@@ -19,7 +19,10 @@
 	"Run without --io-rate, or put the workdir on a disk with ext4 or XFS (workdir " \
 	"in forge.yaml), or name io in sandbox.allow_missing"
 
-/* The directory, or the nearest one above it that is there: a dry run makes none. */
+/*
+ * Stats the directory or, where it does not exist, its nearest existing parent: a dry run makes
+ * no workdir.
+ */
 static int look(const char *path, struct statx *ret, char dir[PATH_MAX])
 {
 	if (snprintf(dir, PATH_MAX, "%s", path) >= PATH_MAX)
@@ -34,7 +37,7 @@ static int look(const char *path, struct statx *ret, char dir[PATH_MAX])
 	return 0;
 }
 
-/* Lines of mountinfo: "id parent major:minor root place options [...] - type source ...". */
+/* The lines of mountinfo are "id parent major:minor root place options [...] - type source ...". */
 static void name_file_system(uint64_t mount_id, char *ret, size_t size)
 {
 	forge_auto_file FILE *f = fopen("/proc/self/mountinfo", "re");
@@ -63,8 +66,8 @@ static int parse_dev(const char *text, struct forge_blockdev *ret)
 }
 
 /*
- * Limits are kept by whole disks. In sysfs a partition is a directory in that of its disk, and
- * has a file that a disk has not.
+ * The kernel limits whole disks only. In sysfs a partition is a directory below its disk, and
+ * has a file "partition" that a disk does not have.
  */
 static int to_whole_disk(struct forge_blockdev *dev)
 {
@@ -102,7 +105,7 @@ int forge_blockdev_find(const char *path, struct forge_blockdev *ret,
 		return forge_fail_errno(err, -rc, "look at %s", path);
 	struct forge_blockdev dev = { .major = st.stx_dev_major,
 				      .minor = st.stx_dev_minor };
-	if (dev.major != 0) /* 0: a number that belongs to no device */
+	if (dev.major != 0) /* 0: an anonymous number, not a block device */
 		rc = to_whole_disk(&dev);
 	if (dev.major != 0 && rc == 0) {
 		*ret = dev;

@@ -27,7 +27,7 @@ static bool has_magic(const char *path, long magic)
 	return statfs(path, &fs) == 0 && (long)fs.f_type == magic;
 }
 
-/* The mount of a hierarchy at its usual place; NULL when it is not there. */
+/* The mount point of a hierarchy at its usual place; NULL when it is not mounted there. */
 static const char *hierarchy_mount(const char *controller, char buf[64])
 {
 	if (*controller) {
@@ -55,7 +55,7 @@ static bool list_has(const char *list, size_t len, const char *controller)
 	return false;
 }
 
-/* Finds our path in that hierarchy in the "id:list:path" lines of /proc/self/cgroup. */
+/* Finds our path in a hierarchy in the "id:list:path" lines of /proc/self/cgroup. */
 static const char *own_path(const char *text, const char *controller, size_t *ret_len)
 {
 	for (const char *line = text; line && *line;) {
@@ -83,8 +83,8 @@ static char *own_dir(const char *text, const char *controller)
 		return NULL;
 	char *dir = forge_asprintf("%s%.*s", mnt, len == 1 ? 0 : (int)len, path);
 	/*
-	 * In a container the mount may show our own cgroup as its root while the path names
-	 * it from the host's, or as "/..", from below; then the root of the mount is where we are.
+	 * In a container the mount may have our own cgroup as its root, while the path starts
+	 * at the host's root or with "/..". Then our directory is the root of the mount.
 	 */
 	if (dir && (strncmp(path, "/..", 3) == 0 || access(dir, F_OK) < 0)) {
 		free(dir);
@@ -93,7 +93,7 @@ static char *own_dir(const char *text, const char *controller)
 	return dir;
 }
 
-/* Who has stepped aside for its runs (cgroup_v2.c) still has the group above for its own. */
+/* A process that has moved into the leaf (cgroup_place.c) still uses the group above as its own. */
 static void leave_leaf(char *dir)
 {
 	static const char leaf[] = "/" FORGE_CGROUP_LEAF;
@@ -118,7 +118,7 @@ static void forget(struct forge_cgroup_own *own)
 int forge_cgroup_own(const struct forge_cgroup_own **ret)
 {
 	static struct forge_cgroup_own known;
-	static char *seen; /* what known was made from */
+	static char *seen; /* the text that known was made from */
 	char text[8192];
 	ssize_t n = forge_read_at(AT_FDCWD, "/proc/self/cgroup", text, sizeof(text));
 
@@ -146,7 +146,10 @@ int forge_cgroup_predict(const char *run_id, struct forge_strv *ret)
 {
 	const struct forge_cgroup_own *own;
 	int rc = forge_cgroup_own(&own);
-	/* blkio comes first: who waits for the disk leaves no group before that is lifted. */
+	/*
+	 * blkio comes first: a process that waits for throttled I/O cannot die, and so leaves
+	 * no group, until its I/O limit is lifted.
+	 */
 	const char *dirs[] = { own->blkio, own->unified, own->memory,
 			       own->pids,  own->cpu,	 own->cpuacct };
 
@@ -232,9 +235,9 @@ static int try_manager(const struct forge_cgroup_ops *ops, const char *run_id,
 		return forge_fail(err, ENOMEM, "out of memory");
 	int rc = ops->create(cg, err);
 	if (rc < 0) {
-		(void)!forge_cgroup_remove(cg,
-					   NULL); /* empty directories of a failed try */
-		/* Not a matter of rights, as the manager took it to be. */
+		/* A failed attempt may leave empty directories. */
+		(void)!forge_cgroup_remove(cg, NULL);
+		/* The hint of the manager is about permissions, which are not the problem here. */
 		if (rc == -EROFS)
 			(void)forge_hint(err, rc,
 					 "/sys/fs/cgroup is read-only here: give the "
@@ -277,7 +280,10 @@ int forge_cgroup_new(enum forge_cgroup_choice choice, const char *run_id,
 		rc = try_manager(managers[i], run_id, limits, io_disk, ret, &e);
 		if (rc == 0)
 			return 0;
-		/* The first manager that exists here but is not ours to use explains best. */
+		/*
+		 * The best explanation comes from the first manager that exists here but
+		 * refused us.
+		 */
 		if (!first.code || (first.code == ENOENT && e.code != ENOENT))
 			first = e;
 	}
@@ -349,7 +355,10 @@ uint64_t forge_cgroup_shmem_bytes(struct forge_cgroup *cg)
 		       : UINT64_MAX;
 }
 
-/* Without cgroup.kill: signal everybody listed. New children of the dead cannot appear. */
+/*
+ * For kernels without cgroup.kill: signals every listed process. Killed ones make no new
+ * children.
+ */
 static void kill_listed(int dirfd)
 {
 	char buf[65536];
@@ -370,8 +379,8 @@ static void kill_dir(int dirfd)
 }
 
 /*
- * Dying is work too, and a thousand processes on the one CPU of a small run take their time.
- * They may have all of ours for it.
+ * Exiting takes CPU time, and a thousand processes on the one CPU of a small run take long.
+ * Lets them use every CPU that we may use.
  */
 static void let_use_all_cpus(struct forge_cgroup *cg)
 {
@@ -393,7 +402,7 @@ void forge_cgroup_kill(struct forge_cgroup *cg)
 {
 	let_use_all_cpus(cg);
 	forge_cgroup_release_io(cg);
-	/* Dying costs CPU time too: a thousand processes on half a CPU would take seconds. */
+	/* Exiting takes CPU time: a thousand processes on half a CPU would take seconds. */
 	if (cg->cpu_fd >= 0)
 		(void)!forge_write_at(cg->cpu_fd, "cpu.cfs_quota_us", "-1");
 	else if (cg->v2_fd >= 0)
@@ -404,10 +413,13 @@ void forge_cgroup_kill(struct forge_cgroup *cg)
 		kill_listed(cg->pids_fd);
 }
 
-/* Waits, by event on v2, until rmdir works; the dying leave within milliseconds. 10 ms a try. */
+/*
+ * Retries rmdir up to `most` times, 10 ms apart; on v2 an event of the kernel ends a wait
+ * early. Dying processes leave the group within milliseconds.
+ */
 static int remove_when_empty(const char *path, int most)
 {
-	/* Mostly that is all, and it works without a descriptor to spare. */
+	/* Usually this is enough, and it needs no file descriptor. */
 	if (rmdir(path) == 0 || errno == ENOENT)
 		return 0;
 	if (errno != EBUSY)
@@ -454,7 +466,10 @@ int forge_cgroup_remove_dir(const char *path, struct forge_error *err)
 				       : forge_fail_errno(err, errno, "open %s", path);
 	forge_cgroup_release_io_dir(dir);
 	kill_dir(dir);
-	/* Who does not die now waits for something; every command that repairs would wait too. */
+	/*
+	 * A process that does not die now is waiting for something. Every command that repairs
+	 * after a crash would wait with it, so the time is short.
+	 */
 	int rc = remove_when_empty(path, 200);
 	return rc < 0 ? forge_fail_errno(err, -rc, "remove %s", path) : 0;
 }

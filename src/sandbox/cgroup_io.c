@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The I/O rate of a group: the same numbers in the words of v2 and of v1. */
+/* The I/O rate of a group, in the formats of v2 and of v1. */
 #include "sandbox/cgroup.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 
 #include "base/fd.h"
 
-/* In each, a line begins with "major:minor"; none is what takes a disk's limit off. */
+/* In each file a line begins with "major:minor"; `none` after it removes the limit of that disk. */
 static const struct {
 	bool is_v2;
 	const char *file, *none;
@@ -70,7 +70,7 @@ void forge_cgroup_release_io_dir(int dir)
 		for (const char *p = text; *p; p += strcspn(p, "\n"), p += *p == '\n') {
 			(void)snprintf(line, sizeof(line), "%.*s %s",
 				       (int)strcspn(p, " \n"), p, files[i].none);
-			/* A disk that is gone keeps nobody waiting. */
+			/* This may fail for a disk that is gone, which no process waits for. */
 			(void)!forge_write_at(dir, files[i].file, line);
 		}
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who has the memory, seen just before the kernel kills for it. */
+/* Finds the process with the most memory, just before the kernel kills for lack of it. */
 #include "sandbox/cgroup.h"
 
 #include <errno.h>
@@ -27,7 +27,10 @@ uint64_t forge_cgroup_oom_kills(struct forge_cgroup *cg)
 	return forge_key_u64(buf, "oom_kill", 0);
 }
 
-/* Reading arms it again. One that cannot be read would wake us for ever. */
+/*
+ * Reading the event arms it again. A descriptor that cannot be read would wake us forever, so
+ * it is closed.
+ */
 static void take_event(struct forge_cgroup *cg)
 {
 	char buf[512];
@@ -41,7 +44,7 @@ static void take_event(struct forge_cgroup *cg)
 	}
 }
 
-/* The second number of statm is what is resident, in pages. */
+/* The second number of statm is the resident size in pages. */
 static uint64_t resident(int proc)
 {
 	char buf[128], *end;
@@ -52,7 +55,7 @@ static uint64_t resident(int proc)
 	return strtoull(end, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* A number may be another process's by now; then it is not in our group. */
+/* The pid may belong to another process by now, which is then not in our group. */
 static bool is_of(const struct forge_cgroup *cg, int proc)
 {
 	char buf[4096];
@@ -62,15 +65,15 @@ static bool is_of(const struct forge_cgroup *cg, int proc)
 }
 
 /*
- * A process may call itself anything, and its name goes into a sentence that people and
- * programs trust: what could end a string, colour a terminal or go on with the sentence does
- * not pass.
+ * A process can give itself any name, and the name goes into a message that people and programs
+ * trust. Characters that could end a string, colour a terminal or continue the sentence are
+ * replaced.
  */
 static void read_name(int proc, char ret[16])
 {
 	char buf[32];
 	ssize_t n = forge_read_at(proc, "comm", buf, sizeof(buf));
-	size_t len = n > 1 ? (size_t)n - 1 : 0; /* without the last line end */
+	size_t len = n > 1 ? (size_t)n - 1 : 0; /* without the newline */
 
 	for (size_t i = 0; i < len && i < 15; i++) {
 		char c = buf[i];
@@ -97,7 +100,7 @@ bool forge_cgroup_look(struct forge_cgroup *cg, pid_t init, struct forge_largest
 	unsigned n = 0;
 	for (char *p = procs; *p && n < MOST_PROCESSES; p += strspn(p, "\n"), n++) {
 		long pid = strtol(p, &p, 10);
-		if (pid <= 0 || pid == init || !*p) /* the last may be cut */
+		if (pid <= 0 || pid == init || !*p) /* the last number may be cut short */
 			continue;
 		(void)snprintf(path, sizeof(path), "/proc/%ld", pid);
 		forge_auto_close int proc = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);

@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where manager "v2" makes the groups of runs. A cgroup with processes in it cannot
- * give controllers to its children (the root of the whole hierarchy can), and forge is
- * started from shells, which live in one. So the runs go below the nearest group, from
- * ours upward, that can:
+ * Where manager "v2" makes the groups of runs. A cgroup with processes in it cannot give
+ * controllers to its children (the root of the whole hierarchy can), and forge is started from
+ * shells, which live in such a cgroup. So the runs go below the nearest group, from our own
+ * upward, that can give controllers:
  *
- *   - our own, when it gives out its controllers already, or when nobody but us lives
+ *   - our own group, when it gives out its controllers already, or when only forge lives
  *     in it;
- *   - one above that gives them out already: in a directory "forge" there;
- *   - one above that has no processes, or is the real root: the same. It comes second
- *     because giving out controllers makes more such groups further down, and the place
- *     must not wander;
- *   - none of these: one whose processes may be moved into a leaf. These are a group
- *     that was delegated to us, and, for root, the root of a container.
+ *   - a group above that gives them out already: in a directory "forge" there;
+ *   - a group above that has no processes, or is the real root: the same. It comes after
+ *     the groups that give out controllers already, because giving them out makes more
+ *     such groups further down, and the place must stay the same;
+ *   - otherwise, a group whose processes may be moved into a leaf. These are a group that
+ *     was delegated to us, and, for root, the root of a container.
  *
- * A group with a limit is not left: what runs below it stays below it. A group of
- * somebody else's is not used, because its owner could take the limits of the runs
- * away. Where systemd manages the hierarchy, only units that it delegated are touched;
- * otherwise manager "systemd" asks it for one.
+ * The search does not go above a group with a limit: its limit must hold for the runs too. A
+ * group of another user is not used, because its owner could remove the limits of the runs.
+ * Where systemd manages the hierarchy, only units that it delegated are changed; otherwise
+ * manager "systemd" asks it for one.
  *
- * Finding changes nothing, so that crash repair can name the place before it is used;
- * preparing is the same for any number of commands at once.
+ * The search changes nothing, so that crash repair can name the place before it is used. Any
+ * number of commands can prepare the place at the same time.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -40,14 +40,14 @@
 
 static const char *const needed[] = { "memory", "pids", "cpu" };
 
-/* What one group is good for. */
+/* What the search needs to know about one group. */
 struct level {
-	bool has_controllers; /* its parent gives it what we need */
-	bool gives;	      /* and it gives that to its children */
+	bool has_controllers; /* its parent gives it the controllers we need */
+	bool gives;	      /* and it gives them to its children */
 	bool is_real_root;
 	bool is_empty; /* no processes live in it */
-	bool is_alone; /* only we and our children do */
-	bool is_ours;  /* nobody else can change it, or it was given to us */
+	bool is_alone; /* only we and our children live in it */
+	bool is_ours;  /* no other user can change it, or it was delegated to us */
 };
 
 bool forge_cgroup_has_word(const char *text, const char *word)
@@ -61,9 +61,7 @@ bool forge_cgroup_has_word(const char *text, const char *word)
 	return false;
 }
 
-/*
- * Which of the controllers we need are not in the named file of dir, as "+memory +pids".
- */
+/* Lists the controllers we need that the named file of dir lacks, as "+memory +pids". */
 static int list_absent(int dir, const char *file, char *absent, size_t size)
 {
 	char have[512];
@@ -88,14 +86,14 @@ static bool has_all(int dir, const char *file)
 }
 
 /*
- * Do only we and helpers that we have started live in it? More than fit the buffer are
- * others.
+ * Does the list hold only this process and helpers that it started? The caller treats a list
+ * that fills its buffer as one with other processes.
  */
 static bool is_alone(char *list)
 {
 	for (char *p = list; *p; p += *p == '\n') {
 		long pid = strtol(p, &p, 10);
-		if (pid <= 0) /* of a pid namespace that is not ours */
+		if (pid <= 0) /* a process of another pid namespace */
 			return false;
 		if (pid != getpid() && forge_proc_parent((pid_t)pid) != getpid())
 			return false;
@@ -104,9 +102,9 @@ static bool is_alone(char *list)
 }
 
 /*
- * Root keeps to what only root can write: what another user owns, that user can also
- * undo. On a read-only mount everything counts as ours, so that the first write says
- * why it fails.
+ * Root uses only groups that no other user can write, because that user could undo the limits.
+ * For other users a group on a read-only mount counts as theirs, so that the first write
+ * reports why it fails.
  */
 static bool is_ours(int dir)
 {
@@ -133,7 +131,7 @@ static void look_at(int dir, struct level *ret)
 	ret->gives = has_all(dir, "cgroup.subtree_control");
 	if (ret->gives)
 		return;
-	/* Every group but that of the whole hierarchy has this file. */
+	/* Every group except the root of the whole hierarchy has this file. */
 	ret->is_real_root = faccessat(dir, "cgroup.events", F_OK, 0) < 0;
 	ssize_t n = forge_read_at(dir, "cgroup.procs", procs, sizeof(procs));
 	ret->is_empty = n == 0;
@@ -160,7 +158,7 @@ static bool ends_in(const char *text, const char *end)
 	return n > m && strcmp(text + n - m, end) == 0;
 }
 
-/* Is it a group that systemd made, and not a process inside of a unit? */
+/* Was this group made by systemd, not by a process inside a unit? */
 static bool is_unit(const char *path)
 {
 	return ends_in(path, ".scope") || ends_in(path, ".service") ||
@@ -169,8 +167,8 @@ static bool is_unit(const char *path)
 }
 
 /*
- * systemd marks what it has delegated. A user's manager is such a unit too, and manages
- * the rest.
+ * systemd marks the groups that it has delegated. A user's manager (user@) has the mark too,
+ * but it manages the groups below itself.
  */
 static bool is_delegated(const char *path)
 {
@@ -186,7 +184,7 @@ static bool is_delegated(const char *path)
 	return false;
 }
 
-/* Cuts the last component off, down to "/" excluded. */
+/* Cuts off the last component with its slash. */
 static void go_up(char *path)
 {
 	char *slash = strrchr(path, '/');
@@ -195,7 +193,7 @@ static void go_up(char *path)
 		*slash = '\0';
 }
 
-/* Where does the unit around path end? Its length, or 0 when none is around it. */
+/* Length of the path of the unit around path, or 0 when it is in no unit. */
 static size_t unit_length(const char *path, const char *top)
 {
 	forge_auto_free char *p = strdup(path);
@@ -206,8 +204,8 @@ static size_t unit_length(const char *path, const char *top)
 }
 
 /*
- * The highest group that is ours to change: the root of what is mounted, or, below
- * systemd, the unit around us if it is delegated. "" when nothing is. In a container that
+ * Finds the highest group that we may change: the root of the mounted hierarchy or, below
+ * systemd, the unit around us if it is delegated; "" when there is none. In a container that
  * sees the host's hierarchy, only the names of the units show that systemd manages it.
  */
 static int find_border(const struct forge_cgroup_own *own, char **ret)
@@ -232,8 +230,8 @@ static void clear(struct forge_cgroup_place *p)
 }
 
 /*
- * In our own group the runs lie beside the leaf; everywhere else, and in the root of a
- * hierarchy, where others have groups too, in one directory of ours.
+ * In our own group the runs' groups are beside the leaf. In any other group, and in the root of
+ * a hierarchy, other software has groups too, so the runs get one directory of their own.
  */
 static int settle(struct forge_cgroup_place *p, const struct forge_cgroup_own *own,
 		  const char *dir, enum forge_cgroup_move move)
@@ -247,7 +245,7 @@ static int settle(struct forge_cgroup_place *p, const struct forge_cgroup_own *o
 	return p->dir && p->runs ? 0 : -ENOMEM;
 }
 
-/* May everybody in that group be moved into a leaf? */
+/* May all processes of the group be moved into a leaf? */
 static bool may_move(const struct forge_cgroup_own *own, const char *path,
 		     const char *border)
 {
@@ -269,17 +267,20 @@ static int find(const struct forge_cgroup_own *own, struct forge_cgroup_place *r
 		if (dir < 0)
 			return -errno;
 		look_at(dir, &l);
-		/* Only root can read the mark of older systemds; users go by owner. */
+		/*
+		 * Only root can read the mark of older systemd versions; for other users the
+		 * owner decides.
+		 */
 		if (!*border && geteuid() == 0)
 			return 0;
 		bool is_own = strcmp(path, own->unified) == 0;
 		if (l.is_ours && l.gives)
-			return settle(ret, own, path, FORGE_CGROUP_MOVE_NOBODY);
+			return settle(ret, own, path, FORGE_CGROUP_MOVE_NONE);
 		if (l.is_ours && is_own && l.is_alone)
-			return settle(ret, own, path, FORGE_CGROUP_MOVE_US);
+			return settle(ret, own, path, FORGE_CGROUP_MOVE_SELF);
 		bool is_free = l.is_real_root || l.is_empty;
 		if (l.is_ours && is_free && (!ret->dir || ret->move))
-			rc = settle(ret, own, path, FORGE_CGROUP_MOVE_NOBODY);
+			rc = settle(ret, own, path, FORGE_CGROUP_MOVE_NONE);
 		else if (l.is_ours && !ret->dir && *border && may_move(own, path, border))
 			rc = settle(ret, own, path, FORGE_CGROUP_MOVE_ALL);
 		if (!*border || strcmp(path, border) == 0 || has_limit(dir))
@@ -293,7 +294,7 @@ int forge_cgroup_place(const struct forge_cgroup_own *own,
 		       const struct forge_cgroup_place **ret)
 {
 	static struct forge_cgroup_place known;
-	static char *seen; /* our own group when it was looked for */
+	static char *seen; /* our own group at the time of the search */
 	int rc = 0;
 
 	*ret = &known;
@@ -305,14 +306,17 @@ int forge_cgroup_place(const struct forge_cgroup_own *own,
 		seen = strdup(own->unified);
 		forge_auto_close int top =
 			open(own->top, O_PATH | O_DIRECTORY | O_CLOEXEC);
-		/* What its root lacks nobody below has: on hybrid hosts that is all. */
+		/*
+		 * A controller that the root lacks is available nowhere below. On hybrid hosts
+		 * the root lacks them all.
+		 */
 		if (top >= 0 && has_all(top, "cgroup.controllers"))
 			rc = find(own, &known);
 	}
 	return rc < 0 ? rc : known.dir ? 0 : -ENOENT;
 }
 
-/* One process into the leaf; it may be gone by now. */
+/* Moves one process into the leaf; it may have ended by now. */
 static int move_one(int dir, long pid)
 {
 	char text[16];
@@ -322,7 +326,7 @@ static int move_one(int dir, long pid)
 	return rc == -ESRCH ? 0 : rc;
 }
 
-static int step_aside(int dir, enum forge_cgroup_move move)
+static int move_to_leaf(int dir, enum forge_cgroup_move move)
 {
 	char list[65536];
 
@@ -331,15 +335,15 @@ static int step_aside(int dir, enum forge_cgroup_move move)
 	ssize_t n = forge_read_at(dir, "cgroup.procs", list, sizeof(list));
 	if (n < 0)
 		return (int)n;
-	/* A number that the buffer's end has cut is no process of this list. */
+	/* Drop the last number: the end of the buffer may have cut it short. */
 	if (n == (ssize_t)sizeof(list) - 1)
 		*strrchr(list, '\n') = '\0';
 	int first = 0;
 	for (char *p = list; *p; p += *p == '\n') {
 		long pid = strtol(p, &p, 10);
 		if (pid <= 0)
-			continue; /* of another pid namespace: it cannot be named */
-		if (move == FORGE_CGROUP_MOVE_US && pid != getpid() &&
+			continue; /* a process of another pid namespace cannot be named */
+		if (move == FORGE_CGROUP_MOVE_SELF && pid != getpid() &&
 		    forge_proc_parent((pid_t)pid) != getpid())
 			continue;
 		int rc = move_one(dir, pid);
@@ -350,8 +354,8 @@ static int step_aside(int dir, enum forge_cgroup_move move)
 }
 
 /*
- * Lets dir give the controllers to its children. 0 or -errno; *ret_absent says which it
- * lacked.
+ * Lets dir give the controllers to its children. Returns 0 or -errno; ret_absent lists those
+ * that it did not give yet.
  */
 static int enable(int dir, enum forge_cgroup_move move, char *ret_absent, size_t size)
 {
@@ -361,15 +365,15 @@ static int enable(int dir, enum forge_cgroup_move move, char *ret_absent, size_t
 		return rc;
 	rc = forge_write_at(dir, "cgroup.subtree_control", ret_absent);
 	/*
-	 * Processes fork while they are moved, and helpers of an earlier run may be just
-	 * about to end.
+	 * Retried, because processes fork while they are moved, and helpers of an earlier run
+	 * may be about to end.
 	 */
 	for (int tries = 0; rc == -EBUSY && tries < 20; tries++) {
-		if (move == FORGE_CGROUP_MOVE_NOBODY)
+		if (move == FORGE_CGROUP_MOVE_NONE)
 			break;
 		if (tries > 1)
 			(void)nanosleep(&(struct timespec){ .tv_nsec = 5000000 }, NULL);
-		int moved = step_aside(dir, move);
+		int moved = move_to_leaf(dir, move);
 		rc = forge_write_at(dir, "cgroup.subtree_control", ret_absent);
 		if (rc == -EBUSY && moved < 0)
 			return moved;
@@ -377,7 +381,7 @@ static int enable(int dir, enum forge_cgroup_move move, char *ret_absent, size_t
 	return rc;
 }
 
-/* The one command that makes room where we must not do it ourselves. */
+/* The command for the administrator where forge must not move the processes itself. */
 static int hint_move(struct forge_error *err, int rc, const char *path)
 {
 	return forge_hint(err, rc,
@@ -447,7 +451,7 @@ static int make_runs(const struct forge_cgroup_place *p, struct forge_error *err
 		return forge_fail_errno(err, errno, "open %s", p->runs);
 	if (!is_ours(runs))
 		return forge_fail(err, EPERM, "%s belongs to another user", p->runs);
-	int rc = enable(runs, FORGE_CGROUP_MOVE_NOBODY, absent, sizeof(absent));
+	int rc = enable(runs, FORGE_CGROUP_MOVE_NONE, absent, sizeof(absent));
 	return rc < 0 ? forge_fail_errno(err, -rc, "enable %s in %s", absent, p->runs)
 		      : 0;
 }

@@ -23,7 +23,7 @@
 #define PATH  "/org/freedesktop/systemd1"
 #define IFACE "org.freedesktop.systemd1.Manager"
 
-/* The few functions we use, by the names they have there. */
+/* The functions of libsystemd that we use; load_api() has their full names. */
 struct bus_api {
 	int (*open_system)(sd_bus **ret);
 	int (*open_user)(sd_bus **ret);
@@ -78,7 +78,7 @@ static int load_api(struct bus_api *api, struct forge_error *err)
 	return 0; /* the library stays open until we exit */
 }
 
-/* What JobRemoved tells: is it our job, and did it work? */
+/* What the signal JobRemoved reports about our job. */
 struct job {
 	const struct bus_api *api;
 	char path[256]; /* "" until StartTransientUnit has answered */
@@ -123,7 +123,7 @@ static int start_scope(const struct bus_api *api, sd_bus *bus, const char *unit,
 		rc = api->append(
 			m, "ssa(sv)a(sa(sv))", unit, "fail", 5, "Description", "s",
 			"forge supervisor", "Delegate", "b", 1,
-			/* the default would stop us too, before we read the verdict */
+			/* the default would stop us too, before we read the result */
 			"OOMPolicy", "s", "continue", "CollectMode", "s",
 			"inactive-or-failed", "PIDs", "au", 1, (uint32_t)getpid(), 0);
 	if (rc >= 0)

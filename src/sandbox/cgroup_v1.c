@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Manager "v1": hybrid and old hosts. One directory in each hierarchy that carries a limit
- * (entering one costs a grace period of the kernel, so not one more), and, where a unified
- * tree without controllers is mounted beside, one there for clone3, kill and CPU time.
+ * Manager "v1", for hybrid and old hosts. It makes one directory in each hierarchy that carries
+ * a limit, and in no other, because each hierarchy makes a start slower. Where a unified
+ * hierarchy without controllers is mounted as well, it makes one there for clone3, kill and CPU
+ * time.
  */
 #include "sandbox/cgroup.h"
 
@@ -20,7 +21,10 @@
 #define SWAP_LIMIT   "memory.memsw.limit_in_bytes"
 #define SOCKET_LIMIT "memory.kmem.tcp.limit_in_bytes"
 
-/* Makes our directory of a hierarchy. Absent ones set *missing; no right to is an error. */
+/*
+ * Makes the run's directory in one hierarchy. A hierarchy that is not mounted is noted in
+ * cg->missing; a lack of permission is an error.
+ */
 static int make_in(struct forge_cgroup *cg, const char *own, enum forge_mechanism mech,
 		   int *ret_fd, struct forge_error *err)
 {
@@ -50,7 +54,10 @@ static int set_number(int dir, const char *file, uint64_t value, struct forge_er
 	return rc < 0 ? forge_fail_errno(err, -rc, "write %s to %s", buf, file) : 0;
 }
 
-/* v1 kills one process on out of memory; this event lets the supervisor kill the rest. */
+/*
+ * On v1 the kernel kills only one process when memory runs out; with this event the supervisor
+ * kills the rest.
+ */
 static int watch_oom(struct forge_cgroup *cg, struct forge_error *err)
 {
 	forge_auto_close int ctl =
@@ -67,8 +74,9 @@ static int watch_oom(struct forge_cgroup *cg, struct forge_error *err)
 }
 
 /*
- * Comes while the kernel still tries to find memory. A threshold on the usage would come
- * earlier, but registering one waits for a grace period: 14 to 30 ms of every start.
+ * The event comes while the kernel still tries to find memory. A threshold on the usage would
+ * come earlier, but registering one waits for a grace period, which adds 14 to 30 ms to every
+ * start.
  */
 static void watch_scarcity(struct forge_cgroup *cg)
 {
@@ -79,7 +87,7 @@ static void watch_scarcity(struct forge_cgroup *cg)
 	char buf[48];
 
 	if (event < 0)
-		return; /* a name less in the verdict, nothing else */
+		return; /* only the process name in the report is lost */
 	(void)snprintf(buf, sizeof(buf), "%d %d critical", event, level);
 	if (forge_write_at(cg->memory_fd, "cgroup.event_control", buf) < 0)
 		return;
@@ -106,8 +114,8 @@ static int limit_memory(struct forge_cgroup *cg, struct forge_error *err)
 		watch_scarcity(cg);
 	}
 	/*
-	 * Buffers of sockets are counted apart here, and only once they have a limit. A quarter
-	 * of the memory is more than any exchange over loopback needs.
+	 * v1 counts socket buffers apart, and only once they have a limit. A quarter of the
+	 * memory is more than any exchange over loopback needs.
 	 */
 	if (cg->limits.memory_bytes != FORGE_UNLIMITED &&
 	    faccessat(cg->memory_fd, SOCKET_LIMIT, F_OK, 0) == 0)
@@ -128,7 +136,10 @@ static int limit_others(struct forge_cgroup *cg, struct forge_error *err)
 	return rc;
 }
 
-/* In a hierarchy that is entered only for this: each costs every start a grace period. */
+/*
+ * The blkio hierarchy is entered only for an I/O rate, because each hierarchy makes a start
+ * slower.
+ */
 static int limit_io(struct forge_cgroup *cg, const char *own, struct forge_error *err)
 {
 	if (!own)
@@ -169,14 +180,17 @@ static int v1_create(struct forge_cgroup *cg, struct forge_error *err)
 		rc = make_in(cg, own->pids, FORGE_MECH_PIDS, &cg->pids_fd, err);
 	if (rc == 0 && cg->limits.cpus_milli != FORGE_UNLIMITED)
 		rc = make_in(cg, own->cpu, FORGE_MECH_CPUS, &cg->cpu_fd, err);
-	/* The unified tree is a help, not a condition: the pid namespace kills as surely. */
+	/*
+	 * The unified hierarchy is useful but not required: the pid namespace kills all
+	 * processes as reliably.
+	 */
 	if (rc == 0 && own->unified) {
 		int fd = forge_cgroup_make_dir(cg, own->unified);
 		cg->v2_fd = fd < 0 ? -1 : fd;
 	}
 	if (rc == 0 && cg->v2_fd < 0)
 		rc = make_in(cg, own->cpuacct, FORGE_MECH_CPU_TIME, &cg->cpuacct_fd, err);
-	/* Swap accounting can be off at boot; without any swap that is no loss. */
+	/* Swap accounting can be disabled at boot, which does not matter on a host without swap. */
 	if (rc == 0 && faccessat(cg->memory_fd, SWAP_LIMIT, F_OK, 0) < 0 &&
 	    forge_host_has_swap())
 		cg->missing |= 1u << FORGE_MECH_SWAP;

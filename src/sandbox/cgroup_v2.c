@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Manager "v2": one group for each run on the unified hierarchy, in the place of cgroup_place.c. */
+/*
+ * Manager "v2": one group for each run on the unified hierarchy, in the place that
+ * cgroup_place.c finds.
+ */
 #include "sandbox/cgroup.h"
 
 #include <errno.h>
@@ -14,8 +17,9 @@
 #include "base/fd.h"
 
 /*
- * The io controller costs every request of every group below ours, so it is enabled only when
- * a run asks for it. No process is in the way by now.
+ * The io controller adds a cost to every I/O request of every group below ours, so it is
+ * enabled only when a run asks for an I/O rate. The group has no processes by now that would
+ * prevent it.
  */
 static int enable_io(const struct forge_cgroup *cg, const char *path,
 		     struct forge_error *err)
@@ -47,7 +51,7 @@ static int enable_io(const struct forge_cgroup *cg, const char *path,
 		      : 0;
 }
 
-/* In the place itself and in the directory of the runs, which may be one. */
+/* Enables io in the place and in the directory of the runs; the two may be the same. */
 static int limit_io(struct forge_cgroup *cg, const struct forge_cgroup_place *place,
 		    struct forge_error *err)
 {
@@ -88,7 +92,10 @@ static int set_memory(struct forge_cgroup *cg, struct forge_error *err)
 	return rc;
 }
 
-/* Its counter "max" rises with every charge that does not fit, long before or just before. */
+/*
+ * Watches memory.events. Its counter "max" rises with every charge that does not fit, which may
+ * be long before a kill or just before it.
+ */
 static void watch_scarcity(struct forge_cgroup *cg)
 {
 	char buf[512];
@@ -106,18 +113,21 @@ static int v2_configure(struct forge_cgroup *cg, struct forge_error *err)
 	const struct forge_limits *l = &cg->limits;
 	char cpu[48] = "max";
 
-	/* thousandths of a CPU of a 100 ms period */
+	/* quota in microseconds of a 100 ms period */
 	if (l->cpus_milli != FORGE_UNLIMITED)
 		(void)snprintf(cpu, sizeof(cpu), "%" PRIu64 " 100000",
 			       l->cpus_milli * 100);
 	int rc = set_memory(cg, err);
-	/* Our init counts as one. */
+	/* One more process is allowed for our init. */
 	if (rc == 0)
 		rc = set_number(cg, "pids.max",
 				l->pids == FORGE_UNLIMITED ? l->pids : l->pids + 1, err);
 	if (rc == 0)
 		rc = set(cg, "cpu.max", cpu, err);
-	/* No need to kill: with oom.group the kernel does, all of it, init too. */
+	/*
+	 * oom_fd is not needed here: with memory.oom.group the kernel kills the whole group,
+	 * init too.
+	 */
 	if (rc == 0)
 		watch_scarcity(cg);
 	return rc;
@@ -138,7 +148,7 @@ static int v2_create(struct forge_cgroup *cg, struct forge_error *err)
 	if (cg->v2_fd < 0)
 		return forge_fail_errno(err, -cg->v2_fd, "make a cgroup below %s",
 					place->runs);
-	/* Without swap in the kernel there is no such file, and nothing to limit. */
+	/* A kernel without swap has no such file and nothing to limit. */
 	if (faccessat(cg->v2_fd, "memory.swap.max", F_OK, 0) < 0 && forge_host_has_swap())
 		cg->missing |= 1u << FORGE_MECH_SWAP;
 	if (*cg->io_disk.name && limit_io(cg, place, &cg->io_error) < 0)
@@ -146,7 +156,7 @@ static int v2_create(struct forge_cgroup *cg, struct forge_error *err)
 	return 0;
 }
 
-/* io.stat has one line a device: "8:0 rbytes=1 wbytes=2 ...". */
+/* io.stat has one line per device: "8:0 rbytes=1 wbytes=2 ...". */
 static void read_io(int dir, struct forge_cgroup_usage *u)
 {
 	char buf[8192];
@@ -164,7 +174,10 @@ static void v2_usage(struct forge_cgroup *cg, struct forge_cgroup_usage *u)
 {
 	char buf[512];
 
-	/* Peaks are younger than our oldest kernel; they then stay unknown. */
+	/*
+	 * The files with peaks are newer than our oldest supported kernel; without them the
+	 * peaks stay unknown.
+	 */
 	(void)!forge_read_u64_at(cg->v2_fd, "memory.peak", &u->memory_peak_bytes);
 	if (forge_read_u64_at(cg->v2_fd, "pids.peak", &u->pids_peak) == 0 &&
 	    u->pids_peak > 0)
@@ -207,7 +220,7 @@ static void none_usage(struct forge_cgroup *cg, struct forge_cgroup_usage *u)
 	(void)u; /* everything stays unknown */
 }
 
-/* Manager "none": what an explicit choice gets. Nothing is limited, and the record says so. */
+/* Manager "none", only used by explicit choice: nothing is limited, and the record says so. */
 const struct forge_cgroup_ops forge_cgroup_none = {
 	.name = "none",
 	.create = none_create,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What runs on the other side of clone3. Everything declared here runs in the new namespaces
- * (the file prefix child_ says so), allocates nothing, and reports failure as a struct
- * forge_child_report over a pipe.
+ * The code of the cloned process. Everything declared here runs in the new namespaces (the file
+ * prefix child_ says so), allocates nothing, and reports failure as a struct forge_child_report
+ * over a pipe.
  */
 #pragma once
 
@@ -11,7 +11,7 @@
 
 #include "sandbox/plan.h"
 
-/* Where setup was when it failed; forge_stage_names has the words. */
+/* The step of setup that failed; forge_stage_names has their texts. */
 enum forge_stage {
 	FORGE_STAGE_NONE,
 	FORGE_STAGE_SYNC,
@@ -55,27 +55,33 @@ struct forge_child_report {
 /* ... and 's' followed by a signal number: send it to every process of the run. */
 #define FORGE_CTL_SIGNAL 's'
 
-/* The command's process to the supervisor, with a descriptor: who counts its sockets reads here. */
+/*
+ * The command's process to the supervisor, with the descriptor of its seccomp listener: the
+ * supervisor reads requests for sockets from it.
+ */
 #define FORGE_CTL_LISTENER 'n'
 
 /*
- * Init to supervisor: the command has ended. Alone means that the kernel knows of no other process in the
- * namespace: everything that the run was is over, and only init's own end is still to come.
+ * Init to supervisor: the command has ended. is_alone means that the kernel knows of no other
+ * process in the namespace: the whole run is over, and only init itself has still to end.
  */
 struct forge_ctl_exit {
 	int32_t status; /* as from waitpid */
 	int32_t is_alone;
-	uint64_t blocks_in, blocks_out; /* of 512 bytes, by all that ended */
-	uint64_t network_tries; /* of a command that failed: packets that found no way */
-	uint64_t tmp_files, tmp_bytes; /* left in /tmp, hidden ones aside */
+	/* Blocks of 512 bytes, by all processes that ended. */
+	uint64_t blocks_in, blocks_out;
+	/* Only for a command that failed: packets that had no route or no receiver. */
+	uint64_t network_tries;
+	/* Left in /tmp, not counting hidden files. */
+	uint64_t tmp_files, tmp_bytes;
 };
 
 struct forge_child {
 	const struct forge_plan *plan;
-	const int *
-		sources; /* per mount: a detached tree opened by a privileged supervisor, -1 */
-	const int *
-		cgroups; /* files to write "0" to, ended by -1; see struct forge_cgroup */
+	/* For each mount: a detached tree opened by a privileged supervisor, or -1. */
+	const int *sources;
+	/* Files to write "0" to, ended by -1; see struct forge_cgroup. */
+	const int *cgroups;
 	bool needs_loopback;
 	int control; /* SOCK_SEQPACKET */
 	int report;
@@ -93,18 +99,24 @@ _Noreturn void forge_child_die(int report, enum forge_stage stage, const char *w
  * *ret_stage and errno set.
  */
 int forge_child_open_source(const struct forge_mount *m, enum forge_stage *ret_stage);
-/* Of the seccomp program, in instructions. */
+/* Length of the seccomp program in instructions. */
 size_t forge_filter_length(void);
 void forge_child_build_root(const struct forge_child *c);
 /* Becomes the sandbox's user, keeping the capabilities that building the root needs. */
 void forge_child_set_ids(const struct forge_child *c);
-/* The rest, for init and the command alike: cgroup namespace, limits, capabilities. */
+/* Sets the rest, for init and the command alike: cgroup namespace, limits, capabilities. */
 void forge_child_confine(const struct forge_child *c);
-/* Last of the limits: what the supervisor had open still takes the low numbers before. */
+/*
+ * Sets the limit of open files. It comes last: until then, descriptors inherited from the
+ * supervisor occupy the low numbers.
+ */
 void forge_child_limit_files(const struct forge_child *c);
 void forge_child_landlock(const struct forge_plan *plan, int report);
 _Noreturn void forge_child_exec(const struct forge_child *c);
-/* How often something in this network namespace looked for a host or a name, and found none. */
+/*
+ * Counts how often a process in this network namespace tried to reach a host or look up a name,
+ * without success.
+ */
 uint64_t forge_child_count_network_tries(void);
-/* Adds what is left in /tmp to ret. */
+/* Adds the files left in /tmp to ret. */
 void forge_child_count_tmp(struct forge_ctl_exit *ret);

@@ -19,7 +19,8 @@
 #include "sandbox/seccomp_policy.h"
 
 #ifndef ENOTSUPP
-#define ENOTSUPP 524 /* the kernel's own: no memory is left for compiled BPF programs */
+/* Internal to the kernel: no memory is left for compiled BPF programs. */
+#define ENOTSUPP 524
 #endif
 
 size_t forge_filter_length(void)
@@ -29,7 +30,7 @@ size_t forge_filter_length(void)
 
 #define REFUSE(error) (SECCOMP_RET_ERRNO | (uint32_t)(error))
 
-/* The answers that depend on the run, see enum forge_filter_slot. */
+/* Chooses the seccomp actions that depend on the run; see enum forge_filter_slot. */
 static void choose_answers(const struct forge_plan *p, bool is_counted,
 			   uint32_t answer[FORGE_SLOT_COUNT])
 {
@@ -37,7 +38,7 @@ static void choose_answers(const struct forge_plan *p, bool is_counted,
 
 	answer[FORGE_SLOT_STREAM] =
 		is_counted ? SECCOMP_RET_USER_NOTIF : SECCOMP_RET_ALLOW;
-	/* Where nobody counts them there are none, or there would be no bound. */
+	/* A run with a limit gets no datagram sockets where the supervisor cannot count them. */
 	answer[FORGE_SLOT_DATAGRAM] = is_counted ? SECCOMP_RET_USER_NOTIF
 				      : is_open || p->limits.sockets == FORGE_UNLIMITED
 					      ? SECCOMP_RET_ALLOW
@@ -60,13 +61,16 @@ static void set_answers(const uint32_t answer[FORGE_SLOT_COUNT])
 			answer[forge_filter_marks[i].slot];
 }
 
-/* Errors that pass when others give back what the host shares: memory for BPF programs. */
+/*
+ * Errors that go away when other processes free memory for BPF programs, which the whole host
+ * shares.
+ */
 static bool is_shortage(int error)
 {
 	return error == ENOTSUPP || error == ENOMEM || error == EAGAIN;
 }
 
-/* The listener's descriptor, 0 without one, or -1. */
+/* Returns the listener's descriptor, 0 without a listener, or -1. */
 static int load_filter(unsigned flags)
 {
 	struct sock_fprog prog = {
@@ -85,7 +89,7 @@ static int load_filter(unsigned flags)
 	return (int)rc;
 }
 
-/* Where a filter of somebody else refuses seccomp(2). */
+/* For places where a seccomp filter around forge refuses seccomp(2). */
 static int load_by_prctl(void)
 {
 	struct sock_fprog prog = {
@@ -96,7 +100,7 @@ static int load_by_prctl(void)
 	return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog, 0, 0);
 }
 
-/* The supervisor answers for the sockets; it is outside. */
+/* The supervisor, which is outside, decides about sockets. */
 static int send_listener(int control, int listener)
 {
 	char what = FORGE_CTL_LISTENER, room[CMSG_SPACE(sizeof(int))] = { 0 };
@@ -115,7 +119,7 @@ static int send_listener(int control, int listener)
 }
 
 /*
- * The listener goes to the supervisor in any case: with it the supervisor decides when the kernel
+ * The supervisor gets the listener in any case: with it, the supervisor decides when the kernel
  * frees the program (socket_count.h).
  */
 static void install_filter(const struct forge_child *c)
@@ -130,8 +134,9 @@ static void install_filter(const struct forge_child *c)
 	if (listener >= 0 && send_listener(c->control, listener) == 0)
 		return;
 	/*
-	 * EBUSY: a container manager around us listens already, and there can be only one.
-	 * Others refuse the call, or the kernel does not know it.
+	 * EBUSY: a container manager around us has a listener already, and there can be only
+	 * one. Other errors mean that a filter refuses the call or that the kernel does not
+	 * know it.
 	 */
 	if (listener >= 0 || is_shortage(errno))
 		forge_child_die(c->report, FORGE_STAGE_SECCOMP, "filter");
@@ -146,14 +151,17 @@ static void connect_stdio(const struct forge_child *c)
 	for (int i = 0; i < 3; i++)
 		if (dup2(c->stdio[i], i) < 0)
 			forge_child_die(c->report, FORGE_STAGE_STDIO, "dup2");
-	/* Whatever else is open, the report pipe too, closes at execve. */
+	/* All other descriptors, the report pipe too, close at execve. */
 	if (sys_close_range(3, ~0U, CLOSE_RANGE_CLOEXEC) < 0)
 		forge_child_die(c->report, FORGE_STAGE_STDIO, "close_range");
 }
 
 static void reset_signals(void)
 {
-	/* The kernel's own struct: libc's sigaction() would leave out the two it uses itself. */
+	/*
+	 * The kernel's own struct: libc's sigaction() would leave out the two signals that libc
+	 * uses itself.
+	 */
 	const struct {
 		void (*handler)(int);
 		unsigned long flags;
@@ -169,7 +177,10 @@ static void reset_signals(void)
 	(void)sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-/* The workdir must be the directory the plan saw: a cwd outside the root is an escape. */
+/*
+ * The workdir must be the directory that the plan saw: a cwd outside the root would be an
+ * escape.
+ */
 static void enter_workdir(const struct forge_child *c)
 {
 	struct stat here;
@@ -203,7 +214,10 @@ _Noreturn void forge_child_exec(const struct forge_child *c)
 	install_filter(c);
 	for (size_t i = 0; i < p->exec_paths.n; i++) {
 		execve(p->exec_paths.v[i], p->argv.v, p->env.v);
-		/* As execvp: keep looking, but remember a file that was there. */
+		/*
+		 * As execvp does: try the next path, but remember the error of a file that
+		 * exists.
+		 */
 		if (errno == ENOENT || errno == ENOTDIR)
 			continue;
 		tried = p->exec_paths.v[i];

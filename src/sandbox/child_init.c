@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside: process 1 of the new pid namespace. It builds the sandbox, starts the command, then
- * only reaps and passes signals on. When the command ends, or when the supervisor is gone (the
- * control socket hangs up), it exits, and the kernel kills whatever is left in the namespace.
+ * Inside: process 1 of the new pid namespace. It builds the sandbox, starts the command, and
+ * then only reaps processes and passes signals on. When the command ends, or when the
+ * supervisor is gone (the control socket hangs up), init exits, and the kernel kills all
+ * processes that are left in the namespace.
  */
 #include "sandbox/child.h"
 
@@ -60,11 +61,11 @@ _Noreturn void forge_child_die(int report, enum forge_stage stage, const char *w
 	if (len >= sizeof(r.what))
 		len = sizeof(r.what) - 1;
 	memcpy(r.what, what, len);
-	(void)!write(report, &r, sizeof(r)); /* nobody left to tell if this fails */
+	(void)!write(report, &r, sizeof(r)); /* a failure cannot be reported */
 	_exit(125);
 }
 
-/* Blocks until the supervisor says so; exits when it is gone. */
+/* Blocks until the supervisor sends the expected message; exits when the supervisor is gone. */
 static void wait_for(const struct forge_child *c, char expected)
 {
 	char msg[8];
@@ -81,7 +82,7 @@ static void wait_for(const struct forge_child *c, char expected)
 	}
 }
 
-/* Before the ids change: some kernels check the writer's, not the opener's. */
+/* Called before the ids change: some kernels check the ids of the writer, not of the opener. */
 static void enter_cgroups(const struct forge_child *c)
 {
 	for (const int *fd = c->cgroups; *fd >= 0; fd++)
@@ -99,16 +100,19 @@ static void bring_up_loopback(int report)
 	forge_child_die(report, FORGE_STAGE_LOOPBACK, "lo");
 }
 
-/* Reaps everybody; returns true, with what there is to say, once the command itself has ended. */
+/* Reaps all ended children. Returns true, with *ret filled, once the command itself has ended. */
 static bool reap(pid_t command, struct forge_ctl_exit *ret)
 {
 	bool is_done = false;
 	int status;
 	pid_t pid;
 
-	/* __WALL: also those that were cloned to send another signal than SIGCHLD. */
+	/* __WALL: also children that were cloned with another exit signal than SIGCHLD. */
 	while ((pid = waitpid(-1, &status, WNOHANG | __WALL)) > 0) {
-		/* PTRACE_TRACEME made us the tracer of our child: that is not what it wanted. */
+		/*
+		 * A child that called PTRACE_TRACEME made init its tracer, which it did not
+		 * want: detach.
+		 */
 		if (WIFSTOPPED(status)) {
 			int sig = WSTOPSIG(status) == SIGTRAP ? 0 : WSTOPSIG(status);
 			(void)ptrace(PTRACE_DETACH, pid, NULL, (void *)(intptr_t)sig);
@@ -117,7 +121,7 @@ static bool reap(pid_t command, struct forge_ctl_exit *ret)
 			is_done = true;
 		}
 	}
-	/* Whoever lost its parent here became our child. */
+	/* Orphans in this namespace become children of init, so without children init is alone. */
 	ret->is_alone = pid < 0 && errno == ECHILD;
 	return is_done;
 }
@@ -129,8 +133,8 @@ static void report_end(int control, struct forge_ctl_exit *msg)
 	(void)getrusage(RUSAGE_CHILDREN, &u); /* a valid argument */
 	msg->blocks_in = (uint64_t)u.ru_inblock;
 	msg->blocks_out = (uint64_t)u.ru_oublock;
-	(void)send(control, msg, sizeof(*msg),
-		   MSG_NOSIGNAL); /* gone: it needs no answer */
+	/* A supervisor that is gone needs no answer. */
+	(void)send(control, msg, sizeof(*msg), MSG_NOSIGNAL);
 }
 
 static void serve_control(int control)
@@ -141,12 +145,12 @@ static void serve_control(int control)
 	if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
 		_exit(125); /* the supervisor is gone; everything ends with us */
 	if (n == 2 && msg[0] == FORGE_CTL_SIGNAL)
-		(void)kill(-1, msg[1]); /* ESRCH: nobody left to signal */
+		(void)kill(-1, msg[1]); /* ESRCH: no process is left */
 }
 
 /*
- * When everything should have ended long ago: the supervisor kills on time, unless somebody
- * stopped it (SIGSTOP). 2 s after the last moment of grace, init ends the run by itself.
+ * When init ends the run by itself: 2 s after the end of the grace period. The supervisor kills
+ * in time, unless it was itself stopped (SIGSTOP).
  */
 static uint64_t last_moment(const struct forge_limits *l)
 {
@@ -200,7 +204,7 @@ _Noreturn static void serve(const struct forge_child *c, pid_t command, int sigf
 	}
 }
 
-static bool has_come(int control)
+static bool has_message(int control)
 {
 	char msg;
 
@@ -208,8 +212,9 @@ static bool has_come(int control)
 }
 
 /*
- * Who is first in line waits here for its share, for hours. What the supervisor has locked (its slot, its
- * ticket) must be free the moment it dies, so we keep only what the command needs.
+ * A run that is first in the queue waits here for its share of the host, possibly for hours.
+ * The supervisor's locks (its slot, its ticket) must be free the moment it dies, so init keeps
+ * only the descriptors that the command needs.
  */
 static void close_while_waiting(const struct forge_child *c)
 {
@@ -231,31 +236,38 @@ static void close_while_waiting(const struct forge_child *c)
 	}
 }
 
-/* Keeps control and sigfd and closes all others, so that the pipes end with the command. */
+/*
+ * Keeps control and sigfd and closes all other descriptors, so that the pipes end with the
+ * command.
+ */
 static void close_others(struct forge_child *c, int *sigfd)
 {
-	/* The supervisor's 0 to 2 are open, so neither of ours is below 3. */
+	/* Descriptors 0 to 2 were open in the supervisor, so neither of these two is below 3. */
 	c->control = dup2(c->control, 0);
 	*sigfd = dup2(*sigfd, 1);
 	(void)sys_close_range(2, ~0U, 0); /* since 5.9 */
 }
 
-/* Of what is counted for our user, one run may have a part; the host's default is 128. */
+/*
+ * Inotify instances are counted per user, and one run may have a part of them; the host's
+ * default is 128.
+ */
 static void limit_namespace(void)
 {
 	int fd = open("/proc/sys/user/max_inotify_instances", O_WRONLY | O_CLOEXEC);
 
 	if (fd >= 0) {
-		(void)!write(fd, "64",
-			     2); /* manners; a kernel without it has no such limit */
+		/* Best effort; a kernel without the file has no such limit. */
+		(void)!write(fd, "64", 2);
 		close(fd);
 	}
 }
 
 /*
- * /proc/1/cmdline is readable for everybody inside and would show forge's own command line,
- * with what it says of other variables and files. The strings of arguments and environment
- * lie in one piece below the name of the program; ours is a copy, the supervisor keeps his.
+ * Every process inside can read /proc/1/cmdline, which would show forge's own command line with
+ * the variables and files that it names. The strings of arguments and environment lie in one
+ * block, which ends at the name of the program. Init erases its own copy; the supervisor's is
+ * unchanged.
  */
 static void hide_command_line(void)
 {
@@ -288,15 +300,15 @@ _Noreturn void forge_child_main(const struct forge_child *given)
 		forge_child_die(c.report, FORGE_STAGE_HOSTNAME, "forge");
 	forge_child_build_root(&c);
 	forge_child_confine(&c);
-	if (!has_come(c.control))
+	if (!has_message(c.control))
 		close_while_waiting(&c);
 	wait_for(&c, FORGE_CTL_GO);
 	int sigfd = signalfd(-1, &chld, SFD_CLOEXEC);
 	if (sigfd < 0)
 		forge_child_die(c.report, FORGE_STAGE_FORK, "signalfd");
 	/*
-	 * vfork: init stands still until the command has executed or reported, and no page
-	 * tables are copied. The child never returns from forge_child_exec().
+	 * vfork: init is suspended until the command has called execve or reported a failure,
+	 * and no page tables are copied. The child never returns from forge_child_exec().
 	 */
 	pid_t command = vfork();
 	if (command < 0)

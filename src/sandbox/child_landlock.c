@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside: Landlock as the second wall. The mounts already say what is read-only; this says it
- * again in another mechanism: reading and executing everywhere in the new root, writing only
- * below the workdir, /tmp and /dev/shm. Scopes keep signals and abstract sockets inside.
+ * Inside: Landlock as a second barrier. The mounts already make things read-only; Landlock
+ * enforces the same by another mechanism: reading and executing everywhere in the new root,
+ * writing only below the workdir, /tmp and /dev/shm. Scopes keep signals and abstract sockets
+ * inside.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -2,10 +2,10 @@
 /*
  * Inside: builds the new root on a fresh tmpfs and pivots into it.
  *
- * Rules that past holes in other sandboxes taught: no path is ever resolved in a tree that
- * somebody else can write while the old root is reachable; mount points are made only on our
- * own tmpfs, one component at a time and without following links; trees are attached to
- * descriptors, not to names; sources are compared with the inode the plan saw.
+ * Rules learned from past holes in other sandboxes: no path is ever resolved in a tree that
+ * another user can write while the old root is reachable; mount points are made only on our own
+ * tmpfs, one component at a time and without following links; trees are attached to
+ * descriptors, not to names; sources are compared with the inode that the plan saw.
  */
 #include "sandbox/child.h"
 
@@ -32,7 +32,7 @@ static uint64_t attributes(const struct forge_mount *m)
 		a |= MOUNT_ATTR_NODEV;
 	if (m->type != FORGE_MOUNT_RW && m->type != FORGE_MOUNT_TMPFS)
 		a |= MOUNT_ATTR_RDONLY;
-	/* A device must stay writable; the node's own mode guards it. */
+	/* A device must stay writable; the mode of its node protects it. */
 	if (m->type == FORGE_MOUNT_DEV)
 		a = (a & ~(uint64_t)MOUNT_ATTR_RDONLY) | MOUNT_ATTR_NOEXEC;
 	if (m->noexec)
@@ -46,7 +46,7 @@ int forge_child_open_source(const struct forge_mount *m, enum forge_stage *ret_s
 	struct stat st;
 
 	*ret_stage = FORGE_STAGE_OPEN;
-	/* With OPEN_TREE_CLONE the link itself would be cloned: the inode check below refuses. */
+	/* A source that has become a link is cloned as a link; the inode check below refuses it. */
 	int fd = sys_open_tree(AT_FDCWD, m->source,
 			       OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_SYMLINK_NOFOLLOW |
 				       recursive);
@@ -62,7 +62,10 @@ int forge_child_open_source(const struct forge_mount *m, enum forge_stage *ret_s
 		goto fail;
 	}
 	*ret_stage = FORGE_STAGE_READ_ONLY;
-	/* Private: a clone of a shared mount would receive, writable, what the host mounts later. */
+	/*
+	 * Private: a clone of a shared mount would receive later mounts of the host, and they
+	 * would be writable.
+	 */
 	if (sys_mount_setattr(fd, "", AT_EMPTY_PATH | recursive, attributes(m),
 			      MS_PRIVATE) < 0)
 		goto fail;
@@ -91,7 +94,7 @@ static int fs_number(int fs, const char *key, uint64_t value)
 	return fs_string(fs, key, p);
 }
 
-/* A detached tmpfs; size 0 means the small root, which is made read-only later. */
+/* Makes a detached tmpfs. */
 static int new_tmpfs(uint64_t size, uint64_t inodes, const char *mode, unsigned attrs)
 {
 	int fs = sys_fsopen("tmpfs", FSOPEN_CLOEXEC);
@@ -201,9 +204,9 @@ static int write_file(int parent, const char *name, const char *text)
 struct builder {
 	const struct forge_child *c;
 	int root;
-	/* The last parent directory: neighbours in the plan mostly share it. */
+	/* The last parent directory stays open: neighbours in the plan mostly share it. */
 	int parent;
-	const char *parent_path; /* a target; its first parent_len bytes */
+	const char *parent_path; /* a target, of which the first parent_len bytes count */
 	size_t parent_len;
 	const struct forge_mount *null_device; /* the plan's row for /dev/null */
 };
@@ -217,8 +220,8 @@ static int open_empty(struct builder *b)
 }
 
 /*
- * What hides a path: an empty directory, or the null device on a mount without devices, so
- * that even opening it fails. The null device is verified like every other source.
+ * Opens the mount that hides a path: an empty directory, or the null device on a mount without
+ * devices, so that even opening it fails. The null device is verified like every other source.
  */
 static int open_mask(struct builder *b, bool is_dir, enum forge_stage *stage)
 {
@@ -234,7 +237,7 @@ static int open_mask(struct builder *b, bool is_dir, enum forge_stage *stage)
 	return fd;
 }
 
-/* The tree to attach for m, or -1 with the stage that failed. */
+/* Opens the tree to attach for mount i, or returns -1 with the stage that failed. */
 static int open_tree_for(struct builder *b, size_t i, enum forge_stage *stage)
 {
 	const struct forge_mount *m = &b->c->plan->mounts[i];
@@ -276,7 +279,7 @@ static int parent_of(struct builder *b, const struct forge_mount *m,
 	}
 	if (b->parent >= 0)
 		close(b->parent);
-	/* A mask's target is in /proc, which is ours and where nothing is made. */
+	/* The target of a mask is in /proc, which is our own and where nothing is made. */
 	b->parent =
 		open_parent(b->root, m->target, ret_name, m->type != FORGE_MOUNT_MASK);
 	b->parent_path = m->target;
@@ -330,13 +333,16 @@ void forge_child_build_root(const struct forge_child *c)
 		if (strcmp(c->plan->mounts[i].target, "/dev/null") == 0)
 			b.null_device = &c->plan->mounts[i];
 
-	/* Nothing we mount may travel back to the host. */
+	/* None of our mounts may propagate to the host. */
 	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
 		forge_child_die(c->report, FORGE_STAGE_PROPAGATION, "/");
 	b.root = new_tmpfs(1 << 20, 4096, "0755", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
 	if (b.root < 0)
 		forge_child_die(c->report, FORGE_STAGE_ROOT, "tmpfs");
-	/* Over the old root: no directory of the host is needed as a mount point. */
+	/*
+	 * Attached over the old root, so that no directory of the host is needed as a mount
+	 * point.
+	 */
 	if (sys_move_mount(b.root, "", AT_FDCWD, "/", MOVE_MOUNT_F_EMPTY_PATH) < 0)
 		forge_child_die(c->report, FORGE_STAGE_ROOT, "attach tmpfs");
 	for (size_t i = 0; i < c->plan->n_mounts; i++)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside, by init, when a command without a network has failed: whether it looked for one. The kernel
- * counts in each network namespace what found no route, and datagrams that nobody waited for on
- * loopback, which is where a name is looked up without a name server.
+ * Inside, run by init when a command without a network has failed: finds out whether it tried
+ * to use one. In each network namespace the kernel counts packets without a route, and
+ * datagrams for which no socket was open. Without a name server, a name lookup sends such a
+ * datagram to loopback.
  */
 #include "sandbox/child.h"
 

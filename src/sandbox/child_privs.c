@@ -16,7 +16,10 @@
 
 void forge_child_set_ids(const struct forge_child *c)
 {
-	/* Where we may not (an ordinary user's namespace) the groups stay, powerless inside. */
+	/*
+	 * In an ordinary user's namespace this is not permitted; then the groups stay, without
+	 * power inside.
+	 */
 	if (setgroups(0, NULL) < 0 && c->plan->privileged)
 		forge_child_die(c->report, FORGE_STAGE_IDS, "setgroups");
 	/* No uid 0 exists inside, so the kernel does not clear our capabilities here. */
@@ -24,15 +27,21 @@ void forge_child_set_ids(const struct forge_child *c)
 		forge_child_die(c->report, FORGE_STAGE_IDS, "setresgid");
 	if (setresuid(FORGE_INSIDE_UID, FORGE_INSIDE_UID, FORGE_INSIDE_UID) < 0)
 		forge_child_die(c->report, FORGE_STAGE_IDS, "setresuid");
-	/* The command has our uid: it must not read our memory, which was the supervisor's. */
+	/*
+	 * The command has our uid. It must not read our memory, which is a copy of the
+	 * supervisor's.
+	 */
 	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
 		forge_child_die(c->report, FORGE_STAGE_IDS, "dumpable");
 	umask(022);
-	(void)personality(
-		PER_LINUX); /* whatever the caller had: address layout is random again */
+	/* Whatever the caller's personality was, the address layout is random again. */
+	(void)personality(PER_LINUX);
 }
 
-/* Soft and hard, never above what we have: root here may lack CAP_SYS_RESOURCE. */
+/*
+ * Sets the soft and the hard limit, never above our own hard limit: root may lack
+ * CAP_SYS_RESOURCE.
+ */
 static void limit(const struct forge_child *c, int resource, uint64_t value,
 		  const char *name)
 {
@@ -53,11 +62,14 @@ static void set_limits(const struct forge_child *c)
 	const struct forge_limits *l = &c->plan->limits;
 
 	/*
-	 * 0 would not stop a core_pattern that pipes to a program of the host; 1 is the value at
-	 * which the kernel drops both kinds.
+	 * A limit of 0 does not stop a core_pattern that pipes to a program of the host. At 1
+	 * the kernel writes no core file and starts no such program.
 	 */
 	limit(c, RLIMIT_CORE, 1, "core");
-	/* One file can never outgrow the whole budget; the tree is measured from outside. */
+	/*
+	 * One file can never exceed the whole disk budget; the supervisor measures the tree
+	 * from outside.
+	 */
 	limit(c, RLIMIT_FSIZE, l->disk_bytes, "fsize");
 	limit(c, RLIMIT_MEMLOCK, 8 << 20, "memlock");
 	limit(c, RLIMIT_MSGQUEUE, 819200, "msgqueue");
@@ -101,8 +113,8 @@ static void drop_capabilities(const struct forge_child *c)
 void forge_child_confine(const struct forge_child *c)
 {
 	/*
-	 * Only now: CLONE_NEWCGROUP together with CLONE_INTO_CGROUP would root the namespace
-	 * in the supervisor's cgroup.
+	 * Not part of clone3: CLONE_NEWCGROUP together with CLONE_INTO_CGROUP would root the
+	 * namespace in the supervisor's cgroup.
 	 */
 	if (unshare(CLONE_NEWCGROUP) < 0)
 		forge_child_die(c->report, FORGE_STAGE_CGROUP_NS, "cgroup");
@@ -111,7 +123,9 @@ void forge_child_confine(const struct forge_child *c)
 		forge_child_die(c->report, FORGE_STAGE_RLIMIT, "affinity");
 	set_limits(c);
 	drop_capabilities(c);
-	/* PDEATHSIG would be reset by the id changes above, so it comes last. */
-	(void)prctl(PR_SET_PDEATHSIG, 9, 0, 0,
-		    0); /* a second wire; the control socket is the first */
+	/*
+	 * The id changes above would reset PDEATHSIG, so it comes last. It is a second
+	 * safeguard; the control socket is the first.
+	 */
+	(void)prctl(PR_SET_PDEATHSIG, 9, 0, 0, 0);
 }

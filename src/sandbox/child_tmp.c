@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside, by init, when the command has ended: what is left in /tmp, which is a tmpfs of the run's own
- * and ends with it. Hostile content: bounded in entries and depth, nothing is followed or opened but
- * directories, and nothing is allocated.
+ * Inside, run by init when the command has ended: counts the files left in /tmp, a tmpfs of the
+ * run that ends with it. The content is hostile: entries and depth are bounded, links are not
+ * followed, only directories are opened, and nothing is allocated.
  */
 #include "sandbox/child.h"
 
@@ -16,7 +16,8 @@
 #define DEPTH_MAX   16
 
 struct count {
-	dev_t dev; /* the workdir and inputs are mounted below /tmp; they are of other devices */
+	/* Of /tmp. The workdir and inputs that are mounted below /tmp are on other devices. */
+	dev_t dev;
 	unsigned seen;
 	struct forge_ctl_exit *ret;
 };
@@ -37,7 +38,7 @@ static void look_at(int fd, const char *name, unsigned depth, struct count *c)
 		int sub =
 			openat(fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 		if (sub < 0)
-			return; /* it may have taken its own rights away; it is only told */
+			return; /* without permission it is not counted */
 		count_dir(sub, depth + 1, c);
 		close(sub);
 	}

@@ -13,7 +13,7 @@
 #include "base/fd.h"
 #include "sandbox/ids.h"
 
-/* Is the sysctl there, and this? */
+/* Does the sysctl exist and have this value? */
 static bool sysctl_is(const char *path, uint64_t value)
 {
 	uint64_t now;
@@ -21,7 +21,7 @@ static bool sysctl_is(const char *path, uint64_t value)
 	return forge_read_u64_at(AT_FDCWD, path, &now) == 0 && now == value;
 }
 
-/* A filter of somebody else: we set ours after all of this. */
+/* Is there a seccomp filter on us? It is not our own, which is set later. */
 static bool is_filtered(void)
 {
 	char buf[8192];
@@ -44,7 +44,7 @@ static const char *enforced_profile(char *buf, size_t size)
 }
 
 /*
- * Copies the mount point of the first mount of ours for which wanted() holds. The lines of
+ * Copies the mount point of the first of our mounts for which wanted() holds. The lines of
  * mountinfo are "id parent dev root mountpoint options ...".
  */
 static bool find_mount(bool (*wanted)(const char *), char *ret, size_t size)
@@ -81,7 +81,7 @@ static bool is_root_dir(const char *path)
 	return strcmp(path, "/") == 0;
 }
 
-/* After chroot to what is no mount point nothing of ours is mounted on "/". */
+/* After a chroot into a directory that is no mount point, we see no mount on "/". */
 static bool is_in_chroot(void)
 {
 	char path[8];
@@ -133,7 +133,7 @@ int forge_diagnose_refused(int rc, struct forge_error *err)
 
 static const char *const kinds[] = { "user", "mnt", "pid", "ipc", "uts", "net" };
 
-/* Each has a limit, in every user namespace from here to the host's. */
+/* Each kind of namespace has a limit, in every user namespace from ours up to the host's. */
 static int diagnose_full(int rc, struct forge_error *err)
 {
 	char path[64];

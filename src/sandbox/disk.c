@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Measures a workdir while its owner may be changing it. Every name is looked at without
- * following links; a directory that moves away meanwhile only makes one scan less exact.
- * Files that were deleted but are still held are found through the processes (disk_held.c).
+ * Measures a workdir while the run may be changing it. Links are never followed. A directory
+ * that moves away during a scan only makes that scan less exact. Deleted files that are still
+ * held are found through the processes (disk_held.c).
  */
 #include "sandbox/disk.h"
 
@@ -22,11 +22,11 @@
 
 struct level {
 	int fd;
-	long len, pos; /* of what getdents64 gave */
+	long len, pos; /* of the entries in buf */
 	char buf[4096];
 };
 
-/* What getdents64 writes; the name follows. */
+/* An entry as getdents64 writes it; the name follows. */
 struct kernel_dirent {
 	uint64_t ino;
 	int64_t off;
@@ -42,14 +42,15 @@ struct forge_disk {
 	uint64_t max_bytes, max_inodes;
 	struct level *levels[FORGE_DISK_MAX_DEPTH];
 	unsigned depth;		/* levels in use; 0: no scan is under way */
-	uint64_t bytes, inodes; /* of the scan under way, and then with what is held */
-	uint64_t tree_bytes, tree_inodes; /* of the scan alone */
-	uint64_t busy_usec;		  /* what this scan has cost so far */
+	uint64_t bytes, inodes; /* of the current scan; at its end, with held files */
+	uint64_t tree_bytes, tree_inodes; /* of the scan, without held files */
+	uint64_t busy_usec;		  /* CPU time of this scan so far */
 	uint64_t last_cost_usec;
-	bool has_closed;       /* the scan met a directory it could not look into */
-	uint64_t looked_at;    /* loss of the file system at the last frozen scan */
-	uint64_t most_free;    /* of the file system, UINT64_MAX when it cannot tell */
-	unsigned unsure_looks; /* thorough ones in a row that did not see everything */
+	bool has_closed;    /* the scan met a directory that it could not open */
+	uint64_t looked_at; /* loss of the file system at the last frozen scan */
+	/* Most free bytes seen on the file system, UINT64_MAX when unknown. */
+	uint64_t most_free;
+	unsigned unsure_looks; /* thorough looks in a row that missed something */
 	uint64_t (*cpu_usec)(void *arg);
 	uint64_t (*shmem_bytes)(void *arg);
 	void *arg;
@@ -106,7 +107,7 @@ void forge_disk_free(struct forge_disk *d)
 	free(d);
 }
 
-/* A directory that is gone is skipped. One of mode 0 may hide something: see charge_unseen(). */
+/* A directory that is gone is skipped. One of mode 0 may hide files: see charge_unseen(). */
 static void push(struct forge_disk *d, int parent, const char *name)
 {
 	if (d->depth == FORGE_DISK_MAX_DEPTH) {
@@ -129,7 +130,7 @@ static void push(struct forge_disk *d, int parent, const char *name)
 
 static void count(struct forge_disk *d, const struct stat *st)
 {
-	/* All names of an inode are in this tree, so each carries its share of it. */
+	/* All names of an inode are in this tree, so each counts for its share of the blocks. */
 	uint64_t links = S_ISDIR(st->st_mode) || st->st_nlink < 2 ? 1 : st->st_nlink;
 
 	d->bytes += (uint64_t)st->st_blocks * 512 / links;
@@ -161,7 +162,7 @@ static void start_scan(struct forge_disk *d)
 
 	d->bytes = d->inodes = 0;
 	d->has_closed = false;
-	/* A directory with many names, or that had them once, is large itself. */
+	/* A directory that has, or once had, many entries takes many blocks itself. */
 	if (fstat(d->root, &st) == 0 && (uint64_t)st.st_blocks * 512 > 64 << 10)
 		d->bytes += (uint64_t)st.st_blocks * 512;
 	push(d, d->root, ".");
@@ -196,7 +197,10 @@ static void advance(struct forge_disk *d)
 	visit(d, l, e->name);
 }
 
-/* Once more, while nobody in the run can move: what evaded the first scan is found now. */
+/*
+ * Scans again while all processes of the run are frozen, and so finds what evaded the first
+ * scan.
+ */
 static void scan_frozen(struct forge_disk *d)
 {
 	uint64_t until = forge_now_usec() + 2000000;
@@ -205,16 +209,19 @@ static void scan_frozen(struct forge_disk *d)
 	start_scan(d);
 	while (d->depth > 0 && !is_over(d) && forge_now_usec() < until)
 		advance(d);
-	d->has_closed = d->has_closed || d->depth > 0; /* too much to look at */
+	d->has_closed = d->has_closed || d->depth > 0; /* the time ran out */
 	while (d->depth > 0)
 		pop(d);
 	end_scan(d);
 	count_held(d, true, 2000000);
 	if (is_frozen)
-		(void)!forge_disk_freeze(d->tasks, false); /* as the first did */
+		(void)!forge_disk_freeze(d->tasks, false); /* as freezing worked */
 }
 
-/* What the run can hold at most: what it wrote, or, where files are memory, what it is charged for. */
+/*
+ * The most that the run can hold: the bytes it wrote or, on a tmpfs, the memory it is charged
+ * for.
+ */
 static uint64_t most_held(const struct forge_disk *d)
 {
 	struct statfs fs;
@@ -225,18 +232,19 @@ static uint64_t most_held(const struct forge_disk *d)
 }
 
 /*
- * When the file system has lost more than the run may use, it is looked at thoroughly, while it
- * stands still. Others write to the file system too, so the loss alone says nothing: what is found
- * counts. But descriptors can wait in sockets, an ordinary user cannot see into directories of mode 0
- * nor weigh mappings: if there is such a thing at two looks, and the run has written more than it may
- * hold, it is charged with the loss, up to what it can have written. Anybody else pays one statfs
- * for this.
+ * When the file system has lost more space than the run may use, the run is measured
+ * thoroughly, frozen if need be. Other processes write to the file system too, so the loss
+ * alone proves nothing: only what is found counts. But descriptors can be in flight in sockets,
+ * and an ordinary user can neither look into directories of mode 0 nor see the size of mapped
+ * files. If two looks in a row find such a thing, and the run has written more than it may
+ * hold, it is charged with the loss, up to what it can have written. Without such a loss this
+ * costs one statfs.
  */
 static void charge_unseen(struct forge_disk *d)
 {
 	uint64_t now = free_bytes(d->root);
 
-	/* What others free is not to make room that nobody notices. */
+	/* Space that other processes free must not hide what the run takes. */
 	if (now != UINT64_MAX && now > d->most_free)
 		d->most_free = now;
 	uint64_t lost = now < d->most_free ? d->most_free - now : 0;
@@ -244,7 +252,10 @@ static void charge_unseen(struct forge_disk *d)
 		d->unsure_looks = 0;
 		return;
 	}
-	/* It may be others who write: it is stopped only when it became worse, or something is unseen. */
+	/*
+	 * Other processes may be the writers, so the run is frozen only when the loss has grown
+	 * or when something stayed unseen.
+	 */
 	if (lost > d->looked_at + d->max_bytes / 8 || d->unsure_looks > 0) {
 		d->looked_at = lost;
 		scan_frozen(d);
@@ -275,7 +286,7 @@ static enum forge_disk_state finish(struct forge_disk *d)
 	return is_over(d) ? FORGE_DISK_OVER : FORGE_DISK_DONE;
 }
 
-/* One slice; true when the scan is complete. */
+/* Scans for one time slice; returns true when the scan is complete. */
 static bool scan_some(struct forge_disk *d, uint64_t budget_usec)
 {
 	uint64_t start = forge_now_usec();
@@ -296,7 +307,10 @@ static bool scan_some(struct forge_disk *d, uint64_t budget_usec)
 	return true;
 }
 
-/* What a scan costs is CPU time: on a busy machine it takes longer, but is as urgent as ever. */
+/*
+ * The cost of a scan is its CPU time: on a busy machine a scan takes longer, but is as urgent
+ * as ever.
+ */
 static uint64_t own_cpu_usec(void)
 {
 	struct timespec ts;
@@ -332,12 +346,15 @@ const struct forge_disk_usage *forge_disk_usage(const struct forge_disk *d)
 
 uint64_t forge_disk_pause_usec(const struct forge_disk *d)
 {
-	/* What a fast disk takes: bytes a microsecond, and microseconds a file. */
+	/* The speed of a fast disk: bytes per microsecond, and microseconds per file. */
 	const uint64_t rate = (2ULL << 30) / 1000000, usec_per_file = 10;
 	uint64_t room = d->max_bytes > d->usage.bytes ? d->max_bytes - d->usage.bytes : 0;
 	uint64_t files =
 		d->max_inodes > d->usage.inodes ? d->max_inodes - d->usage.inodes : 0;
-	/* Half the time it would take to fill what is left: overshoot halves with each scan. */
+	/*
+	 * Half the time that filling the remaining room would take: the overshoot halves with
+	 * each scan.
+	 */
 	uint64_t pause = room / rate / 2;
 
 	if (files < 1000000 && files * usec_per_file / 2 < pause)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How much of the disk a run's workdir holds. Measured from outside in small slices while the
- * run goes on, so that no tree, however large, delays the supervisor.
+ * Measures how much of the disk a run's workdir holds, from outside and in small slices while
+ * the run goes on, so that no tree, however large, delays the supervisor.
  */
 #pragma once
 
@@ -30,16 +30,16 @@ struct forge_disk_usage {
 	bool is_too_deep;
 };
 
-/* Where the threads that may hold deleted files are listed. */
+/* The threads that may hold deleted files. */
 struct forge_disk_tasks {
 	int cgroup; /* directory, borrowed, or -1 */
-	pid_t init; /* without one: its descendants */
+	pid_t init; /* without a cgroup: init and its descendants */
 };
 
 /*
- * dir_fd, quota and workdir (the path inside) are borrowed. With a quota the kernel is asked and
- * nothing is scanned. cpu_usec tells the CPU time of the run so far, shmem_bytes how much memory it
- * has in files of a tmpfs; UINT64_MAX: unknown.
+ * dir_fd, quota and workdir (the path inside) are borrowed. With a quota the kernel reports the
+ * usage and nothing is scanned. cpu_usec returns the CPU time of the run so far, shmem_bytes
+ * its memory in files of a tmpfs; UINT64_MAX: unknown.
  */
 struct forge_disk_spec {
 	int dir_fd;
@@ -57,33 +57,39 @@ FORGE_MUST_CHECK int forge_disk_new(const struct forge_disk_spec *spec,
 enum forge_disk_state forge_disk_step(struct forge_disk *d, uint64_t budget_usec);
 const struct forge_disk_usage *forge_disk_usage(const struct forge_disk *d);
 /*
- * When to start the next scan: soon when little room is left (a disk takes some GB/s), but
- * never so often that scanning costs more than a tenth of a CPU.
+ * How long to wait before the next scan: short when little room is left (a disk takes some
+ * GB/s), but never so short that scanning costs more than a tenth of a CPU.
  */
 uint64_t forge_disk_pause_usec(const struct forge_disk *d);
-/* ---- for disk.c: what the run's processes hold, disk_held.c, and are, disk_tasks.c ---- */
+/* ---- for disk.c: held files (disk_held.c) and the processes of the run (disk_tasks.c) ---- */
 
-/* What has no name any more but is held. */
+/* Files and directories that were deleted but that a process still holds. */
 struct forge_disk_held {
 	dev_t dev; /* of the workdir */
 	ino_t ino;
 	const char *workdir; /* the path inside, borrowed */
 	uint64_t mount_id;   /* of the workdir's mount inside, 0: not known yet */
 	pid_t init;
-	uint64_t seen[2048]; /* inodes that are in the sums */
+	uint64_t seen[2048]; /* inodes that are counted already */
 	size_t n_seen;
 	uint64_t bytes, inodes;
-	bool is_unsure; /* there is something whose weight cannot be seen */
+	bool is_unsure; /* something is held whose size cannot be seen */
 };
 
-/* Thorough: also mappings, and sockets in which descriptors wait. */
+/* is_thorough: also looks at mappings, and at sockets with descriptors in flight. */
 void forge_disk_held_count(struct forge_disk_held *h, struct forge_disk_tasks tasks,
 			   bool is_thorough, uint64_t budget_usec);
-/* Their ids, one a line. Returns the length (size - 1: there may be more) or -errno. */
+/*
+ * Writes the thread ids, one per line. Returns the length (size - 1: there may be more) or
+ * -errno.
+ */
 ssize_t forge_disk_read_tasks(struct forge_disk_tasks tasks, char *buf, size_t size);
-/* Stops all of them (0 once they stand), or lets them go on. v2 directories only. */
+/* Freezes all threads (0 once they are frozen), or thaws them. v2 directories only. */
 int forge_disk_freeze(struct forge_disk_tasks tasks, bool frozen);
-/* No more than this was written by all that the run ever was, given its CPU time so far. */
+/*
+ * An upper bound of the bytes written by all processes that the run ever had, from its CPU time
+ * so far.
+ */
 uint64_t forge_disk_most_written(struct forge_disk_tasks tasks, uint64_t cpu_usec);
 
 void forge_disk_free(struct forge_disk *d);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files and directories of a workdir that have no name any more but that a process still holds:
- * by a descriptor, as its current directory, as the program it runs, or by a mapping. What such a
- * thing weighs is asked of the kernel alone, never of a file server that may not answer.
+ * Files and directories of a workdir that were deleted but that a process still holds: by a
+ * descriptor, as its current directory, as the program it runs, or by a mapping. Their size is
+ * asked of the kernel alone, never of a file server that may not answer.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -31,8 +31,9 @@ static int look(int dir, const char *name, int flags, struct statx *ret)
 }
 
 /*
- * Everything below the workdir was opened through one mount, also where the file system shows
- * several devices (subvolumes), and nothing else was: an input of the same file system is not ours.
+ * All files below the workdir, and no others, were opened through the workdir's mount. Its id
+ * also holds where the file system shows several devices (subvolumes), and tells an input on
+ * the same file system apart.
  */
 static bool is_of_workdir(const struct forge_disk_held *h, const struct statx *st)
 {
@@ -54,7 +55,7 @@ static void add(struct forge_disk_held *h, const struct statx *st)
 	if (st->stx_nlink != 0 || !is_of_workdir(h, st) || is_known(h, st->stx_ino))
 		return;
 	if (h->n_seen == FORGE_ARRAY_SIZE(h->seen)) {
-		h->is_unsure = true; /* more than we remember */
+		h->is_unsure = true; /* more than fit in seen */
 		return;
 	}
 	h->seen[h->n_seen++] = st->stx_ino;
@@ -62,7 +63,7 @@ static void add(struct forge_disk_held *h, const struct statx *st)
 	h->inodes++;
 }
 
-/* Adds all that the entries of a directory of links lead to (fd, map_files). */
+/* Adds the targets of all links in a directory (fd, map_files). */
 static int add_links(struct forge_disk_held *h, int proc, const char *name)
 {
 	int fd = openat(proc, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -85,8 +86,9 @@ static int add_links(struct forge_disk_held *h, int proc, const char *name)
 }
 
 /*
- * Where map_files is root's alone: the text of maps has devices and inodes, and " (deleted)" at the
- * end of a line that can be of any length. What such a file weighs is not to be seen there.
+ * For places where only root can read map_files. The lines of maps have a device and an inode,
+ * end in " (deleted)" for a deleted file, and can be of any length. They do not show the size
+ * of the file.
  */
 static void look_at_maps(struct forge_disk_held *h, int proc)
 {
@@ -121,7 +123,7 @@ static void look_at_maps(struct forge_disk_held *h, int proc)
 		close(fd);
 }
 
-/* A UNIX socket's fdinfo says how many descriptors wait in it; what they are nobody says. */
+/* The fdinfo of a UNIX socket tells how many descriptors are in flight in it, but not which. */
 static void look_at_sockets(struct forge_disk_held *h, int proc)
 {
 	int fd = openat(proc, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -146,8 +148,9 @@ static void look_at_sockets(struct forge_disk_held *h, int proc)
 }
 
 /*
- * Where the run's processes see the workdir: its mount's number. Before init has entered the new root,
- * that path is the host's, and leads to the directory around the workdir, in another mount.
+ * Learns the id of the mount through which the run's processes see the workdir. Before init has
+ * entered the new root, the path is that of the host, and leads to the directory around the
+ * workdir, in another mount.
  */
 static void learn_mount(struct forge_disk_held *h, int proc)
 {
@@ -172,13 +175,13 @@ static void look_at_thread(struct forge_disk_held *h, long tid, bool is_thorough
 	(void)snprintf(path, sizeof(path), "/proc/%ld", tid);
 	forge_auto_close int proc = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (proc < 0)
-		return; /* it has ended */
+		return; /* the thread has ended */
 	learn_mount(h, proc);
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(links); i++)
 		if (look(proc, links[i], 0, &st) == 0)
 			add(h, &st);
 	int rc = add_links(h, proc, "fd");
-	/* Init keeps its own to itself; it holds nothing of the workdir. */
+	/* Init's descriptors cannot be read; it holds nothing of the workdir. */
 	if (rc < 0 && rc != -ENOENT && rc != -ESRCH && tid != h->init)
 		h->is_unsure = true;
 	if (!is_thorough)
@@ -190,8 +193,8 @@ static void look_at_thread(struct forge_disk_held *h, long tid, bool is_thorough
 }
 
 /*
- * Looks at threads, not processes: a process whose first thread has ended shows no
- * descriptors, and a thread can have some of its own.
+ * Looks at threads, not processes: a process whose first thread has ended shows no descriptors,
+ * and a thread can have descriptors of its own.
  */
 void forge_disk_held_count(struct forge_disk_held *h, struct forge_disk_tasks tasks,
 			   bool is_thorough, uint64_t budget_usec)
@@ -209,7 +212,7 @@ void forge_disk_held_count(struct forge_disk_held *h, struct forge_disk_tasks ta
 		if (tid > 0)
 			look_at_thread(h, tid, is_thorough);
 		if (forge_now_usec() > until) {
-			h->is_unsure = true; /* too many to look at */
+			h->is_unsure = true; /* the time ran out */
 			return;
 		}
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The processes of a run, for measuring what they hold: listed, stopped, and what they wrote. */
+/* Lists and freezes the processes of a run, and bounds what they have written; for disk.c. */
 #include "sandbox/disk.h"
 
 #include <dirent.h>
@@ -18,7 +18,10 @@ struct process {
 	bool is_ours;
 };
 
-/* "pid (name) state parent ...", where the name may be anything. What follows the name, or NULL. */
+/*
+ * Reads "pid (name) state parent ...", where the name can hold any character. Returns the text
+ * after the name, or NULL.
+ */
 static const char *read_stat(long pid, char *text, size_t size)
 {
 	char path[40];
@@ -38,7 +41,7 @@ static pid_t parent_of(long pid)
 	return p ? (pid_t)strtol(p + 2, NULL, 10) : -1;
 }
 
-/* All processes that we see. Returns how many, at most max. */
+/* Lists all processes that we see. Returns how many, at most max. */
 static size_t list_processes(struct process *list, size_t max)
 {
 	size_t n = 0;
@@ -61,8 +64,8 @@ static int by_pid(const void *a, const void *b)
 }
 
 /*
- * Marks init and what descends from it: in a pid namespace that is everybody. The kernel lists
- * in the order of pids, so that mostly one round is enough.
+ * Marks init and its descendants, which are all processes of its pid namespace. The kernel
+ * lists processes in the order of their pids, so that one round is mostly enough.
  */
 static void mark_ours(struct process *list, size_t n, pid_t init)
 {
@@ -98,7 +101,7 @@ static size_t add_threads(pid_t pid, char *buf, size_t len, size_t size)
 	return len;
 }
 
-/* Without a cgroup: by who started whom. */
+/* Without a cgroup: finds the processes by their parents. */
 static ssize_t read_descendants(pid_t init, char *buf, size_t size)
 {
 	const size_t max = 32768;
@@ -148,7 +151,7 @@ int forge_disk_freeze(struct forge_disk_tasks tasks, bool frozen)
 	return -ETIMEDOUT;
 }
 
-/* Of one thread, exact: nanoseconds on a CPU. 0 where the kernel does not tell. */
+/* The exact CPU time of one thread; 0 where the kernel does not report it. */
 static uint64_t exact_usec_of(long pid)
 {
 	char path[40], text[128];
@@ -160,8 +163,9 @@ static uint64_t exact_usec_of(long pid)
 }
 
 /*
- * CPU time of a process and of those of its children that it has waited for. *slack grows by what
- * the kernel's rounding can hide: stat counts in ticks, but of one thread there is an exact number.
+ * CPU time of a process and of those of its children that it has waited for. *slack grows by
+ * what the kernel's rounding can hide: stat counts in ticks, but for a single thread there is
+ * an exact number.
  */
 static uint64_t cpu_usec_of(long pid, uint64_t *slack)
 {
@@ -170,7 +174,10 @@ static uint64_t cpu_usec_of(long pid, uint64_t *slack)
 	const char *p = read_stat(pid, text, sizeof(text));
 	uint64_t field[21] = { 0 }, exact = exact_usec_of(pid);
 
-	/* p is at field 3. 14 and 15 are its own time, 16 and 17 the children's, 20 its threads. */
+	/*
+	 * p is at field 3. Fields 14 and 15 are its own time, 16 and 17 the children's, 20 the
+	 * number of threads.
+	 */
 	for (int i = 3; p && i <= 20; i++) {
 		field[i] = strtoull(p, NULL, 10);
 		p = strchr(p, ' ');
@@ -188,8 +195,9 @@ static uint64_t cpu_usec_of(long pid, uint64_t *slack)
 }
 
 /*
- * What it, and those of its children that it has waited for, made dirty, less what they deleted
- * before it came to the disk. False: not to be seen.
+ * Adds the bytes that a process, and those of its children that it has waited for, have made
+ * dirty, less those that they deleted before they reached the disk. Returns false when the
+ * numbers cannot be read.
  */
 static bool add_written_by(long pid, int64_t *bytes)
 {
@@ -204,10 +212,10 @@ static bool add_written_by(long pid, int64_t *bytes)
 }
 
 /*
- * The most that a run can hold is what it has written: blocks that are taken without writing need
- * a quota (FORGE_SLOT_ALLOCATE). A process counts for its parent once that has waited for it. One
- * that nobody waits for takes its numbers with it, but not its CPU time, which the cgroup knows;
- * and a CPU fills no more than 2 GB of a file in a second.
+ * A run can hold at most what it has written: allocating blocks without writing needs a quota
+ * (FORGE_SLOT_ALLOCATE). A process's numbers are added to its parent's when the parent waits
+ * for it. A process that no parent waits for takes its numbers with it. Its CPU time remains in
+ * the cgroup's count, though, and one CPU writes at most 2 GB of a file in a second.
  */
 uint64_t forge_disk_most_written(struct forge_disk_tasks tasks, uint64_t cpu_usec)
 {

@@ -30,13 +30,16 @@ static int resolve(const struct forge_syscall_name *s)
 	return nr < 0 ? -1 : nr;
 }
 
-/* Returns that nobody else uses: what follows is another program's to say. */
+/*
+ * Return values that are not used otherwise. They mark where the program of another part goes
+ * on; jump_instead() replaces them.
+ */
 #define LOOK_AT_PERSONA SCMP_ACT_TRACE(2)
 
 #define LOOK_AT_LIST(i)	 SCMP_ACT_TRACE((uint16_t)(16 + (i)))
 #define LOOK_AT_RULES(i) SCMP_ACT_TRACE((uint16_t)(32 + (i)))
 
-/* Which of the lists of allowed arguments a call has; -1: none. */
+/* Index of the list of allowed arguments that a call has; -1: none. */
 static int list_of(const char *name)
 {
 	for (int i = 0; forge_call_lists[i].name; i++)
@@ -47,7 +50,10 @@ static int list_of(const char *name)
 
 #define MAX_RULED 64
 
-/* Calls that are refused for some arguments; prlimit64 has its rule in here. */
+/*
+ * Calls that are refused for some arguments. The rule of prlimit64 is in the code, not in the
+ * table.
+ */
 static const char *ruled[MAX_RULED];
 
 static int rules_of(const char *name)
@@ -107,7 +113,10 @@ static void add_args(scmp_filter_ctx ctx)
 		if (rc < 0)
 			forge_gen_die("argument rule for", a->name, rc);
 	}
-	/* As setrlimit() of RLIMIT_CORE; without a new limit it only asks. */
+	/*
+	 * The same as setrlimit() of RLIMIT_CORE. A call without a new limit only reads, and is
+	 * allowed.
+	 */
 	int rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(0), SCMP_SYS(prlimit64), 2,
 				  SCMP_A1(SCMP_CMP_MASKED_EQ, 0xffffffffU, RLIMIT_CORE),
 				  SCMP_A2(SCMP_CMP_NE, 0, 0));
@@ -128,16 +137,16 @@ static size_t export(scmp_filter_ctx ctx, const char *name, struct sock_filter *
 	return (size_t)len / sizeof(*ret);
 }
 
-/* ---- a program that only looks at the number of the call, made small ---- */
+/* ---- shortens a program that only looks at the number of the call ---- */
 
 #define MAX_RANGES 1024
 
-/* From this number up to the next one's, one answer. */
+/* All calls from this number up to the next range get one answer. */
 struct range {
 	uint32_t start, answer;
 };
 
-/* What a program says to a call of this number, whatever its arguments. */
+/* The answer of a program that does not look at arguments. */
 static uint32_t answer_to(const struct sock_filter *prog, size_t n, uint32_t arch,
 			  uint32_t nr)
 {
@@ -153,7 +162,7 @@ static int by_number(const void *x, const void *y)
 	return a < b ? -1 : a > b;
 }
 
-/* Its answers change only at the constants that it compares with, and right behind them. */
+/* The answers change only at the constants that the program compares with, and right after them. */
 static size_t find_ranges(const struct sock_filter *prog, size_t n, uint32_t arch,
 			  struct range *ret)
 {
@@ -178,7 +187,10 @@ static size_t find_ranges(const struct sock_filter *prog, size_t n, uint32_t arc
 	return n_ranges;
 }
 
-/* The number is loaded: halves the ranges until one is left. Returns how many instructions. */
+/*
+ * Makes a binary search over the ranges; the number of the call is loaded. Returns how many
+ * instructions it wrote.
+ */
 static size_t make_tree(const struct range *r, size_t n, struct sock_filter *ret)
 {
 	size_t half = n / 2;
@@ -196,8 +208,9 @@ static size_t make_tree(const struct range *r, size_t n, struct sock_filter *ret
 }
 
 /*
- * libseccomp compares with each number it was given; neighbours with one answer can share a
- * comparison. The kernel translates and compiles the program at every start, so it pays to be short.
+ * libseccomp compares with each number that it was given, but neighbours with the same answer
+ * can share a comparison. The kernel translates and compiles the program at every start, so a
+ * short one saves time.
  */
 static size_t shorten(struct sock_filter *prog, size_t n)
 {
@@ -227,8 +240,8 @@ static size_t shorten(struct sock_filter *prog, size_t n)
 	return m;
 }
 
-/* Where all[0..n) returns answer, goes on at all[to] instead. */
-static void lead_on(struct sock_filter *all, size_t n, uint32_t answer, size_t to)
+/* Replaces each return of answer in all[0..n) by a jump to all[to]. */
+static void jump_instead(struct sock_filter *all, size_t n, uint32_t answer, size_t to)
 {
 	size_t found = 0;
 
@@ -242,7 +255,7 @@ static void lead_on(struct sock_filter *all, size_t n, uint32_t answer, size_t t
 		forge_gen_die("join", "programs", (int)to);
 }
 
-/* Which instructions return an answer that the start of a run decides. */
+/* Prints which instructions return an answer that is decided at the start of a run. */
 static void emit_marks(const struct sock_filter *all, size_t n)
 {
 	printf("static const struct { unsigned short at, slot; } forge_filter_marks[] = "
@@ -256,9 +269,9 @@ static void emit_marks(const struct sock_filter *all, size_t n)
 }
 
 /*
- * One program of all: libseccomp cannot express that a call's arguments are looked at only where
- * the call itself is allowed, and several filters would cost every start, and every call that they
- * look at, several times.
+ * Joins all parts into one program. libseccomp cannot express that a call's arguments are
+ * looked at only where the call itself is allowed, and several filters would multiply the cost
+ * of every start and of every call that they look at.
  */
 static void emit(scmp_filter_ctx calls, scmp_filter_ctx args, scmp_filter_ctx persona)
 {
@@ -267,17 +280,17 @@ static void emit(scmp_filter_ctx calls, scmp_filter_ctx args, scmp_filter_ctx pe
 	size_t n_theirs = export(args, "args", theirs);
 	size_t len = n + export(persona, "personality", all + n);
 
-	lead_on(all, n, LOOK_AT_PERSONA, n);
+	jump_instead(all, n, LOOK_AT_PERSONA, n);
 	for (int i = 0; i < MAX_RULED && ruled[i]; i++) {
 		if (seccomp_syscall_resolve_name(ruled[i]) < 0)
 			continue; /* not on this ABI */
 		size_t made = forge_gen_rules(ruled[i], all + len);
 		forge_gen_compare(ruled[i], all + len, made, theirs, n_theirs);
-		lead_on(all, n, LOOK_AT_RULES(i), len);
+		jump_instead(all, n, LOOK_AT_RULES(i), len);
 		len += made;
 	}
 	for (size_t i = 0; forge_call_lists[i].name; i++) {
-		lead_on(all, n, LOOK_AT_LIST(i), len);
+		jump_instead(all, n, LOOK_AT_LIST(i), len);
 		len += forge_gen_list(&forge_call_lists[i], all + len);
 	}
 	if (len > BPF_MAXINSNS)
@@ -310,7 +323,10 @@ int main(void)
 	add_names(calls, forge_syscalls_refused, SCMP_ACT_ERRNO(EPERM));
 	if (seccomp_rule_add(calls, LOOK_AT_PERSONA, SCMP_SYS(personality), 0) < 0)
 		forge_gen_die("rule for", "personality", 0);
-	/* personality: ask, the default, and 32-bit uname; nothing that weakens memory layout */
+	/*
+	 * personality: reading it, the default, and 32-bit uname; nothing that weakens the
+	 * memory layout
+	 */
 	static const uint64_t personalities[] = { PER_LINUX, PER_LINUX32, 0xffffffffULL };
 	scmp_filter_ctx persona = new_filter(SCMP_ACT_ERRNO(ENOSYS), "personality");
 	for (size_t i = 0; i < 3; i++)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Build tool, second part: what is said about the arguments of a call, as instructions. libseccomp
- * compares 64 bits with one value at a time; the kernel looks at 32, and one instruction can look at
- * several bits.
+ * Build tool, second part: turns the rules for the arguments of a call into instructions.
+ * libseccomp compares 64 bits with one value at a time; the kernel looks at 32 bits, and one
+ * instruction can test several of them.
  */
 #include "sandbox/gen_rules.h"
 
@@ -67,7 +67,7 @@ static size_t make_list(const struct forge_call_list *l,
 	if (l->mask[arg])
 		ret[len++] = (struct sock_filter)BPF_STMT(BPF_ALU | BPF_AND | BPF_K,
 							  l->mask[arg]);
-	/* Of the last argument, all values with one answer lead to one place. */
+	/* For the last argument, all values with the same answer jump to one return. */
 	for (size_t i = 0; is_last && i < n; i++)
 		ret[len++] = (struct sock_filter)BPF_JUMP(
 			BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)rows[i].value[arg], 0, 0);
@@ -111,14 +111,17 @@ static bool is_bit(uint64_t mask, uint64_t match)
 	return mask == match && (mask & (mask - 1)) == 0;
 }
 
-/* Everything that is compared lies in the low half, which is what the kernel looks at. */
+/* All compared bits must be in the low half, the only one that the kernel looks at. */
 static void check_halves(const struct forge_syscall_arg *a)
 {
 	if ((a->mask | a->match | a->mask2 | a->match2) > UINT32_MAX)
 		forge_gen_die("high half in rule for", a->name, 0);
 }
 
-/* Goes on behind where the argument has this value; where it has not, to `else`, set by the caller. */
+/*
+ * Goes on with the next instruction when the argument matches. The caller sets the jump for
+ * when it does not.
+ */
 static size_t make_test(unsigned arg, uint64_t mask, uint64_t match,
 			struct sock_filter *ret)
 {
@@ -138,7 +141,10 @@ static size_t make_test(unsigned arg, uint64_t mask, uint64_t match,
 	return len;
 }
 
-/* Two rules for bits of one argument that agree in all else are one for any of the bits. */
+/*
+ * Two rules for single bits of one argument that agree in everything else become one rule for
+ * any of these bits.
+ */
 static bool are_alike(const struct forge_syscall_arg *a,
 		      const struct forge_syscall_arg *b)
 {
@@ -157,7 +163,7 @@ static size_t make_rule(const struct forge_syscall_arg *a, struct sock_filter *r
 	for (const struct forge_syscall_arg *b = forge_syscalls_args; b->name; b++)
 		if (are_alike(a, b)) {
 			if (b < a)
-				return 0; /* it is in there already */
+				return 0; /* an earlier rule includes it */
 			bits |= b->mask;
 		}
 	if (a->mask2) {
@@ -175,7 +181,10 @@ static size_t make_rule(const struct forge_syscall_arg *a, struct sock_filter *r
 	return len;
 }
 
-/* As setrlimit() of RLIMIT_CORE; without a new limit (a pointer, both halves) it only asks. */
+/*
+ * The same as setrlimit() of RLIMIT_CORE. A call without a new limit (a pointer, both halves)
+ * only reads.
+ */
 static size_t make_prlimit(struct sock_filter *ret)
 {
 	const struct sock_filter code[] = {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds out whose ids a run may have; see ids.h. */
+/* Chooses the host ids of a run; see ids.h. */
 #include "sandbox/ids.h"
 
 #include <errno.h>
@@ -69,7 +69,7 @@ bool forge_ids_is_initial(void)
 	return is_mapped("/proc/self/uid_map", 4294967294UL);
 }
 
-/* uid 0 of the initial namespace, or something only called root? */
+/* Is this uid 0 of the initial namespace, and not the root of another one? */
 static bool is_host_root(void)
 {
 	return geteuid() == 0 && forge_ids_is_initial();
@@ -77,7 +77,10 @@ static bool is_host_root(void)
 
 #define LOCKS "/run/forge-uids"
 
-/* Slots are of one state directory, uids of the whole host. Without /run there is one only. */
+/*
+ * Slots belong to one state directory but uids to the whole host, so a uid in use is locked.
+ * Without /run there is no lock, as there is only one state directory then.
+ */
 static int lock_uid(uid_t uid, int *ret_fd, struct forge_error *err)
 {
 	char name[sizeof(LOCKS) + 16];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which host uid a run has. Root's runs get one each from a range of their own. */
+/* Chooses the host uid of a run. Each run of root gets one of its own from a range. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,15 +11,16 @@ struct forge_ids {
 	uid_t uid;
 	gid_t gid;
 	bool privileged; /* we may map ids that are not ours */
-	int lock_fd;	 /* keeps the uid from other state directories of root, or -1 */
+	int lock_fd; /* reserves the uid against other state directories of root, or -1 */
 };
 
-/* Do we see the ids of the whole host, or are we in a user namespace? */
+/* Are we in the initial user namespace, with all ids of the host? */
 bool forge_ids_is_initial(void);
 
 /*
- * As root of the host: base + slot, or -EAGAIN when another FORGE_HOME uses that one now. As anybody else, also as "root" of a user namespace that
- * has no such ids: our own. Never uid 0 of the host.
+ * As root of the host: base + slot, or -EAGAIN when another FORGE_HOME uses that uid now. As
+ * any other user, also as "root" of a user namespace without these ids: our own ids. Never uid
+ * 0 of the host.
  */
 FORGE_MUST_CHECK int forge_ids_choose(uid_t base, unsigned slot, struct forge_ids *ret,
 				      struct forge_error *err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Watches the kernel memory that nobody is charged for; see kernel_memory.h. */
+/* Watches the kernel memory that no cgroup is charged for; see kernel_memory.h. */
 #include "sandbox/kernel_memory.h"
 
 #include <errno.h>
@@ -10,33 +10,39 @@
 #include "sandbox/kernel_numbers.h"
 
 #define MIB (1LL << 20)
-/* Growth beyond the limit that is looked into; the number's own noise is a few MiB. */
+/* Growth beyond the run's room that starts a trial; the number varies by a few MiB by itself. */
 #define SUSPICIOUS (32 * MIB)
-/* Growth of the nearly exact number for which the exact one, which costs more, is worth asking. */
+/* Growth of the near number from which on the exact number, which costs more, is read too. */
 #define NOTEWORTHY (16 * MIB)
-/* No kernel hands out memory faster; a run with less CPU time than that takes is not the cause. */
+/*
+ * No kernel allocates faster. A run that used less CPU time than the growth takes at this rate
+ * is not the cause.
+ */
 #define BYTES_PER_USEC 8000
-/* Looks while the run uses a CPU, and while it does not. */
+/* Time between two looks while the run uses CPU time, and while it does not ... */
 #define BUSY_USEC 20000
 #define IDLE_USEC 50000
-/* ... and while little is left until it is suspicious. */
+/* ... and while the number is close to the threshold. */
 #define NEAR_USEC 5000
-/* CPU time of the run between two looks that are worth their cost. */
+/* CPU time of the run since the last look that makes another look worth its cost. */
 #define WORTH_USEC 3000
-/* How long a run is stopped, and let go, at a time; longer where the number grew slowly. */
+/*
+ * How long a run is frozen, and then let run, in each round of a trial; longer if the number
+ * grew slowly.
+ */
 #define SHORT_USEC   4000
 #define LONG_USEC    50000
 #define LONGEST_USEC 400000
 #define SHORT_ROUNDS 5
 #define LONG_ROUNDS  5
-/* Rounds that must each look like its doing: one can be chance. */
+/* Rounds that must each point to the run: a single one can be chance. */
 #define SHORT_ALIKE 3
 #define LONG_ALIKE  3
-/* What a long moment should show, if the run is the cause. */
+/* Growth that a long phase should show if the run is the cause. */
 #define SHOWN (4 * MIB)
-/* The number wavers by this much by itself. */
+/* The number varies by this much by itself. */
 #define NOISE (2 * MIB)
-/* Growth with no opinion but with signs of guilt, so many times within so long, is no chance. */
+/* Unclear trials with signs against the run: so many within this time are not chance. */
 #define STRIKES	     2
 #define STRIKES_USEC 60000000ULL
 
@@ -45,16 +51,16 @@ enum phase { WATCHING, STOPPED, MOVING };
 struct forge_kernel_memory {
 	struct forge_kernel_numbers numbers;
 	enum phase phase;
-	int64_t rough_start, near_base;	  /* at the start; the lowest so far */
-	struct forge_kernel_reading base; /* when the number was lowest */
-	int64_t carried; /* growth from before that, which still counts */
-	uint64_t base_usec, base_cpu_usec; /* the time, and the run's CPU time, of that */
+	int64_t rough_start, near_base;	   /* at the start; the lowest so far */
+	struct forge_kernel_reading base;  /* when the number was lowest */
+	int64_t carried;		   /* growth from before base that still counts */
+	uint64_t base_usec, base_cpu_usec; /* the time, and the run's CPU time, at base */
 	uint64_t moment_usec;
-	uint64_t waiting_usec; /* since when for its turn, 0: it does not */
+	uint64_t waiting_usec; /* since when it waits for its turn, 0: it does not */
 	uint64_t looked_usec, looked_cpu_usec;
 	struct forge_kernel_reading phase_start;
 	uint64_t phase_usec;
-	int64_t grew_stopped; /* in the moment before this one */
+	int64_t grew_stopped; /* in the frozen phase before this phase */
 	uint64_t usec_stopped;
 	struct forge_memory_trial trial;
 	bool is_open, is_near, is_strict, knows_strict;
@@ -68,14 +74,17 @@ enum forge_memory_opinion forge_memory_judge(const struct forge_memory_trial *t)
 {
 	int64_t least = t->is_slow ? 3 * SHOWN / 2 : 2 * SHOWN;
 	int64_t stopped = t->grew_stopped > 0 ? t->grew_stopped : 0;
-	/* Rates, multiplied by both times. */
+	/* Growth rates, each multiplied by both times. */
 	double rate_moving = (double)t->grew_moving * (double)t->usec_stopped;
 	double rate_stopped = (double)stopped * (double)t->usec_moving;
 
 	if (t->alike >= (t->is_slow ? LONG_ALIKE : SHORT_ALIKE) &&
 	    t->grew_moving >= least && rate_moving >= 4 * rate_stopped)
 		return FORGE_MEMORY_CAUSED;
-	/* A little growth while it stood can be chance: then all rounds are waited for. */
+	/*
+	 * A little growth while the run was frozen can be chance: then the answer waits for all
+	 * rounds.
+	 */
 	bool is_last = t->rounds >= (t->is_slow ? LONG_ROUNDS : SHORT_ROUNDS);
 	if (stopped >= (is_last ? NOISE : 4 * NOISE) && 2 * rate_stopped >= rate_moving)
 		return FORGE_MEMORY_NOT_CAUSED;
@@ -92,7 +101,10 @@ void forge_memory_note(struct forge_memory_trial *t, int64_t grew_stopped,
 	if (grew_moving >= (t->is_slow ? SHOWN / 2 : SHOWN / 4) &&
 	    rate_moving >= 4 * rate_stopped)
 		t->alike++;
-	/* So much, and nothing while it stood: that is less likely chance. */
+	/*
+	 * Much growth, and none while the run was frozen, is less likely to be chance: it
+	 * counts twice.
+	 */
 	if (grew_moving >= 2 * SHOWN && rate_moving >= 16 * rate_stopped)
 		t->alike++;
 	t->grew_stopped += grew_stopped;
@@ -109,7 +121,10 @@ static int freeze(const struct forge_kernel_memory *k, bool is_on)
 					is_on ? "1" : "0");
 }
 
-/* Between a half and one and a half of it: a neighbour that knew when could look like the run. */
+/*
+ * A random time between half of usec and one and a half: a neighbour that knew the times could
+ * allocate in step with the run.
+ */
 static uint64_t about(uint64_t usec, uint64_t now)
 {
 	uint32_t chance = (uint32_t)now * 2654435761u;
@@ -127,9 +142,10 @@ static uint64_t enter(struct forge_kernel_memory *k, enum phase phase,
 }
 
 /*
- * What the host loses by a run is what the run is charged for and what it is not: up to its limit the
- * one stands for the other. Slabs with holes, after many files were deleted, are such a thing. Half
- * of what is left is for the time that a trial takes.
+ * The host loses the memory that the run is charged for and the memory that no cgroup is
+ * charged for. The second is tolerated as long as both together are within the run's limit.
+ * Slabs with holes, left when many files were deleted, are such memory. Half of the remaining
+ * room is kept for what the run takes during a trial.
  */
 static int64_t threshold(const struct forge_kernel_memory *k)
 {
@@ -146,8 +162,9 @@ static void set_base(struct forge_kernel_memory *k, const struct forge_kernel_re
 }
 
 /*
- * One run of the host is tried at a time: two that stop and go together would look like one. The
- * lock is on a file that every supervisor has open anyway, and that nobody inside can reach.
+ * Only one run of the host is tried at a time: two that freeze and run together could not be
+ * told apart. The lock is on a file that every supervisor has open anyway, and that no process
+ * inside can reach.
  */
 #define TURN_USEC  2000
 #define TURNS_USEC 400000
@@ -158,7 +175,10 @@ static bool has_turn(struct forge_kernel_memory *k, uint64_t now)
 
 	if (!is_ours && !k->waiting_usec)
 		k->waiting_usec = now;
-	/* Whoever holds it for so long does not mean to give it back. */
+	/*
+	 * A supervisor that holds the lock for so long does not intend to release it: go on
+	 * without the lock.
+	 */
 	if (!is_ours && now - k->waiting_usec < TURNS_USEC)
 		return false;
 	k->waiting_usec = 0;
@@ -168,7 +188,7 @@ static bool has_turn(struct forge_kernel_memory *k, uint64_t now)
 static void give_turn_back(struct forge_kernel_memory *k)
 {
 	k->waiting_usec = 0;
-	(void)flock(k->numbers.meminfo, LOCK_UN); /* maybe not held */
+	(void)flock(k->numbers.meminfo, LOCK_UN); /* it may not be held */
 }
 
 /* How much the number has grown since it was lowest. */
@@ -178,7 +198,7 @@ static int64_t grown(const struct forge_kernel_memory *k,
 	return k->carried + forge_kernel_growth(&k->base, r);
 }
 
-/* Not the run, or nobody knows: what is there now is where watching goes on from. */
+/* The run is not the cause, or that is unknown: watching goes on from the present number. */
 static uint64_t go_on(struct forge_kernel_memory *k, const struct forge_kernel_reading *r,
 		      uint64_t now)
 {
@@ -194,14 +214,20 @@ static uint64_t blame(struct forge_kernel_memory *k, const struct forge_kernel_r
 {
 	give_turn_back(k);
 	int64_t grew = grown(k, r);
-	/* Others may have given back meanwhile; what it took under our eyes it has taken. */
+	/*
+	 * Other processes may have freed memory meanwhile. What the run took during the trial
+	 * counts in any case.
+	 */
 	if (grew < k->trial.grew_moving)
 		grew = k->trial.grew_moving;
 	*ret_taken = grew > 0 ? (uint64_t)grew : 1;
 	return now + BUSY_USEC;
 }
 
-/* What it holds can be counted, and is most of the growth: then no moment says otherwise. */
+/*
+ * Do the file locks that the run holds make up half of the growth? Then the run is the cause,
+ * whatever the trial shows.
+ */
 static bool holds_it(const struct forge_kernel_memory *k,
 		     const struct forge_kernel_reading *r)
 {
@@ -219,8 +245,8 @@ static uint64_t acquit(struct forge_kernel_memory *k,
 }
 
 /*
- * The number grew, and the run could have done it, but while it was looked at nothing moved: it
- * may have stopped by itself. What it holds says more, where there is a way to see that.
+ * The number grew, and the run could be the cause, but the trial shows no growth: the run may
+ * have paused. What it holds says more, where that can be seen.
  */
 static uint64_t remain_unclear(struct forge_kernel_memory *k,
 			       const struct forge_kernel_reading *r, uint64_t now,
@@ -228,7 +254,7 @@ static uint64_t remain_unclear(struct forge_kernel_memory *k,
 {
 	int64_t grew = grown(k, r);
 
-	/* It went back meanwhile, by itself. */
+	/* The number has fallen again by itself. */
 	if (grew < threshold(k) - SUSPICIOUS / 2)
 		return go_on(k, r, now);
 	if (holds_it(k, r))
@@ -241,7 +267,7 @@ static uint64_t remain_unclear(struct forge_kernel_memory *k,
 	k->strike_usec = now;
 	if (++k->strikes >= STRIKES)
 		return blame(k, r, now, ret_taken);
-	/* Half as much more is enough the next time. */
+	/* The next trial starts after half as much growth. */
 	uint64_t at = go_on(k, r, now);
 	k->carried = threshold(k) - SUSPICIOUS / 2;
 	return at;
@@ -251,7 +277,7 @@ static uint64_t stop_for_a_moment(struct forge_kernel_memory *k,
 				  const struct forge_kernel_reading *r, uint64_t now,
 				  uint64_t *ret_taken)
 {
-	/* Without a cgroup that can: nothing can be said. */
+	/* There is no trial without a cgroup that can be frozen. */
 	if (freeze(k, true) < 0)
 		return remain_unclear(k, r, now, ret_taken);
 	return enter(k, STOPPED, r, now);
@@ -266,7 +292,10 @@ static uint64_t begin_trial(struct forge_kernel_memory *k,
 	return stop_for_a_moment(k, r, now, ret_taken);
 }
 
-/* Moments so long that growth at the rate there was shows in them, if that can be waited for. */
+/*
+ * Makes the phases long enough to show growth at the rate seen so far, unless that takes too
+ * long.
+ */
 static uint64_t begin_slow_trial(struct forge_kernel_memory *k,
 				 const struct forge_kernel_reading *r, uint64_t now,
 				 uint64_t *ret_taken)
@@ -329,7 +358,10 @@ static uint64_t watch(struct forge_kernel_memory *k, uint64_t now, uint64_t *ret
 	int64_t grew = grown(k, &r), most = threshold(k);
 	if (grew <= 0)
 		set_base(k, &r, now);
-	/* What can be taken between two looks must not be too much. */
+	/*
+	 * Close to the threshold the looks are more frequent, to limit what can be taken
+	 * between two of them.
+	 */
 	k->is_near = grew > most - 2 * SUSPICIOUS && grew > NOTEWORTHY / 2;
 	if (grew < most) {
 		if (k->waiting_usec)
@@ -341,7 +373,10 @@ static uint64_t watch(struct forge_kernel_memory *k, uint64_t now, uint64_t *ret
 	    (int64_t)(used - k->base_cpu_usec) < grew / BYTES_PER_USEC)
 		return go_on(k, &r, now);
 	if (!has_turn(k, now)) {
-		/* Whoever may be the cause does not go on meanwhile, nor disturb the other's trial. */
+		/*
+		 * A run that may be the cause must not go on while it waits, nor disturb the
+		 * trial of another run.
+		 */
 		(void)!freeze(k, true);
 		return now + TURN_USEC;
 	}
@@ -349,8 +384,9 @@ static uint64_t watch(struct forge_kernel_memory *k, uint64_t now, uint64_t *ret
 }
 
 /*
- * Most runs are over before the first look, so only the rough number is taken at the start. How far
- * the exact one was from it then, it still is: what grew in between grew in both.
+ * Most runs are over before the first look, so only the rough number is read at the start. The
+ * rest is read now. What grew in between grew in both the rough and the exact number, so their
+ * difference is still that of the start.
  */
 static void open_rest(struct forge_kernel_memory *k, uint64_t now)
 {
@@ -377,7 +413,10 @@ uint64_t forge_kernel_memory_step(struct forge_kernel_memory *k, uint64_t now,
 	if (k->phase == STOPPED) {
 		k->grew_stopped = grew;
 		k->usec_stopped = usec;
-		/* So much in one moment, and the run stood: somebody else is waited for. */
+		/*
+		 * The number grew this much while the run was frozen: another process is the
+		 * cause.
+		 */
 		if (k->trial.rounds == 0 && grew >= 2 * SHOWN)
 			return acquit(k, &r, now, ret_taken);
 		(void)!freeze(k, false);

@@ -19,7 +19,7 @@ static char *read_whole(int fd, char *buf, size_t size)
 	return buf;
 }
 
-/* "Key:   N kB" of meminfo, in bytes; 0 where this kernel has no such line. */
+/* Value of a line "Key:   N kB" of meminfo, in bytes; 0 where this kernel has no such line. */
 static int64_t kib(const char *text, const char *key)
 {
 	const char *p = strstr(text, key);
@@ -41,7 +41,10 @@ int64_t forge_kernel_rough_number(const struct forge_kernel_numbers *k)
 	return n;
 }
 
-/* Free pages in the lists of the CPUs, which nobody counts as free. "count: N" in pages. */
+/*
+ * Free pages in the lists of the CPUs, which meminfo does not count as free. They are in lines
+ * "count: N".
+ */
 static int64_t pages_in_lists(const struct forge_kernel_numbers *k)
 {
 	char buf[4096];
@@ -78,7 +81,10 @@ static int64_t number_at(int dir, const char *file)
 	return dir >= 0 && forge_read_u64_at(dir, file, &n) == 0 ? (int64_t)n : 0;
 }
 
-/* What v2 says of all cgroups, or of the run alone: without slabs that give way. */
+/*
+ * Kernel memory without reclaimable slabs, from a memory.stat of v2: of all cgroups or of the
+ * run alone.
+ */
 static bool read_split(const char *text, int64_t *ret)
 {
 	uint64_t kernel = forge_key_u64(text, "kernel", UINT64_MAX);
@@ -127,7 +133,7 @@ static void read_v1(const struct forge_kernel_numbers *k,
 			strtoll(read_whole(k->root_kernel, text, sizeof(text)), NULL, 10);
 }
 
-/* ZFS has a cache of its own, which gives way like any other. "size  4  N". */
+/* ZFS has a cache of its own, which is reclaimed like any other. The line is "size  4  N". */
 static int64_t zfs_cache(const struct forge_kernel_numbers *k)
 {
 	char text[8192];
@@ -157,9 +163,9 @@ void forge_kernel_read(const struct forge_kernel_numbers *k,
 }
 
 /*
- * v1 charges for slabs that give way as for all others, and does not tell them apart. Nearly all of
- * them are charged to somebody, so as much of the charges as they grew by is theirs. Where charges
- * fell, what fell with them was not theirs.
+ * v1 charges for reclaimable slabs as for all others and does not report them apart. Nearly all
+ * of them are charged to a cgroup, so as much of the charges as they grew by is theirs. Where
+ * the charges fell, they count only as far as the rough number fell with them.
  */
 static int64_t charged_for_rest(int64_t rough, int64_t reclaimable, int64_t charged)
 {
@@ -210,8 +216,8 @@ bool forge_kernel_is_scarce(const struct forge_kernel_numbers *k)
 }
 
 /*
- * Are all file systems of this host such whose caches the kernel counts as caches? Others keep
- * what they read in memory that looks like anybody's: there slow growth may be such a cache.
+ * Do all file systems of this host have caches that the kernel counts as caches? Others keep
+ * what they read in memory that looks like any other, so slow growth may be such a cache.
  */
 bool forge_kernel_has_plain_file_systems(void)
 {
@@ -243,7 +249,7 @@ bool forge_kernel_has_plain_file_systems(void)
 	return is_plain;
 }
 
-/* How many locks a process has through one descriptor: "lock: ..." lines. */
+/* Counts the locks that a process holds through one descriptor: "lock: ..." lines. */
 static uint64_t count_locks(int fdinfo, const char *name)
 {
 	forge_auto_close int fd = openat(fdinfo, name, O_RDONLY | O_CLOEXEC);
@@ -261,7 +267,7 @@ static uint64_t count_locks(int fdinfo, const char *name)
 
 int64_t forge_kernel_bytes_of_locks(const struct forge_kernel_numbers *k, int64_t enough)
 {
-	const int64_t one = 192; /* struct file_lock, the smallest there was */
+	const int64_t one = 192; /* the smallest size that struct file_lock ever had */
 	char procs[16384], path[48];
 	int64_t bytes = 0;
 	int dir = k->cg->v2_fd >= 0 ? k->cg->v2_fd : k->cg->memory_fd;
@@ -278,7 +284,7 @@ int64_t forge_kernel_bytes_of_locks(const struct forge_kernel_numbers *k, int64_
 	return bytes;
 }
 
-/* Bytes that wait in queues of streams: "... tx_queue:rx_queue ...", in hex. */
+/* Bytes in the queues of streams: "... tx_queue:rx_queue ...", in hex. */
 static int64_t bytes_in_queues(const struct forge_kernel_numbers *k, const char *file)
 {
 	char path[48], *line = NULL;
@@ -297,8 +303,8 @@ static int64_t bytes_in_queues(const struct forge_kernel_numbers *k, const char 
 }
 
 /*
- * Is the run charged for much more in queues of streams than there is in them? A queue of single
- * bytes can pin 32 KiB for each of the 17 pieces in 1.3 KiB that are charged.
+ * Is the run charged for much more than the bytes in its queues of streams? In a queue of
+ * single bytes, 1.3 KiB that are charged are 17 pieces, each of which can pin 32 KiB.
  */
 bool forge_kernel_has_thin_queues(const struct forge_kernel_numbers *k, int64_t grew)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Landlock: what the running kernel offers. Enforcing it is child_landlock.c. */
+/* Landlock: what the running kernel offers. child_landlock.c enforces it. */
 #pragma once
 
 /* 0 when the kernel has none, it is disabled at boot, or the call is filtered. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The thread, and what it does. */
+/* Makes the network namespace in a thread; see netns.h. */
 #include "sandbox/netns.h"
 
 #include <errno.h>
@@ -15,20 +15,22 @@
 #include "base/cleanup.h"
 
 /*
- * Less room for what no cgroup is charged for. A kernel that has one of these for the whole host
- * only, or a read-only /proc/sys, leaves it as it is: the number of sockets is bounded all the same.
+ * Reduces the kernel memory that no cgroup is charged for. A kernel that has a setting only for
+ * the whole host, or a read-only /proc/sys, leaves it unchanged: the number of sockets is
+ * bounded anyway.
  */
 static void tune(void)
 {
 	static const struct {
 		const char *path, *value;
 	} settings[] = {
-		/* Time stamps of sending would keep a copy of what was sent in an error queue. */
+		/* Time stamps of sending would keep a copy of the data in an error queue. */
 		{ "/proc/sys/net/core/tstamp_allow_data", "0" },
 		/*
-		 * A byte in a queue can pin 32 KiB, and until a connection is accepted nobody is charged for
-		 * what it has received. Loopback is as fast with short queues (3 GB/s); shorter than two of
-		 * its packets of 64 KiB it stalls.
+		 * A byte in a queue can pin 32 KiB, and until a connection is accepted no
+		 * cgroup is charged for what it has received. Loopback is as fast with short
+		 * queues (3 GB/s); with queues shorter than two of its packets of 64 KiB it
+		 * stalls.
 		 */
 		{ "/proc/sys/net/ipv4/tcp_wmem", "4096 16384 262144" },
 		{ "/proc/sys/net/ipv4/tcp_rmem", "4096 131072 131072" },
@@ -52,7 +54,7 @@ int forge_netns_loopback(void)
 	return fd < 0 || ioctl(fd, SIOCSIFFLAGS, &ifr) < 0 ? -errno : 0;
 }
 
-/* Of a thread, unshare() moves the thread alone. Only system calls: the process may fork meanwhile. */
+/* In a thread, unshare() moves this thread alone. The thread makes only system calls. */
 static void *make(void *arg)
 {
 	struct forge_netns *n = arg;
@@ -76,7 +78,7 @@ void forge_netns_begin(struct forge_netns *n)
 int forge_netns_fd(struct forge_netns *n)
 {
 	if (n->is_begun)
-		(void)pthread_join(n->thread, NULL); /* nobody else does */
+		(void)pthread_join(n->thread, NULL); /* this is the only join */
 	n->is_begun = false;
 	return n->fd;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A network namespace with a loopback and nothing else, made by a thread beside other work: it takes the
- * kernel half a millisecond, a tenth of the shortest run. Only root can, whose thread may have one
- * without a user namespace around it.
+ * A network namespace with a loopback and nothing else, made by a thread in parallel with other
+ * work: the kernel takes half a millisecond for it, a tenth of the shortest run. Only root can
+ * do this, because only root's thread may have one without a user namespace around it.
  */
 #pragma once
 
@@ -18,7 +18,10 @@ struct forge_netns {
 
 /* The signals that this process waits for must be blocked by now. */
 void forge_netns_begin(struct forge_netns *n);
-/* Waits for it. -1: there is none, and clone3() is to make one, or to say why it cannot. */
+/*
+ * Waits for the thread. -1: there is no namespace, and clone3() must make one or report why it
+ * cannot.
+ */
 int forge_netns_fd(struct forge_netns *n);
 void forge_netns_done(struct forge_netns *n);
 /* Brings up the loopback of the namespace we are in. 0 or -errno. */

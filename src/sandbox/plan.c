@@ -50,7 +50,7 @@ static struct forge_mount *add(struct forge_plan *p, enum forge_mount_type type,
 	return m->target && (!source || m->source) ? m : NULL;
 }
 
-/* Already visible through a tree that is shown (itself, or by a link at its own path)? */
+/* Is path visible already through a tree of the plan (at its own path, or by a link there)? */
 static bool is_covered(const struct forge_plan *p, const char *path)
 {
 	for (size_t i = 0; i < p->n_mounts; i++)
@@ -69,8 +69,8 @@ static void set_identity(struct forge_mount *m, const struct stat *st)
 }
 
 /*
- * A tree of the system, the host's or that of a root directory: a link is shown as that link, what
- * is absent is left out.
+ * Adds a tree of the system, from the host or from a root directory. A link stays the same
+ * link; an absent path is left out.
  */
 static int add_system(struct forge_plan *p, const char *root, const char *path,
 		      struct forge_error *err)
@@ -101,7 +101,7 @@ static int add_system(struct forge_plan *p, const char *root, const char *path,
 	return 0;
 }
 
-/* The file itself, where the host has a link to a place that is not shown (/run). */
+/* Adds the file itself, because path may be a link to a place that the run does not see (/run). */
 static int add_resolved(struct forge_plan *p, const char *path)
 {
 	struct stat st;
@@ -152,17 +152,17 @@ int forge_plan_check_root(const char *path, const char *workdir, struct forge_er
 	return 0;
 }
 
-/* Where the link of a moved tree goes; /var/tmp is itself a link to /tmp inside. */
+/* Where the link to a moved tree goes; inside, /var/tmp is itself a link to /tmp. */
 static const char *link_place(const char *path)
 {
 	return forge_path_is_below(path, "/var/tmp") ? path + strlen("/var") : path;
 }
 
 /*
- * Landlock gives rights to everything below a directory, mounts included: a tree shown below
- * /tmp would be writable for the second wall. Such a tree is shown in /mnt instead, and a
- * link leads to it. Its path goes on below /mnt: a program that resolves the link (Python does
- * for sys.path) finds the other inputs where they were beside it.
+ * Landlock grants rights for everything below a directory, mounts included, so Landlock would
+ * let a run write to a tree mounted below /tmp. Such a tree is mounted below /mnt instead, and
+ * a link leads to it. Its whole path is repeated below /mnt: a program that resolves the link
+ * (as Python does for sys.path) finds the other inputs beside it as before.
  */
 static struct forge_mount *add_tree(struct forge_plan *p, const char *path)
 {
@@ -202,7 +202,7 @@ static int compare_paths(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* In order, so that a directory comes before what is in it and covers that. */
+/* Sorted, so that a directory comes before the paths in it and covers them. */
 static int add_all_read_only(struct forge_plan *p, const struct forge_strv *paths,
 			     struct forge_error *err)
 {
@@ -219,7 +219,10 @@ static int add_all_read_only(struct forge_plan *p, const struct forge_strv *path
 	return rc;
 }
 
-/* An input given through a link is also found where it was given, unless that is taken. */
+/*
+ * An input that was given through a link is also found at the path as typed, unless that is
+ * taken.
+ */
 static int add_alias(struct forge_plan *p, const char *typed, const char *canonical)
 {
 	if (is_covered(p, typed) || forge_path_is_below(typed, p->workdir))
@@ -239,7 +242,10 @@ static int add_tmpfs(struct forge_plan *p, const char *target, uint64_t size)
 		return -ENOMEM;
 	m->is_dir = true;
 	m->size_bytes = size;
-	/* Inodes cost kernel memory that is charged too; this only stops the silly cases. */
+	/*
+	 * Inodes cost kernel memory, which the run is charged for too; this only stops extreme
+	 * cases.
+	 */
 	m->inodes = size / 4096 < 4096 ? 4096 : size / 4096;
 	return 0;
 }
@@ -275,7 +281,10 @@ static int add_proc(struct forge_plan *p)
 		return -ENOMEM;
 	for (const char *const *s = forge_view_proc_masks; *s; s++) {
 		struct stat st;
-		/* Not on this kernel, or root's alone: nobody inside is the host's root. */
+		/*
+		 * Skip what this kernel lacks or only root may read: no process inside is the
+		 * host's root.
+		 */
 		if (lstat(*s, &st) < 0 || !(st.st_mode & 0004))
 			continue;
 		struct forge_mount *m = add(p, FORGE_MOUNT_MASK, *s, NULL);
@@ -327,7 +336,7 @@ static int build_view(struct forge_plan *p, const struct forge_plan_spec *spec,
 	uint64_t shm = spec->shm_bytes ? spec->shm_bytes : memory;
 	int rc = 0;
 
-	/* The kernel's trees are always the host's. */
+	/* The trees of the kernel (/sys) are always those of the host. */
 	for (const char *const *s = forge_view_system; *s && rc == 0; s++)
 		rc = add_system(p, strncmp(*s, "/sys/", 5) == 0 ? NULL : spec->root, *s,
 				err);
@@ -354,7 +363,10 @@ static int build_view(struct forge_plan *p, const struct forge_plan_spec *spec,
 	return rc;
 }
 
-/* What execve tries: the word itself when it names a path, else each directory of PATH. */
+/*
+ * Lists what execve tries: argv[0] itself when it has a slash, else the file in each directory
+ * of PATH.
+ */
 static int build_exec_paths(struct forge_plan *p)
 {
 	const char *cmd = p->argv.v[0];
@@ -375,9 +387,9 @@ static int build_exec_paths(struct forge_plan *p)
 }
 
 /*
- * As many CPUs as the limit needs, rounded up, out of those we may use. The first is random
- * so that many one-CPU runs do not all sit on CPU 0. Affinity is manners (nproc, thread
- * pools); the limit itself is the cgroup's.
+ * Chooses as many CPUs as the limit needs, rounded up, out of those we may use. The first is
+ * random, so that many one-CPU runs do not all use CPU 0. Affinity only guides programs (nproc,
+ * thread pools); the cgroup enforces the limit.
  */
 static void choose_cpus(struct forge_plan *p)
 {
@@ -429,7 +441,7 @@ int forge_plan_build(const struct forge_plan_spec *spec, struct forge_plan **ret
 	if (rc < 0)
 		return forge_fail(err, ENOMEM, "out of memory");
 	choose_cpus(p);
-	/* Whether a run may do without is for others to say. */
+	/* The caller decides whether a run may do without an I/O limit. */
 	if (p->limits.io_bytes_per_second != FORGE_UNLIMITED)
 		(void)!forge_blockdev_find(p->workdir, &p->io_disk, &p->io_error);
 	struct forge_error inner = FORGE_ERROR_INIT;

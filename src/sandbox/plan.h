@@ -62,17 +62,18 @@ struct forge_plan {
 	bool privileged; /* the supervisor opens sources and maps ids with its own rights */
 	/* isolation */
 	bool own_network;
-	bool may_allocate; /* a quota counts blocks that are taken without being written */
+	bool may_allocate; /* there is a quota, which counts blocks that are not written */
 	int landlock_abi;  /* to be enforced; 0: none */
 	/* budget */
 	struct forge_limits limits;
 	cpu_set_t cpus; /* affinity */
 	unsigned n_cpus;
-	struct forge_blockdev io_disk; /* that limits.io_bytes_per_second is about */
-	struct forge_error io_error; /* code != 0: why there is none, though asked for */
+	struct forge_blockdev io_disk; /* to which limits.io_bytes_per_second applies */
+	/* code != 0: why there is no io_disk although a rate was asked for. */
+	struct forge_error io_error;
 };
 
-/* Below a directory that only the supervisor can enter. */
+/* The workdir outside; the directory around it can be entered by the supervisor only. */
 #define FORGE_PLAN_WORKDIR "work"
 
 #define FORGE_INSIDE_UID  1000
@@ -90,7 +91,7 @@ struct forge_plan_spec {
 	const struct forge_strv *env; /* complete environment */
 	const struct forge_strv
 		*read_only;		  /* inputs and roots: canonical absolute paths */
-	const struct forge_strv *aliases; /* pairs: a path as typed, what it leads to */
+	const struct forge_strv *aliases; /* pairs: a path as typed, and its target */
 	const struct forge_strv
 		*links;	     /* pairs: a link to be made inside, its text; NULL: none */
 	const char *root;    /* the system's trees are those below it; NULL: the host's */

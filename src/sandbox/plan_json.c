@@ -47,7 +47,7 @@ static json_t *io_json(const struct forge_plan *p)
 			 p->io_disk.name, "rbps", rate, "wbps", rate);
 }
 
-/* By the names of v2; a v1 manager writes the same values under its own. */
+/* Uses the names of v2; a v1 manager writes the same values under its own names. */
 static json_t *cgroup_json(const struct forge_plan *p)
 {
 	const struct forge_limits *l = &p->limits;

@@ -86,6 +86,6 @@ int forge_quota_start(struct forge_quota *q, int dir_fd, uint32_t project,
 void forge_quota_stop(struct forge_quota *q)
 {
 	if (q->fd >= 0)
-		(void)set_limits(q, FORGE_UNLIMITED, FORGE_UNLIMITED); /* only tidiness */
+		(void)set_limits(q, FORGE_UNLIMITED, FORGE_UNLIMITED); /* best effort */
 	q->fd = -1;
 }

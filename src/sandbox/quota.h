@@ -13,11 +13,11 @@ struct forge_quota {
 	uint32_t project;
 };
 
-/* 0, or -errno when there is no such thing here: then the caller measures. */
+/* Returns 0, or -errno where there is no project quota; then the caller measures. */
 int forge_quota_start(struct forge_quota *q, int dir_fd, uint32_t project,
 		      uint64_t max_bytes, uint64_t max_inodes);
-/* 0 and what is used now, or -errno. */
+/* Returns 0 and the present usage, or -errno. */
 int forge_quota_usage(const struct forge_quota *q, uint64_t *ret_bytes,
 		      uint64_t *ret_inodes);
-/* Takes the limits away again: the next run may have the same project id. */
+/* Removes the limits: the next run may have the same project id. */
 void forge_quota_stop(struct forge_quota *q);

@@ -21,7 +21,7 @@
 #include "base/sys.h"
 #include "sandbox/diagnose.h"
 
-/* Both ends of everything, while only some of them have an owner. */
+/* Both ends of every channel, until the supervisor and init own one each. */
 struct wiring {
 	int control[2]; /* [0] supervisor, [1] init */
 	int report[2];	/* read, write */
@@ -64,7 +64,10 @@ static int open_channels(struct wiring *w, bool pipe_stdin, struct forge_error *
 	    pipe2(w->report, O_CLOEXEC) < 0 || pipe2(w->out, O_CLOEXEC) < 0 ||
 	    pipe2(w->err, O_CLOEXEC) < 0 || open_stdin(w, pipe_stdin) < 0)
 		return forge_fail_errno(err, errno, "open pipes");
-	/* Fewer wake-ups in a flood. The default stays where the user's pipe budget is spent. */
+	/*
+	 * Larger pipes cause fewer wake-ups when there is much output. Where the user's pipe
+	 * budget is used up, the default size stays.
+	 */
 	(void)fcntl(w->out[0], F_SETPIPE_SZ, 1 << 18);
 	(void)fcntl(w->err[0], F_SETPIPE_SZ, 1 << 18);
 	int nonblock[] = { w->out[0], w->err[0], w->report[0], w->in[1] };
@@ -74,7 +77,10 @@ static int open_channels(struct wiring *w, bool pipe_stdin, struct forge_error *
 	return 0;
 }
 
-/* With our own rights, for paths the sandbox's uid could not reach. */
+/*
+ * Opens the sources with the supervisor's rights, for paths that the sandbox's uid could not
+ * reach.
+ */
 static int open_sources(const struct forge_plan *p, struct wiring *w,
 			struct forge_error *err)
 {
@@ -143,8 +149,11 @@ static int map_ids(const struct forge_plan *p, pid_t pid, struct forge_error *er
 	if (rc < 0)
 		return forge_diagnose_refused(
 			forge_fail_errno(err, -rc, "map ids of the sandbox"), err);
-	/* Should the host run out of memory, the analysis goes before the services. */
-	(void)!write_proc(pid, "oom_score_adj", "500"); /* manners, not a promise */
+	/*
+	 * If the host runs out of memory, the kernel should kill the analysis before the
+	 * services.
+	 */
+	(void)!write_proc(pid, "oom_score_adj", "500"); /* best effort */
 	return 0;
 }
 
@@ -152,7 +161,7 @@ static int send_ready(struct forge_sandbox *sb, char what, struct forge_error *e
 {
 	if (send(sb->control, &what, 1, MSG_NOSIGNAL) == 1)
 		return 0;
-	/* Init died during setup and has said why. */
+	/* Init died during setup and has reported why. */
 	struct forge_child_report r;
 	int error = errno;
 	if (forge_sandbox_read_report(sb, &r) == 1)
@@ -161,9 +170,9 @@ static int send_ready(struct forge_sandbox *sb, char what, struct forge_error *e
 }
 
 /*
- * The creator of a user namespace owns it, and pays for what is counted for each user of the
- * host (inotify instances, namespaces). Root's runs must not use up root's share, so for the
- * moment of clone we have the run's uid, with our own capabilities.
+ * The creator of a user namespace owns it, and is charged for what is counted per user of the
+ * host (inotify instances, namespaces). Root's runs must not use up root's share, so during
+ * clone we have the run's uid, with our own capabilities.
  */
 static int clone_as(uid_t uid, struct forge_clone_args *args, struct forge_cgroup *cg)
 {
@@ -183,7 +192,10 @@ static int clone_as(uid_t uid, struct forge_clone_args *args, struct forge_cgrou
 	return pid;
 }
 
-/* Goes into a network namespace, for the child to be made in. The way back; -1: refused, we stay. */
+/*
+ * Enters a network namespace, so that the child is made in it. Returns a descriptor of our own
+ * one; -1: refused, and we stay in our own.
+ */
 static int enter_network(int net)
 {
 	forge_auto_close int own = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
@@ -195,7 +207,10 @@ static void leave_network(int own)
 {
 	int error = errno;
 
-	/* We came from there; were we not back, we would tell nobody anything. */
+	/*
+	 * We came from this namespace. If we could not return, we would have no network to
+	 * report anything.
+	 */
 	if (setns(own, CLONE_NEWNET) < 0)
 		abort();
 	close(own);
@@ -234,7 +249,10 @@ static int start_init(const struct forge_plan *plan, struct forge_cgroup *cg,
 			.report = w->report[1],
 			.stdio = { w->in[0], w->out[1], w->err[1] },
 		};
-		/* Otherwise our own copy would keep the socket open after the supervisor. */
+		/*
+		 * Otherwise init's own copy would keep the socket open when the supervisor is
+		 * gone.
+		 */
 		close(w->control[0]);
 		forge_child_main(&c);
 	}
@@ -339,7 +357,7 @@ int forge_sandbox_explain(const struct forge_child_report *r, struct forge_error
 		return forge_hint(err, rc,
 				  "Linux 5.14 or newer is needed (open_tree, "
 				  "mount_setattr, move_mount)");
-	/* Of the command itself it says nothing about the host. */
+	/* For the command itself these errors say nothing about the host. */
 	if ((r->error == EPERM || r->error == EACCES) && stage != FORGE_STAGE_EXEC)
 		return forge_diagnose_refused(rc, err);
 	return rc;

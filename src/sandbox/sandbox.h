@@ -14,10 +14,10 @@
  * Three channels:
  *
  *   control     SOCK_SEQPACKET. Supervisor -> init: 'i' (ids are mapped), 'g' (limits
- *               are set: go), 's' N (signal everybody). Init -> supervisor: the command's wait
- *               status. The command, before execve: 'n' with the descriptor at which its filter
- *               asks whether it may have a socket. Hanging up means the other side is dead, and
- *               both act on it.
+ *               are set: go), 's' N (send signal N to every process of the run). Init ->
+ *               supervisor: the command's wait status. The command, before execve: 'n' with
+ *               the descriptor at which its filter asks whether it may have a socket. When one
+ *               side dies the other sees a hang-up and acts on it.
  *   report      pipe, close-on-exec. A struct forge_child_report when setup fails; end of
  *               file without one means execve succeeded and the analysis is running.
  *   stdio       three pipes (standard input may be /dev/null).
@@ -49,17 +49,17 @@ struct forge_sandbox {
 };
 
 /*
- * Builds what the plan says in the cgroup, up to the command; netns (or NULL) has a network for it. On
- * failure nothing is left running.
+ * Starts init in the cgroup and has it build what the plan says, up to the start of the
+ * command. netns (or NULL) has a network namespace for it. On failure nothing is left running.
  */
 FORGE_MUST_CHECK int forge_sandbox_start(const struct forge_plan *plan,
 					 struct forge_cgroup *cg,
 					 struct forge_netns *netns, bool pipe_stdin,
 					 struct forge_sandbox **ret,
 					 struct forge_error *err);
-/* Lets the command start. It may still fail to: that arrives on the report pipe. */
+/* Lets the command start. A failure to start it arrives on the report pipe. */
 FORGE_MUST_CHECK int forge_sandbox_go(struct forge_sandbox *sb, struct forge_error *err);
-/* Asks init to signal every process of the run; silently too late when it is gone. */
+/* Asks init to signal every process of the run; does nothing when init is gone. */
 void forge_sandbox_signal(struct forge_sandbox *sb, int sig);
 /* Kills init, and with it the whole pid namespace. Returns at once. */
 void forge_sandbox_kill(struct forge_sandbox *sb);
@@ -68,11 +68,14 @@ FORGE_MUST_CHECK int forge_sandbox_read_report(struct forge_sandbox *sb,
 					       struct forge_child_report *ret);
 /* Turns a report into a message a person can act on. Returns -errno of the report. */
 int forge_sandbox_explain(const struct forge_child_report *r, struct forge_error *err);
-/* Waits for init: pidfd is readable, or it was killed. */
+/* Reaps init, when pidfd is readable or init was killed. */
 void forge_sandbox_reap(struct forge_sandbox *sb);
-/* Kills it if it lives, and waits. -ETIMEDOUT: it is not dead by then. */
+/*
+ * Kills init if it is alive, and waits up to msec for its end. -ETIMEDOUT: init is not dead by
+ * then.
+ */
 FORGE_MUST_CHECK int forge_sandbox_end(struct forge_sandbox *sb, int msec);
-/* Init does not die: nobody waits for it any more. */
+/* Gives up an init that does not die: it is no longer waited for. */
 void forge_sandbox_abandon(struct forge_sandbox *sb);
 /* Kills and reaps if that has not happened yet. Accepts NULL. */
 void forge_sandbox_free(struct forge_sandbox *sb);

@@ -29,7 +29,7 @@
 #define F_SETLEASE 1024
 #endif
 
-/* linux/falloc.h has these too, but with a struct whose size the number depends on. */
+/* linux/falloc.h has these too, but with a struct on whose size the number depends. */
 #define IOC_ALLOCSP    0x4030580aU
 #define IOC_RESVSP     0x40305828U
 #define IOC_ALLOCSP64  0x40305824U
@@ -346,7 +346,7 @@ const struct forge_syscall_name forge_syscalls_allowed[] = {
 };
 
 const struct forge_syscall_name forge_syscalls_refused[] = {
-	/* mounts and other people's namespaces */
+	/* mounts, and namespaces of other processes */
 	S(mount),
 	S(umount),
 	S(umount2),
@@ -362,7 +362,7 @@ const struct forge_syscall_name forge_syscalls_refused[] = {
 	S(mount_setattr),
 	{ "statmount", 457 },
 	{ "listmount", 458 },
-	/* file handles reach around the view; quotas, accounting, swap, disks */
+	/* file handles bypass the view; quotas, accounting, swap, disks */
 	S(open_by_handle_at),
 	S(name_to_handle_at),
 	S(quotactl),
@@ -409,16 +409,22 @@ const struct forge_syscall_name forge_syscalls_refused[] = {
 	S(process_mrelease),
 	S(pidfd_getfd),
 	S(kcmp),
-	/* policies for pages of shared memory are memory that no limit counts; libnuma does without */
+	/*
+	 * memory policies for shared pages take memory that no limit counts; libnuma works
+	 * without
+	 */
 	S(mbind),
 	{ "set_mempolicy_home_node", 450 },
 	{ NULL, 0 },
 };
-/* Neither list: clone3 (its flags are behind a pointer; libc falls back to clone), io_uring_*
- * (a second way to make system calls, libraries fall back), io_setup (its slots are counted for
- * the whole host, one run could take them all), openat2 and fchmodat2 (they could make setuid
- * files unseen, libraries fall back), seccomp (see PR_SET_SECCOMP below), landlock_add_rule (a rule
- * keeps a deleted file's blocks where no limit finds them) and everything younger: ENOSYS. */
+/*
+ * In neither list, so ENOSYS: clone3 (its flags are behind a pointer; libc falls back to
+ * clone), io_uring_* (a second way to make system calls; libraries fall back), io_setup (its
+ * slots are counted for the whole host, and one run could take them all), openat2 and fchmodat2
+ * (they could make setuid files unseen; libraries fall back), seccomp (see PR_SET_SECCOMP
+ * below), landlock_add_rule (a rule keeps a deleted file's blocks where no limit finds them),
+ * and every newer call.
+ */
 
 const struct forge_syscall_arg forge_syscalls_args[] = {
 	{ "clone", 0, CLONE_NEWUSER, CLONE_NEWUSER, EPERM, 0, 0, 0 },
@@ -436,16 +442,19 @@ const struct forge_syscall_arg forge_syscalls_args[] = {
 	{ "unshare", 0, CLONE_NEWUTS, CLONE_NEWUTS, EPERM, 0, 0, 0 },
 	{ "unshare", 0, CLONE_NEWCGROUP, CLONE_NEWCGROUP, EPERM, 0, 0, 0 },
 	{ "unshare", 0, CLONE_NEWTIME, CLONE_NEWTIME, EPERM, 0, 0, 0 },
-	/* The kernel looks at the low half of ioctl's command only, so must we. */
+	/* The kernel looks only at the low half of ioctl's command, so this must too. */
 	{ "ioctl", 1, LOW32, TIOCSTI, EPERM, 0, 0, 0 },
 	{ "ioctl", 1, LOW32, TIOCLINUX, EPERM, 0, 0, 0 },
 	{ "ioctl", 1, LOW32, TIOCSCTTY, EPERM, 0, 0, 0 },
 	{ "ioctl", 1, LOW32, TIOCCONS, EPERM, 0, 0, 0 },
-	/* Of any socket, and for these the kernel would load the modules bridge and 8021q. */
+	/*
+	 * These work on any socket, and the kernel would load the modules bridge and 8021q for
+	 * them.
+	 */
 	{ "ioctl", 1, LOW32 & ~1ULL, 0x8940 /* SIOCGIFBR */, EINVAL, 0, 0, 0 },
 	{ "ioctl", 1, LOW32 & ~1ULL, 0x8982 /* SIOCGIFVLAN */, EINVAL, 0, 0, 0 },
 	{ "ioctl", 1, LOW32 & ~3ULL, 0x89a0 /* SIOCBRADDBR */, EINVAL, 0, 0, 0 },
-	/* A connection is made by connect(), which is counted. */
+	/* Connections must be made by connect(), which is counted. */
 	{ "sendto", 3, MSG_FASTOPEN, MSG_FASTOPEN, EOPNOTSUPP, 0, 0, 0 },
 	{ "sendmsg", 2, MSG_FASTOPEN, MSG_FASTOPEN, EOPNOTSUPP, 0, 0, 0 },
 	{ "sendmmsg", 3, MSG_FASTOPEN, MSG_FASTOPEN, EOPNOTSUPP, 0, 0, 0 },
@@ -455,8 +464,8 @@ const struct forge_syscall_arg forge_syscalls_args[] = {
 	/* A lease on a shared read-only file would stall other runs. */
 	{ "fcntl", 1, LOW32, F_SETLEASE, EPERM, 0, 0, 0 },
 	/*
-	 * A setuid file in the workdir would be one for everybody on the host who can get
-	 * there: nosuid holds only for the sandbox's own view of it.
+	 * A setuid file in the workdir would be setuid for every user of the host who can reach
+	 * it: nosuid holds only for the sandbox's own view of it.
 	 */
 	{ "chmod", 1, S_ISUID, S_ISUID, EPERM, 0, 0, 0 },
 	{ "chmod", 1, S_ISGID, S_ISGID, EPERM, 0, 0, 0 },
@@ -479,17 +488,18 @@ const struct forge_syscall_arg forge_syscalls_args[] = {
 	{ "openat", 3, S_ISUID, S_ISUID, EPERM, 2, O_TMPFILE, O_TMPFILE },
 	{ "openat", 3, S_ISGID, S_ISGID, EPERM, 2, O_TMPFILE, O_TMPFILE },
 	/*
-	 * BPF programs are made of memory that the whole host shares, and freeing thousands of them
-	 * at once has stopped kernels. Nothing inside makes one: here a filter cannot be set, as on
-	 * a kernel without them; for sockets see the options below.
+	 * BPF programs use memory that the whole host shares, and freeing thousands of them at
+	 * once has hung kernels. So no process inside can make one: setting a seccomp filter
+	 * fails as on a kernel without them; for socket filters see the options below.
 	 */
 	{ "prctl", 0, LOW32, PR_SET_SECCOMP, EINVAL, 0, 0, 0 },
 	/*
-	 * The value at which the kernel writes no core and starts no handler of the host for one is
-	 * set. Changing it is answered with success: gpg and `ulimit -c 0` only want no core.
+	 * RLIMIT_CORE already has the value at which the kernel writes no core and starts no
+	 * handler of the host for one. Changing it is answered with success: gpg and `ulimit -c
+	 * 0` only want no core.
 	 */
 	{ "setrlimit", 0, LOW32, RLIMIT_CORE, 0, 0, 0, 0 },
-	/* XFS's own names for fallocate, which other file systems know too. */
+	/* XFS's own commands for fallocate, which other file systems know too. */
 	{ "ioctl", 1, LOW32, IOC_RESVSP, -1 - FORGE_SLOT_ALLOCATE, 0, 0, 0 },
 	{ "ioctl", 1, LOW32, IOC_RESVSP64, -1 - FORGE_SLOT_ALLOCATE, 0, 0, 0 },
 	{ "ioctl", 1, LOW32, IOC_ALLOCSP, -1 - FORGE_SLOT_ALLOCATE, 0, 0, 0 },
@@ -497,7 +507,7 @@ const struct forge_syscall_arg forge_syscalls_args[] = {
 	{ "ioctl", 1, LOW32, IOC_ZERO_RANGE, -1 - FORGE_SLOT_ALLOCATE, 0, 0, 0 },
 	/* Huge pages are the host's, and no memory limit counts them. */
 	{ "mmap", 3, MAP_HUGETLB, MAP_HUGETLB, ENOMEM, 0, 0, 0 },
-	/* EINVAL: Chromium asks with all flags whether there is such a call, and knows this answer. */
+	/* EINVAL: Chromium probes for this call with all flags, and handles this error. */
 	{ "memfd_create", 1, MFD_HUGETLB, MFD_HUGETLB, EINVAL, 0, 0, 0 },
 	{ "shmget", 2, SHM_HUGETLB, SHM_HUGETLB, ENOMEM, 0, 0, 0 },
 	{ NULL, 0, 0, 0, 0, 0, 0, 0 },
@@ -508,8 +518,9 @@ const struct forge_syscall_arg forge_syscalls_args[] = {
 #define IGNORED	       FORGE_DECIDE(FORGE_SLOT_IGNORED_OPTION)
 
 /*
- * Protocols by name: for another one the kernel would load a module. What a stream or a datagram
- * socket can keep is charged to no cgroup, or not all of it, so they are counted (socket_count.c).
+ * Protocols are listed, because for any other the kernel would load a module. The memory that a
+ * stream or datagram socket can keep is not, or not fully, charged to a cgroup, so these
+ * sockets are counted (socket_count.c).
  */
 static const struct forge_call_row socket_rows[] = {
 	{ { AF_UNIX, FORGE_ANY }, FORGE_ALLOW },
@@ -530,8 +541,8 @@ static const struct forge_call_row socket_rows[] = {
 };
 
 /*
- * A connection makes a socket that nobody asked for, and that stays when the one who connected is
- * used again for the next.
+ * A connection makes a socket on the other side without a call of socket(). It stays when the
+ * connecting socket is used again for the next connection.
  */
 static const struct forge_call_row connect_rows[] = {
 	{ { FORGE_ANY }, FORGE_DECIDE(FORGE_SLOT_CONNECT) },
@@ -544,9 +555,9 @@ static const struct forge_call_row socketpair_rows[] = {
 };
 
 /*
- * Not here: filters (SO_ATTACH_*), time stamps and other things that wait in an error queue,
- * keys, modules to load by name (TCP_ULP, TCP_CONGESTION). They answer as on a kernel that has
- * no such option.
+ * Not listed: filters (SO_ATTACH_*), time stamps and other things that wait in an error queue,
+ * keys, modules to load by name (TCP_ULP, TCP_CONGESTION). They fail as on a kernel that has no
+ * such option.
  */
 static const struct forge_call_row option_rows[] = {
 	{ { SOL_SOCKET, SO_REUSEADDR }, FORGE_ALLOW },
@@ -588,7 +599,7 @@ static const struct forge_call_row option_rows[] = {
 	{ { IPPROTO_IP, IP_PKTINFO }, FORGE_ALLOW },
 	{ { IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT }, FORGE_ALLOW },
 	{ { IPPROTO_IP, 51 /* IP_LOCAL_PORT_RANGE */ }, FORGE_ALLOW },
-	/* libc's resolver does not go on without; without an error queue it works as well */
+	/* libc's resolver fails if this option does, but works as well without an error queue */
 	{ { IPPROTO_IP, IP_RECVERR }, IGNORED },
 	{ { IPPROTO_IP, IP_RECVTTL }, NETWORK },
 	{ { IPPROTO_IP, IP_RECVTOS }, NETWORK },

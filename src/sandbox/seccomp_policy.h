@@ -4,10 +4,10 @@
  * program with libseccomp, so that nothing is compiled when a run starts; docs/SECURITY.md
  * names the same lists for people.
  *
- * Calls: a call that is not in `allowed` fails, with EPERM when it is in
- * `refused` and with ENOSYS when it is unknown, so that a newer kernel's calls are closed
- * until somebody here has looked at them. Another ABI's call kills the process.
- * Arguments: allowed calls that are refused for some values.
+ * Calls: a call that is not in `allowed` fails, with EPERM when it is in `refused` and with
+ * ENOSYS when it is in neither, so that calls of newer kernels are closed until a developer has
+ * reviewed them. A call of another ABI kills the process. Arguments: allowed calls that are
+ * refused for some values.
  */
 #pragma once
 
@@ -19,7 +19,7 @@ struct forge_syscall_name {
 };
 
 /*
- * What only the start of a run can decide. The program has a mark in its place, which
+ * Answers that are decided at the start of a run. The program has a mark in their place, which
  * child_exec.c replaces by an action; a mark that stays would refuse (ENOSYS).
  */
 enum forge_filter_slot {
@@ -28,7 +28,8 @@ enum forge_filter_slot {
 	FORGE_SLOT_CONNECT,	   /* connecting: the other side gets a socket too */
 	FORGE_SLOT_NETWORK_SOCKET, /* other sockets that make sense with a network only */
 	FORGE_SLOT_NETWORK_OPTION, /* the same for socket options */
-	FORGE_SLOT_IGNORED_OPTION, /* those that without a network succeed, and change nothing */
+	/* Options that, without a network, succeed and change nothing. */
+	FORGE_SLOT_IGNORED_OPTION,
 	FORGE_SLOT_ALLOCATE, /* taking blocks of a disk without writing them */
 	FORGE_SLOT_COUNT,
 };
@@ -40,7 +41,7 @@ struct forge_syscall_arg {
 	uint64_t mask; /* compared: (value & mask) == match */
 	uint64_t match;
 	int error; /* negative: -1 - enum forge_filter_slot */
-	/* And at the same time, where mask2 is not 0: */
+	/* Both must match where mask2 is not 0: */
 	unsigned arg2;
 	uint64_t mask2, match2;
 };
@@ -50,7 +51,7 @@ struct forge_syscall_arg {
  * looks at the low half of each register, and so does the program.
  */
 #define FORGE_ANY	   (-1)
-#define FORGE_ALLOW	   0		     /* the answer of a row: this, */
+#define FORGE_ALLOW	   0		     /* the answer of a row is this, */
 #define FORGE_DECIDE(slot) (1 + (int)(slot)) /* or what the start of the run decides */
 
 struct forge_call_row {
@@ -59,7 +60,7 @@ struct forge_call_row {
 };
 
 struct forge_call_list {
-	const char *name; /* of the call it is for */
+	const char *name; /* of the call */
 	unsigned n_args, first_arg;
 	uint32_t mask[3]; /* of each argument, 0: all of it */
 	int otherwise[3]; /* errno where that argument is not listed; 0: last_answer */

@@ -26,7 +26,7 @@ void forge_socket_count_open(struct forge_socket_count *c, int listener, pid_t i
 	};
 }
 
-/* Most runs never ask. */
+/* Opened when it is needed: most runs never make a socket. */
 static void open_count(struct forge_socket_count *c)
 {
 	char path[48];
@@ -37,7 +37,7 @@ static void open_count(struct forge_socket_count *c)
 	c->sockstat = open(path, O_RDONLY | O_CLOEXEC);
 }
 
-/* "sockets: used N" counts every socket of the namespace, also those that wait to be accepted. */
+/* "sockets: used N" counts every socket of the namespace, also those not accepted yet. */
 static uint64_t sockets_in_use(const struct forge_socket_count *c)
 {
 	char text[256];
@@ -50,14 +50,20 @@ static uint64_t sockets_in_use(const struct forge_socket_count *c)
 	return used ? strtoull(used + strlen("used "), NULL, 10) : UINT64_MAX;
 }
 
-/* A new datagram or netlink socket; all else makes streams, or may. */
+/*
+ * Does the call make a datagram or netlink socket? All other calls make streams, or may make
+ * them.
+ */
 static bool is_datagram(const struct seccomp_data *call)
 {
 	return call->nr == SYS_socket && ((uint32_t)call->args[0] == AF_NETLINK ||
 					  ((uint32_t)call->args[1] & 0xf) != SOCK_STREAM);
 }
 
-/* UNIX sockets are charged for, and do not count: the rows "UNIX..." have their number third. */
+/*
+ * UNIX sockets are charged to the run and do not count. Their number is the third word of the
+ * rows "UNIX...".
+ */
 static uint64_t unix_sockets(const struct forge_socket_count *c)
 {
 	char path[48], line[256];
@@ -92,28 +98,29 @@ void forge_socket_count_serve(struct forge_socket_count *c, short revents)
 		c->is_over = true;
 		return;
 	}
-	memset(&ask, 0, sizeof(ask)); /* the kernel refuses anything else */
+	memset(&ask, 0, sizeof(ask)); /* the kernel requires zeros */
 	memset(&answer, 0, sizeof(answer));
 	if (ioctl(c->listener, SECCOMP_IOCTL_NOTIF_RECV, &ask) < 0)
-		return; /* whoever asked has been killed */
+		return; /* the caller has been killed */
 	open_count(c);
 	answer.id = ask.id;
 	if (may_have(c, &ask.data)) {
 		answer.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
 	} else {
-		/* connect() has no such answer; this one says that no port is left. */
+		/* connect() has no such error; EADDRNOTAVAIL says that no port is left. */
 		answer.error = ask.data.nr == SYS_socket ? -EMFILE : -EADDRNOTAVAIL;
 		c->refused++;
 	}
-	(void)ioctl(c->listener, SECCOMP_IOCTL_NOTIF_SEND,
-		    &answer); /* or killed meanwhile */
+	/* Fails if the caller was killed meanwhile. */
+	(void)ioctl(c->listener, SECCOMP_IOCTL_NOTIF_SEND, &answer);
 }
 
 #define TURNS "ending.lock"
 
 /*
- * Mostly nobody else is about to, and it costs a lock. In a crowd each waits for its turn, and gives
- * the kernel half a millisecond; whoever has waited for 3 s does not wait for a lock that is kept.
+ * Mostly no other run ends at the same moment, and this costs one lock. When many end together,
+ * each waits for its turn and then gives the kernel half a millisecond. After 3 s a supervisor
+ * goes on without the lock, in case its holder never releases it.
  */
 static void close_in_turn(int listener, int turns)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The lists of the view. What is not named here, an input, or a configured read-only root
- * does not exist inside. /etc is picked by name because it also holds secrets.
+ * The lists of the view. A path that is not listed here, not an input and not below a
+ * configured read-only root does not exist inside. /etc is picked by name because it also holds
+ * secrets.
  */
 #include "sandbox/view.h"
 
@@ -32,8 +33,8 @@ const char *const forge_view_etc_net[] = {
 };
 
 /*
- * /proc is mounted read-only as a whole; these are also unreadable. An ordinary uid cannot
- * read most of them anyway; the mask holds where a kernel is more generous.
+ * /proc is mounted read-only as a whole; these are also unreadable. An ordinary uid cannot read
+ * most of them anyway; the mask is for kernels that allow it.
  */
 const char *const forge_view_proc_masks[] = {
 	"/proc/acpi", "/proc/kallsyms", "/proc/kcore", "/proc/key-users", "/proc/keys",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writing: one run brought up to date in one transaction. */
+/* Writes to the store: brings one run up to date in one transaction. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "store/backend.h"
 #include "store/state.h"
 
-/* Named, because they are compiled ahead of need; see forge_store_warm(). */
+/* These have names because forge_store_warm() compiles them ahead of need. */
 static const char SQL_POSITION[] =
 	"SELECT status, (SELECT max(seq) FROM run_events e WHERE "
 	"e.run_id = r.run_id) FROM runs r WHERE run_id = $1";
@@ -45,7 +45,7 @@ void forge_store_warm(struct forge_store *st)
 		st->ops->prepare(st, all[i]);
 }
 
-/* Where a run stands in the store, and where the batch takes it. */
+/* The state of a run in the store, which the batch then advances. */
 struct position {
 	enum forge_status status;
 	int64_t last_seq; /* -1: no event yet */
@@ -67,7 +67,7 @@ static struct forge_sql_value usec_value(const json_t *o, const char *key)
 {
 	const json_t *j = json_object_get(o, key);
 
-	/* To the nearest: none of these is negative. */
+	/* Rounds to the nearest; none of these numbers is negative. */
 	return json_is_number(j) ? SQL_INT((int64_t)(json_number_value(j) * 1e6 + 0.5))
 				 : SQL_TEXT(NULL);
 }
@@ -89,13 +89,13 @@ static int read_position(struct forge_store *st, const char *run_id, struct posi
 	return rc < 0 ? rc : 0;
 }
 
-/* What makes forge_store_transact() try again from the beginning. */
+/* An error that makes forge_store_transact() retry from the beginning. */
 static int changed_meanwhile(const char *run_id, struct forge_error *err)
 {
 	return forge_fail(err, EBUSY, "run %s was changed at the same time", run_id);
 }
 
-/* seq was free when the run was looked at. */
+/* seq was free when the run was read. */
 static int insert_event(struct forge_store *st, const char *run_id, int64_t seq,
 			const json_t *e, struct forge_error *err)
 {
@@ -117,7 +117,7 @@ static int refuse(const char *run_id, enum forge_status from, enum forge_status 
 			  forge_status_name(to));
 }
 
-/* An event that the batch has not, for a state that must have been passed. */
+/* Adds an event that the batch lacks, for a state that the run must have passed. */
 static int assume(struct forge_store *st, const char *run_id, struct position *at,
 		  enum forge_status to, struct forge_error *err)
 {
@@ -135,8 +135,8 @@ static int assume(struct forge_store *st, const char *run_id, struct position *a
 }
 
 /*
- * The last events of a run may have been lost with the power while its verdict was not.
- * The states between are then the only way it can have gone: up to one that may become `to`.
+ * A power loss may have destroyed the last events of a run but not its verdict. There is only
+ * one way for it through the states between; this adds them, up to one that may become `to`.
  */
 static int approach(struct forge_store *st, const char *run_id, struct position *at,
 		    enum forge_status to, struct forge_error *err)
@@ -164,8 +164,8 @@ static int walk_to(struct forge_store *st, const char *run_id, struct position *
 }
 
 /*
- * The line that repair adds follows what is left of the others, which may be nothing; so the way to it is
- * to be found, and its number may be taken by that.
+ * An event of repair follows the events that are left, and these may be none. So missing states
+ * before it are filled in, and these may take its number.
  */
 static int apply_event(struct forge_store *st, const char *run_id, const json_t *e,
 		       struct position *at, struct forge_error *err)
@@ -175,7 +175,7 @@ static int apply_event(struct forge_store *st, const char *run_id, const json_t 
 	int64_t seq = json_integer_value(json_object_get(e, "seq"));
 	int rc = 0;
 
-	/* Said twice, by a repair that was itself cut short, it is one change. */
+	/* A repair that was itself interrupted may report a state twice: that is one change. */
 	if (to != FORGE_STATUS_NONE && to != at->status) {
 		if (actor && strcmp(actor, "repair") == 0)
 			rc = approach(st, run_id, at, to, err);
@@ -189,7 +189,7 @@ static int apply_event(struct forge_store *st, const char *run_id, const json_t 
 	return insert_event(st, run_id, at->last_seq, e, err);
 }
 
-/* Events refer to the run's row, so there must be one first; its state comes last. */
+/* Events refer to the row of the run, so the row is inserted first; its state is set last. */
 static int insert_run(struct forge_store *st, const json_t *record,
 		      struct forge_error *err)
 {
@@ -217,7 +217,7 @@ static int insert_run(struct forge_store *st, const json_t *record,
 	return rc < 0 ? rc : 0;
 }
 
-/* was: what read_position() saw; another writer in between makes this change no row. */
+/* was: the status that read_position() saw. If another writer changed it since, no row matches. */
 static int update_run(struct forge_store *st, const json_t *record, const char *was,
 		      enum forge_status status, struct forge_error *err)
 {
@@ -323,7 +323,7 @@ int forge_store_transact(struct forge_store *st, bool durable, forge_store_work 
 	for (int tries = 0; tries < 5 && rc == -EBUSY; tries++) {
 		rc = st->ops->begin(st, durable, &e);
 		if (rc < 0)
-			break; /* it has waited already */
+			break; /* begin has waited already */
 		rc = work(st, arg, &e);
 		if (rc == 0)
 			rc = st->ops->commit(st, &e);
@@ -340,7 +340,7 @@ static int apply_work(struct forge_store *st, const void *arg, struct forge_erro
 	return apply(st, arg, err);
 }
 
-/* What a listing shows, and what repair goes by; all of it is short. */
+/* Keeps the fields that a listing shows or that repair needs; all of them are short. */
 static json_t *reduce_record(const json_t *record, const char *why)
 {
 	static const char *const keys[] = {
@@ -408,7 +408,7 @@ struct post_work {
 	const json_t *result, *rows, *event;
 };
 
-/* The verdict stands; only what the post-process made is replaced. */
+/* The verdict stays; only the results of the post-process are replaced. */
 static int post_work(struct forge_store *st, const void *arg, struct forge_error *err)
 {
 	const struct post_work *w = arg;
@@ -446,7 +446,7 @@ int forge_store_put_post_process(struct forge_store *st, const char *run_id,
 
 /* ---- runtimes ---- */
 
-/* Times are text that sorts. A check that is told late may be the first. */
+/* Times are text that sorts. A check that is stored late may be the earliest one. */
 static int check_work(struct forge_store *st, const void *arg, struct forge_error *err)
 {
 	const struct forge_runtime_check *c = arg;
@@ -475,7 +475,7 @@ static int check_work(struct forge_store *st, const void *arg, struct forge_erro
 	return rc < 0 ? rc : 0;
 }
 
-/* Not waited for: the state file has it too. */
+/* Not durable: the state file has the check too. */
 int forge_store_put_check(struct forge_store *st, const struct forge_runtime_check *check,
 			  struct forge_error *err)
 {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The contract of a store backend. Both speak SQL of which only what both understand is used
- * (parameters are $1, $2 ...), so a backend is a connection: it runs statements. Only files in
- * src/store/ call through this table.
+ * The contract of a store backend. All statements use only SQL that both backends understand
+ * (parameters are $1, $2 ...), so a backend is just a connection that runs statements. Only
+ * files in src/store/ call through this table.
  *
  *  - ops never log and never exit: they fill err and return -errno;
  *  - -ENOTCONN: the server cannot be reached or the connection broke;
  *    -ENOENT from exec: a table does not exist; -EEXIST: a unique key is taken;
- *    -EBUSY: others kept the store locked for too long;
- *    -EINVAL, -E2BIG: it does not take these values, now or ever;
+ *    -EBUSY: other processes kept the store locked for too long;
+ *    -EINVAL, -E2BIG: the store will never accept these values;
  *  - close() accepts a half-opened store.
  */
 #pragma once
@@ -29,31 +29,34 @@ typedef int forge_sql_visitor(const char *const *columns, void *arg);
 struct forge_store_ops {
 	const char *name;
 	const char *const *schemes; /* URL beginnings, NULL-terminated */
-	const char *
-		keyed_table; /* what ends CREATE TABLE for rows kept in the key's order */
-	bool has_small_keys; /* a row of an index has a few kilobytes at most */
+	/* The end of CREATE TABLE for a table whose rows are stored in the order of the key. */
+	const char *keyed_table;
+	bool has_small_keys; /* a row of an index is limited to a few kilobytes */
 	size_t size;	     /* of the backend's struct, which starts with forge_store */
 
 	/* required */
 	int (*open)(struct forge_store *st, const char *url, struct forge_error *err);
 	void (*close)(struct forge_store *st);
 	/*
-	 * Runs one statement. Returns visit's first non-zero, else the number of rows it
-	 * returned or, for a change, of rows changed. visit may be NULL.
+	 * Runs one statement. Returns visit's first non-zero result, else the number of rows
+	 * that it returned or, for a change, changed. visit may be NULL.
 	 */
 	int (*exec)(struct forge_store *st, const char *sql,
 		    const struct forge_sql_value *v, size_t n, forge_sql_visitor *visit,
 		    void *arg, struct forge_error *err);
-	/* A transaction that will write; durable: commit waits for the disk. */
+	/* Begins a transaction that will write; durable: commit waits for the disk. */
 	int (*begin)(struct forge_store *st, bool durable, struct forge_error *err);
 	int (*commit)(struct forge_store *st, struct forge_error *err);
 	void (*rollback)(struct forge_store *st);
 
-	/* optional: compiles sql, a literal, for later; NULL: nothing to gain */
+	/*
+	 * optional: compiles sql, a literal, for later use; NULL: the backend gains nothing
+	 * from it
+	 */
 	void (*prepare)(struct forge_store *st, const char *sql);
 	/* optional: forge_store_tidy(); NULL: nothing to do */
 	void (*tidy)(struct forge_store *st);
-	/* optional: keeps other migrations out until commit; NULL: begin does so already */
+	/* optional: blocks other migrations until commit; NULL: begin does so already */
 	int (*lock_schema)(struct forge_store *st, struct forge_error *err);
 };
 
@@ -63,7 +66,7 @@ struct forge_store {
 };
 
 extern const struct forge_store_ops forge_store_sqlite, forge_store_postgres;
-/* How long a server may take for an answer; for tests, which have no time. */
+/* How long the server may take to answer; tests set a shorter time. */
 extern unsigned forge_postgres_answer_msec;
 
 /* One statement through the table; the number of values is counted. */
@@ -73,14 +76,17 @@ extern unsigned forge_postgres_answer_msec;
 				sizeof(struct forge_sql_value),                          \
 			(visit), (arg), (err))
 
-/* apply.c: work in one transaction, again when another writer was faster. 0, or work's -errno. */
+/*
+ * apply.c: runs work in one transaction, and retries when another writer was faster. 0, or
+ * work's -errno.
+ */
 typedef int forge_store_work(struct forge_store *st, const void *arg,
 			     struct forge_error *err);
 FORGE_MUST_CHECK int forge_store_transact(struct forge_store *st, bool durable,
 					  forge_store_work *work, const void *arg,
 					  struct forge_error *err);
 
-/* schema.c: from whatever version to up_to (0: the newest this program knows). */
+/* schema.c: migrates from any older version to up_to (0: the newest that this program knows). */
 FORGE_MUST_CHECK int forge_store_migrate(struct forge_store *st, unsigned up_to,
 					 struct forge_error *err);
 unsigned forge_store_schema_version(void);

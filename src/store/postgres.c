@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A team's PostgreSQL. libpq is opened at run time, only here: it brings a dozen libraries with
- * it, which a run on SQLite should not pay for.
+ * A team's PostgreSQL. libpq is opened at run time, and only here: it loads a dozen libraries,
+ * which a run on SQLite should not pay for.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -71,8 +71,8 @@ static int load_library(struct forge_error *err)
 struct postgres_store {
 	struct forge_store base;
 	PGconn *conn;
-	bool is_patient; /* the user's URL says how long a statement may take */
-	bool is_mute;	 /* it has not answered once: nothing is asked any more */
+	bool is_patient; /* the user's URL sets how long a statement may take */
+	bool is_mute; /* the server did not answer in time: no more requests are sent */
 };
 _Static_assert(offsetof(struct postgres_store, base) == 0, "base must come first");
 
@@ -111,7 +111,7 @@ static int errno_of(const char *sqlstate)
 	return EINVAL;
 }
 
-/* Which right is missing is in the message; this is how it is given. */
+/* The message names the missing right; the hint says how to grant it. */
 static int hint_grant(struct postgres_store *s, const char *said, struct forge_error *err)
 {
 	const char *role = pPQuser(s->conn);
@@ -152,10 +152,10 @@ static void no_notice(void *arg, const char *message)
 	(void)message; /* "relation exists, skipping": nothing a user can act on */
 }
 
-/* Longer than the server itself takes to end a statement; tests have no time for that. */
+/* Longer than the server itself takes to end a statement; tests set a shorter time. */
 unsigned forge_postgres_answer_msec = 45000;
 
-/* Until the socket has something to say, or takes more. False: not in time. */
+/* Waits until the socket can be read or, with has_more, written. False: not in time. */
 static bool wait_for_server(struct postgres_store *s, bool has_more, uint64_t deadline)
 {
 	struct pollfd p = { .fd = pPQsocket(s->conn),
@@ -168,9 +168,9 @@ static bool wait_for_server(struct postgres_store *s, bool has_more, uint64_t de
 }
 
 /*
- * The answer to what was just sent: the last one, when it was several statements. libpq's own calls
- * wait for ever for a server that is frozen, which keepalives on a socket of this machine do not
- * notice. NULL: there is none.
+ * Returns the answer to the last request: that of the last statement, when it had several.
+ * libpq's own calls wait forever for a server that is frozen, which keepalives on a socket of
+ * this machine do not notice. NULL: there is no answer.
  */
 static PGresult *take_answer(struct postgres_store *s)
 {
@@ -207,7 +207,7 @@ static int run(struct postgres_store *s, const char *sql, struct forge_error *er
 	return rc;
 }
 
-/* Names of files can be any text; in another encoding some run could never be told. */
+/* File names can be any text; a database with another encoding could never store some runs. */
 static int check_encoding(struct postgres_store *s, struct forge_error *err)
 {
 	const char *encoding = pPQparameterStatus(s->conn, "server_encoding");
@@ -223,9 +223,9 @@ static int check_encoding(struct postgres_store *s, struct forge_error *err)
 }
 
 /*
- * Never waits for ever: five seconds to connect; a server that vanished is noticed by the
- * kernel after ten; a statement may take thirty, which the user's URL can change; one that is
- * frozen is noticed by take_answer().
+ * No wait is unlimited: connecting may take five seconds; the kernel notices a server that
+ * vanished after ten; a statement may take thirty, which the user's URL can change;
+ * take_answer() notices a server that is frozen.
  */
 static int postgres_open(struct forge_store *st, const char *url, struct forge_error *err)
 {
@@ -245,7 +245,7 @@ static int postgres_open(struct forge_store *st, const char *url, struct forge_e
 		"10000",
 		"-c statement_timeout=30000 -c lock_timeout=20000 -c "
 		"client_min_messages=warning",
-		"UTF8", /* whatever $PGCLIENTENCODING says: our texts are */
+		"UTF8", /* our texts are UTF-8, whatever $PGCLIENTENCODING says */
 		url,
 		NULL,
 	};
@@ -318,20 +318,22 @@ static int postgres_exec(struct forge_store *st, const char *sql,
 
 static int postgres_begin(struct forge_store *st, bool durable, struct forge_error *err)
 {
-	return run(
-		self(st),
-		/* Whatever the server's default: apply.c looks again at what it changes. */
-		durable ? "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL "
-			  "synchronous_commit = on"
-			: "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL "
-			  "synchronous_commit = off",
-		err);
+	return run(self(st),
+		   /*
+		 * Set here, whatever the server's default is: apply.c checks again what it
+		 * changes.
+		 */
+		   durable ? "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL "
+			     "synchronous_commit = on"
+			   : "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL "
+			     "synchronous_commit = off",
+		   err);
 }
 
 static void postgres_rollback(struct forge_store *st)
 {
-	(void)run(self(st), "ROLLBACK",
-		  NULL); /* a lost connection has rolled back by itself */
+	/* A lost connection has rolled back by itself. */
+	(void)run(self(st), "ROLLBACK", NULL);
 }
 
 static int postgres_commit(struct forge_store *st, struct forge_error *err)
@@ -339,7 +341,7 @@ static int postgres_commit(struct forge_store *st, struct forge_error *err)
 	return run(self(st), "COMMIT", err);
 }
 
-/* Any number will do, as long as it is always the same. */
+/* The number is arbitrary but must always be the same. */
 static int postgres_lock_schema(struct forge_store *st, struct forge_error *err)
 {
 	return run(self(st), "SELECT pg_advisory_xact_lock(7020656)", err);

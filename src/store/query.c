@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading: single runs, listings, references. */
+/* Reads from the store: single runs, listings, references. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -45,7 +45,7 @@ int forge_store_find_key(struct forge_store *st, const char *user, const char *k
 	return rc < 0 ? rc : 0;
 }
 
-/* The id in f becomes the name of a directory. Takes f. */
+/* Checks the id, which becomes the name of a directory. Takes f. */
 static int take_id(struct found *f, char **ret_run_id, struct forge_error *err)
 {
 	if (!forge_run_id_is_valid(f->text)) {
@@ -56,7 +56,7 @@ static int take_id(struct found *f, char **ret_run_id, struct forge_error *err)
 	return 0;
 }
 
-/* What begins with id, as a range that every collation orders alike. */
+/* Finds ids that begin with id, as a range that every collation orders the same way. */
 static int find_beginning(struct forge_store *st, const char *id, char **ret_run_id,
 			  struct forge_error *err)
 {
@@ -78,7 +78,7 @@ static int find_beginning(struct forge_store *st, const char *id, char **ret_run
 		       : forge_fail(err, ENOTUNIQ, "several runs begin with '%s'", id);
 }
 
-/* The newest of what one statement finds: 1, or 0 when it finds nothing. */
+/* The first row that a statement finds: 1, or 0 when it finds none. */
 static int find_newest(struct forge_store *st, const char *sql, const char *word,
 		       const char *user, char **ret_run_id, struct forge_error *err)
 {
@@ -116,7 +116,7 @@ int forge_store_find(struct forge_store *st, const char *word, const char *user,
 				 word, user, ret_run_id, err);
 	if (rc != 0)
 		return rc < 0 ? rc : 0;
-	/* Somebody else's label is not taken for the beginning of an id. */
+	/* The beginning of a run id goes before another user's analysis id. */
 	struct forge_error none = FORGE_ERROR_INIT;
 	rc = find_beginning(st, word, ret_run_id, &none);
 	if (rc == -ENOENT) {
@@ -150,7 +150,10 @@ int forge_store_get(struct forge_store *st, const char *run_id, json_t **ret,
 		json_decref(j);
 		return forge_fail(err, EUCLEAN, "the record of %s is damaged", run_id);
 	}
-	/* Whoever wrote the row may have another one in it; this is what was asked for. */
+	/*
+	 * The record may have another id than its row; the row's id is the one that was asked
+	 * for.
+	 */
 	json_object_set_new(j, "run_id", json_string(run_id));
 	*ret = j;
 	return 0;
@@ -247,7 +250,7 @@ static int visit_row(const char *const *c, void *arg)
 	return l->visit(&row, l->arg);
 }
 
-/* A statement that grows; the conditions are joined by AND. */
+/* A statement under construction; the conditions are joined by AND. */
 struct builder {
 	char sql[1024];
 	size_t len;
@@ -279,7 +282,7 @@ static void where(struct builder *b, const char *column, const char *op,
 	b->has_where = true;
 }
 
-/* A name, or one with * and ?, which SQL writes otherwise. */
+/* analysis is a name, or a pattern with * and ?, which SQL writes differently. */
 static void where_analysis(struct builder *b, const char *analysis)
 {
 	size_t n = 0;
@@ -403,7 +406,7 @@ int forge_store_runtime_history(struct forge_store *st, const char *name,
 {
 	struct uses u = { visit, arg };
 
-	/* Probes see contents that no run ever uses, and are no runs themselves. */
+	/* Probes see contents that no run ever uses, and are not counted as runs. */
 	return forge_sql(
 		st, err, visit_use, &u,
 		"SELECT digest, min(since), max(till), sum(n) FROM (SELECT "

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Forgetting: runs that their users removed. */
+/* Deletes runs that their users removed. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -7,12 +7,12 @@
 #include "base/strv.h"
 #include "store/backend.h"
 
-/* The analysis of a run without a name of its own; the others' stay. */
+/* Deletes the analysis of the run when it has no other run. */
 #define SQL_NAMELESS                                                                     \
 	("DELETE FROM analyses WHERE analysis_id = $1 AND NOT EXISTS (SELECT 1 FROM "    \
 	 "runs WHERE analysis_id = $1)")
 
-/* What refers to a run goes before it. */
+/* Rows that refer to a run are deleted before the run. */
 static const char *const REMOVALS[] = {
 	"DELETE FROM run_events WHERE run_id = $1",
 	"DELETE FROM inputs WHERE run_id = $1",

@@ -10,12 +10,13 @@
 #include "store/backend.h"
 
 /*
- * A leading '+': a table that is its own primary key's index, where the backend has such. A leading '!': only
- * where rows of an index are limited in size.
+ * A leading '+' marks a table that is stored as the index of its primary key, where the backend
+ * has such tables. A leading '!' marks a statement only for backends that limit the size of a
+ * row of an index.
  */
 static const char *const v1[] = {
 	"+CREATE TABLE analyses (analysis_id TEXT PRIMARY KEY, created_at TEXT NOT NULL)",
-	/* record last: a listing never has to read past it */
+	/* record is the last column: a listing never has to read past it */
 	"CREATE TABLE runs (run_id TEXT PRIMARY KEY,"
 	" analysis_id TEXT NOT NULL REFERENCES analyses (analysis_id),"
 	" status TEXT NOT NULL, reason TEXT, notes TEXT, runtime TEXT, executor TEXT,"
@@ -23,7 +24,10 @@ static const char *const v1[] = {
 	" ended_at TEXT, exit_code BIGINT, wall_usec BIGINT, memory_peak BIGINT,"
 	" pid BIGINT, pid_start BIGINT, boot_id TEXT, idempotency_key TEXT,"
 	" record TEXT NOT NULL)",
-	/* Each index costs every run a page: there is one for what people filter by. */
+	/*
+	 * Each index costs every run one more page, so only the columns that people filter by
+	 * have one.
+	 */
 	"CREATE INDEX runs_status ON runs (status, run_id)",
 	"CREATE INDEX runs_analysis ON runs (analysis_id, run_id)",
 	"CREATE INDEX runs_runtime ON runs (runtime, run_id) WHERE runtime IS NOT NULL",
@@ -53,13 +57,13 @@ static const char *const v2[] = {
 	NULL,
 };
 
-/* Who made this file? */
+/* For finding the runs that made a file. */
 static const char *const v3[] = {
 	"CREATE INDEX outputs_sha256 ON outputs (sha256)",
 	NULL,
 };
 
-/* Which content of a runtime a run had. */
+/* For recording which content of a runtime a run used. */
 static const char *const v4[] = {
 	"ALTER TABLE runs ADD COLUMN runtime_digest TEXT",
 	"CREATE INDEX runs_runtime_digest ON runs (runtime, runtime_digest)"
@@ -67,7 +71,10 @@ static const char *const v4[] = {
 	NULL,
 };
 
-/* What probes found. Nothing has ever been in these two; several runtimes may be one content. */
+/*
+ * For the results of probes. The two dropped tables were never used; several runtimes may have
+ * the same content.
+ */
 static const char *const v5[] = {
 	"DROP TABLE runtimes",
 	"DROP TABLE health_checks",
@@ -81,9 +88,9 @@ static const char *const v5[] = {
 };
 
 /*
- * A key is one user's: others of a team may choose the same. A path can be longer than a row of an index
- * may be (2.7 KB), and a run that had such an output could never be told; files are inserted once, with
- * the verdict, and need no key.
+ * An idempotency key belongs to one user: others of a team may choose the same. A path can be
+ * longer than a row of an index may be (2.7 KB), and a run with such an output could never be
+ * stored. Files are inserted once, with the verdict, so they need no key.
  */
 static const char *const v6[] = {
 	"DROP INDEX runs_key",
@@ -97,8 +104,8 @@ static const char *const v6[] = {
 };
 
 /*
- * What people did not ask for themselves is a part of something: of a run, whose id this is, when it
- * is that run's post-process; "probe" when a runtime was looked at.
+ * A run that a user did not ask for is part of something: a post-process has the id of its run
+ * here, a probe of a runtime has "probe".
  */
 static const char *const v7[] = {
 	"ALTER TABLE runs ADD COLUMN part_of TEXT",
@@ -174,8 +181,9 @@ static int step(struct forge_store *st, unsigned version, struct forge_error *er
 }
 
 /*
- * One transaction each. After the first statement of a fresh database another process may
- * have been faster, so the version is read again under the lock.
+ * Each migration is one transaction. Another process may have migrated since the version was
+ * read, so it is read again under the lock, except in a fresh database, which has no table for
+ * it yet.
  */
 static int migrate_one(struct forge_store *st, unsigned *version, struct forge_error *err)
 {
@@ -208,7 +216,7 @@ int forge_store_migrate(struct forge_store *st, unsigned up_to, struct forge_err
 		struct forge_error e = FORGE_ERROR_INIT;
 		unsigned before = version;
 		rc = migrate_one(st, &version, &e);
-		/* The very first: whoever lost the race finds the tables made. */
+		/* In the first migration, a process that lost the race finds the tables made. */
 		if (rc < 0 && before == 0 && read_version(st, &version, NULL) == 0 &&
 		    version > 0)
 			rc = 0;

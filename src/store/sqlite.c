@@ -11,12 +11,12 @@
 #include "base/strv.h"
 #include "store/backend.h"
 
-/* Waiting for another writer; with hundreds at once the last one waits for all others. */
+/* How long to wait for other writers; with hundreds at once the last one waits for all others. */
 #define BUSY_MAX_USEC (30 * 1000000ull)
 /*
  * Pages in the log before they are moved into the file. Every first opener reads the log, so it
- * is kept short; each move costs two waits for the disk, so it is done when nobody waits. Should
- * nobody ever tidy, it is done by a commit.
+ * is kept short. Each move waits for the disk twice, so forge_store_tidy() does it when no user
+ * waits. If that is never called, a commit moves them.
  */
 #define TIDY_PAGES	 64
 #define CHECKPOINT_PAGES 1024
@@ -27,7 +27,7 @@ struct sqlite_store {
 	sqlite3 *db;
 	uint64_t busy_since;
 	int log_pages;	 /* after the last commit */
-	bool is_durable; /* what PRAGMA synchronous says at the moment */
+	bool is_durable; /* the present value of PRAGMA synchronous */
 	/* Statements already compiled, by the address of their text. */
 	struct {
 		const char *sql;
@@ -87,7 +87,7 @@ static int fail(struct sqlite_store *s, struct forge_error *err)
 			  code == EIO || code == EINVAL ? "" : strerror(code));
 }
 
-/* Short sleeps of different length: many writers at once do not wake in step. */
+/* Sleeps for short, different times, so that many writers do not wake at the same moment. */
 static int on_busy(void *arg, int tries)
 {
 	struct sqlite_store *s = arg;
@@ -101,7 +101,7 @@ static int on_busy(void *arg, int tries)
 	struct timespec ts = {
 		.tv_nsec = (long)(200 + (now ^ (unsigned)getpid()) % most) * 1000
 	};
-	(void)nanosleep(&ts, NULL); /* woken early is as good */
+	(void)nanosleep(&ts, NULL); /* an early wake-up is harmless */
 	return 1;
 }
 
@@ -110,7 +110,7 @@ static int run(struct sqlite_store *s, const char *sql, struct forge_error *err)
 	return sqlite3_exec(s->db, sql, NULL, NULL, NULL) == SQLITE_OK ? 0 : fail(s, err);
 }
 
-/* In write-ahead mode "normal" does not wait for the disk, "full" does at each commit. */
+/* In write-ahead mode NORMAL does not wait for the disk, FULL does at each commit. */
 static int set_durable(struct sqlite_store *s, bool durable, struct forge_error *err)
 {
 	if (s->is_durable == durable)
@@ -121,7 +121,7 @@ static int set_durable(struct sqlite_store *s, bool durable, struct forge_error 
 		   err);
 }
 
-/* In place of SQLite's own hook, which would not tell the length. */
+/* Replaces SQLite's own hook, which does not report the length of the log. */
 static int on_commit(void *arg, sqlite3 *db, const char *name, int pages)
 {
 	struct sqlite_store *s = arg;
@@ -134,8 +134,8 @@ static int on_commit(void *arg, sqlite3 *db, const char *name, int pages)
 }
 
 /*
- * The log must be cut, not only copied: what was copied is remembered in shared memory, which is
- * gone when the last process closes the file, and then the log would grow for ever.
+ * The log must be truncated, not only copied. Which pages were copied is remembered in shared
+ * memory, which is gone when the last process closes the file; then the log would grow forever.
  */
 static void sqlite_tidy(struct forge_store *st)
 {
@@ -143,7 +143,7 @@ static void sqlite_tidy(struct forge_store *st)
 
 	if (s->log_pages < TIDY_PAGES)
 		return;
-	(void)sqlite3_busy_handler(s->db, NULL, NULL); /* in use: the next one does it */
+	(void)sqlite3_busy_handler(s->db, NULL, NULL); /* if busy, skip it */
 	(void)sqlite3_wal_checkpoint_v2(s->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL,
 					NULL);
 	(void)sqlite3_busy_handler(s->db, on_busy, s);
@@ -151,7 +151,7 @@ static void sqlite_tidy(struct forge_store *st)
 
 static int open_file(struct sqlite_store *s, const char *path, struct forge_error *err)
 {
-	/* Rows name commands and paths: they are the owner's alone. */
+	/* Rows name commands and paths, so only the owner may read the file. */
 	mode_t before = umask(077);
 	int rc = sqlite3_open_v2(
 		path, &s->db,
@@ -163,8 +163,8 @@ static int open_file(struct sqlite_store *s, const char *path, struct forge_erro
 }
 
 /*
- * A fresh file only: the mode is kept in it. When others do the same at this moment SQLite says
- * "busy" without asking on_busy() first.
+ * Only for a fresh file: the mode is stored in it. When other processes do the same at this
+ * moment, SQLite returns "busy" without calling on_busy() first.
  */
 static int set_wal(struct sqlite_store *s, const char *path, struct forge_error *err)
 {
@@ -196,10 +196,13 @@ static int sqlite_store_open(struct forge_store *st, const char *url,
 		return rc;
 	(void)sqlite3_extended_result_codes(s->db, 1);
 	(void)sqlite3_busy_handler(s->db, on_busy, s);
-	/* The last to close would otherwise move the log into the file and wait for the disk. */
+	/*
+	 * Otherwise the last process to close would move the log into the file and wait for the
+	 * disk.
+	 */
 	(void)sqlite3_db_config(s->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
 	(void)sqlite3_wal_hook(s->db, on_commit, s);
-	s->is_durable = true; /* as compiled in; so that the next line is a change */
+	s->is_durable = true; /* SQLite's default; makes the next call change it */
 	rc = run(s, "PRAGMA cache_size = -512; PRAGMA foreign_keys = ON", err);
 	if (rc == 0)
 		rc = set_durable(s, false, err);
@@ -217,7 +220,7 @@ static void sqlite_store_close(struct forge_store *st)
 	(void)sqlite3_close(s->db); /* NULL is fine */
 }
 
-/* Statements are literals of ours: the address says which. *ret_keep: do not finalize. */
+/* Statements are our own literals, so their address identifies them. *ret_keep: do not finalize. */
 static int compile(struct sqlite_store *s, const char *sql, sqlite3_stmt **ret,
 		   bool *ret_keep, struct forge_error *err)
 {
@@ -309,13 +312,13 @@ static int sqlite_begin(struct forge_store *st, bool durable, struct forge_error
 	struct sqlite_store *s = self(st);
 	int rc = set_durable(s, durable, err);
 
-	/* The write lock now: upgraded later, it could only fail with "busy". */
+	/* Takes the write lock at once: upgrading to it later could only fail with "busy". */
 	return rc < 0 ? rc : run(s, "BEGIN IMMEDIATE", err);
 }
 
 static void sqlite_rollback(struct forge_store *st)
 {
-	if (!sqlite3_get_autocommit(self(st)->db)) /* some errors have done it already */
+	if (!sqlite3_get_autocommit(self(st)->db)) /* an error may have rolled back */
 		(void)sqlite3_exec(self(st)->db, "ROLLBACK", NULL, NULL, NULL);
 }
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * SQLite's archive refers to libm for the mathematical functions of SQL, and every start of the program
- * would map and bind that library: a hundredth of the shortest run. No statement of ours calls them.
+ * Stubs for the functions of libm that SQLite's archive refers to, for the mathematical
+ * functions of SQL. Every start of the program would map and bind that library, which takes a
+ * hundredth of the shortest run. None of our statements calls these functions.
  */
 #include <stdlib.h>
 
-/* Hidden: what is loaded later has libm's. */
+/* Hidden: libraries that are loaded later use libm's functions. */
 #define HIDDEN __attribute__((visibility("hidden")))
 #define NEVER1(name)                                                                     \
 	HIDDEN double name(double x);                                                    \

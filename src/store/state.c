@@ -21,10 +21,13 @@ static const char *const names[FORGE_STATUS_COUNT] = {
 };
 
 #define BIT(s) (1u << FORGE_STATUS_##s)
-/* How a run that has started can end without having been collected from. */
+/* How a run that has started can end before its outputs are collected. */
 #define BROKEN (BIT(FAILED) | BIT(KILLED) | BIT(CANCELLED) | BIT(CORRUPTED) | BIT(LOST))
 
-/* Success only after collecting: outputs are safe before anybody reads that it succeeded. */
+/*
+ * Success comes only after collecting: outputs are safe before any reader sees that the run
+ * succeeded.
+ */
 static const unsigned next[FORGE_STATUS_COUNT] = {
 	[FORGE_STATUS_NONE] = BIT(QUEUED) | BIT(PREPARING) | BIT(REJECTED),
 	[FORGE_STATUS_QUEUED] =

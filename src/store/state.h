@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The states of a run and which may follow which. This is the only place that knows; the
- * store asks it inside the transaction that makes the change.
+ * The states of a run and the allowed transitions. No other place knows them; the store checks
+ * them inside the transaction that makes the change.
  */
 #pragma once
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The front: picks the backend by URL, opens it, names it in errors. */
+/* The front of the store: picks the backend by URL, opens it, names it in errors. */
 #include "store/store.h"
 
 #include <errno.h>
@@ -44,7 +44,7 @@ char *forge_store_display(const char *url)
 
 	if (colon && colon < at)
 		memmove(colon, at, strlen(at) + 1);
-	/* also sslpassword=, and whatever is there twice */
+	/* also sslpassword=, and repeated parameters */
 	for (char *p = s; p && (p = strstr(p, "password="));) {
 		size_t len = strcspn(p, "&");
 		memmove(p, p + len, strlen(p + len) + 1);
