@@ -122,6 +122,11 @@ struct forge_usage_now {
 
 struct forge_executor_ops;
 
+enum forge_executor_caps {
+	/* A run goes on when its supervisor dies: attach() finds it again. */
+	FORGE_EXECUTOR_OUTLIVES = 1 << 0,
+};
+
 /* First member of every executor's own struct. */
 struct forge_execution {
 	const struct forge_executor_ops *ops;
@@ -139,11 +144,12 @@ struct forge_repair {
 };
 
 /*
- * The contract of an executor. Only executor.c calls through this table. All members are required. They
+ * The contract of an executor. All members but attach are required. They
  * never print and never exit: they fill err and return -errno.
  */
 struct forge_executor_ops {
 	const char *kind;
+	unsigned caps; /* enum forge_executor_caps */
 	size_t size; /* of the executor's struct, which starts with struct forge_execution */
 
 	/* What a run of this job would do, as JSON. Makes nothing. */
@@ -165,6 +171,14 @@ struct forge_executor_ops {
 	int (*prepare)(struct forge_execution *e, struct forge_outcome *ret,
 		       struct forge_error *err);
 	int (*start)(struct forge_execution *e, struct forge_error *err);
+	/*
+	 * With FORGE_EXECUTOR_OUTLIVES, instead of make_workdir, prepare and start: finds a run that another
+	 * supervisor started, by the content of its slot. -ESRCH: there is no such run, for certain. Other
+	 * errors say nothing about the run.
+	 */
+	int (*attach)(struct forge_execution *e, const struct forge_job *job,
+		      const json_t *slot, struct forge_outcome *ret,
+		      struct forge_error *err);
 	/*
 	 * 0: *ret is complete, whatever happened to the command. Negative: the run could not be watched
 	 * any longer and was killed.

@@ -22,6 +22,9 @@ int forge_pump_init(struct forge_pump *p, int src, int log, int live, uint64_t l
 	p->buf = malloc(PIECE);
 	if (!p->buf)
 		return -ENOMEM;
+	/* A log that another supervisor began counts towards the limit. */
+	if (fstat(log, &st) == 0)
+		p->logged = p->seen = (uint64_t)st.st_size;
 	p->live_is_file = live >= 0 && fstat(live, &st) == 0 && S_ISREG(st.st_mode);
 	return 0;
 }

@@ -375,6 +375,33 @@ int forge_workdir_keep_as(struct forge_workdir *w, const char *run_id,
 	return 0;
 }
 
+int forge_workdir_reopen(const json_t *slot, const char *path, struct forge_workdir *ret,
+			 struct forge_error *err)
+{
+	struct forge_workdir w = {
+		.path = path,
+		.dev = (dev_t)json_integer_value(json_object_get(slot, "dev")),
+		.ino = (ino_t)json_integer_value(json_object_get(slot, "ino")),
+		.inner = (ino_t)json_integer_value(json_object_get(slot, "inner")),
+	};
+	struct stat st;
+	forge_auto_close int outer =
+		forge_open_nolink(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (outer < 0)
+		return forge_fail_errno(err, -outer, "open workdir %s", path);
+	w.fd = openat(outer, FORGE_WORKDIR_INNER,
+		      O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	bool is_it = fstat(outer, &st) == 0 && st.st_dev == w.dev && st.st_ino == w.ino &&
+		     w.fd >= 0 && fstat(w.fd, &st) == 0 && st.st_ino == w.inner;
+	if (is_it) {
+		*ret = w;
+		return 0;
+	}
+	forge_workdir_close(&w);
+	return forge_fail(err, ESTALE, "workdir %s was replaced", path);
+}
+
 /* ---- what a dead supervisor left ---- */
 
 static uint64_t number(const struct forge_repair *r, const char *key)

@@ -68,6 +68,10 @@ FORGE_MUST_CHECK int forge_workdir_make_noted(struct forge_workdir *w,
 					      const struct forge_job *job,
 					      const struct forge_ids *ids,
 					      struct forge_error *err);
+/* Opens the workdir that a slot identifies; path is borrowed. -ESTALE: another directory has the name. */
+FORGE_MUST_CHECK int forge_workdir_reopen(const json_t *slot, const char *path,
+					  struct forge_workdir *ret,
+					  struct forge_error *err);
 /* See struct forge_executor_ops. */
 bool forge_workdir_drop_empty(const struct forge_workdir *w);
 FORGE_MUST_CHECK int forge_workdir_keep_as(struct forge_workdir *w, const char *run_id,

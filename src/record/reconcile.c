@@ -4,10 +4,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <spawn.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -22,6 +24,8 @@
 #include "state/kept.h"
 #include "state/slot.h"
 #include "store/state.h"
+
+extern char **environ;
 
 struct repair {
 	const struct forge_home *home;
@@ -255,6 +259,50 @@ static int empty_slot(const struct forge_home *home, const char *name,
 	return 1;
 }
 
+/*
+ * A run that outlives its supervisor is not repaired while it may go on: a new supervisor takes the slot. That
+ * is another process of this program, which returns when it has the slot, and goes on in the background.
+ */
+static bool is_resumable(int fd)
+{
+	json_t *slot = NULL;
+	bool is_it = false;
+
+	if (forge_slot_read(fd, &slot) == 0 && slot) {
+		const struct forge_executor_ops *ops = forge_executor_of_slot(slot);
+		is_it = ops && (ops->caps & FORGE_EXECUTOR_OUTLIVES) &&
+			json_object_get(slot, "saved") &&
+			json_object_get(slot, "start_usec") &&
+			!json_is_true(json_object_get(slot, "is_gone"));
+	}
+	json_decref(slot);
+	return is_it;
+}
+
+static int start_supervisor(const struct forge_home *home, const char *slot,
+			    struct forge_error *err)
+{
+	forge_auto_free char *at = forge_asprintf("FORGE_HOME=%s", home->path);
+	forge_auto_strv struct forge_strv env = { 0 };
+	char *argv[] = { (char *)"forge", (char *)"__attend", (char *)slot, NULL };
+	pid_t pid;
+	int rc = at ? 0 : -ENOMEM, status;
+
+	for (char **e = environ; *e && rc == 0; e++)
+		if (strncmp(*e, "FORGE_HOME=", 11) != 0)
+			rc = forge_strv_add(&env, *e);
+	if (rc == 0)
+		rc = forge_strv_add(&env, at);
+	if (rc == 0)
+		rc = -posix_spawn(&pid, "/proc/self/exe", NULL, NULL, argv, env.v);
+	if (rc < 0)
+		return forge_fail_errno(err, -rc, "start a supervisor for active/%s",
+					slot);
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	return 0;
+}
+
 /* 1: repaired, 0: free or alive, negative: failed. */
 static int look_at(const struct forge_home *home, const char *name, FILE *out,
 		   bool dry_run, unsigned *live, struct forge_error *err)
@@ -279,6 +327,12 @@ static int look_at(const struct forge_home *home, const char *name, FILE *out,
 	}
 	if (fstat(fd, &st) < 0 || st.st_size == 0)
 		return 0; /* it has just ended, or another repair was faster */
+	if (is_resumable(fd)) {
+		++*live;
+		/* The new supervisor needs the lock. */
+		(void)flock(fd, LOCK_UN);
+		return dry_run ? 0 : start_supervisor(home, name, err);
+	}
 	struct repair r = { .home = home, .say = out, .dry_run = dry_run, .fd = fd };
 	int rc = repair_one(&r, err);
 	if (rc < 0)

@@ -237,6 +237,47 @@ int forge_record_make_files(struct forge_record *r, const struct forge_home *hom
 	return 0;
 }
 
+static int append_to(int dir, const char *name, int *ret)
+{
+	/* Not O_APPEND: splice(2) refuses such a file. This process is its only writer. */
+	*ret = openat(dir, name, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+	return *ret < 0 || lseek(*ret, 0, SEEK_END) < 0 ? -errno : 0;
+}
+
+int forge_record_reopen(const struct forge_home *home, json_t *json, const json_t *events,
+			json_int_t next_seq, struct forge_record *ret,
+			struct forge_error *err)
+{
+	struct forge_record r = FORGE_RECORD_INIT;
+	const char *run_id = forge_json_string(json, "run_id");
+	size_t i;
+	const json_t *e;
+
+	r.json = json_incref(json);
+	r.unsent = json_deep_copy(events);
+	r.unwritten = json_array();
+	r.seq = next_seq;
+	r.dir_fd = forge_home_open_run(home, run_id);
+	*ret = r;
+	int rc = r.dir_fd < 0 ? r.dir_fd
+			      : append_to(r.dir_fd, "events.jsonl", &ret->events_fd);
+	if (rc == 0)
+		rc = append_to(r.dir_fd, "stdout", &ret->log_fd[0]);
+	if (rc == 0)
+		rc = append_to(r.dir_fd, "stderr", &ret->log_fd[1]);
+	if (rc < 0)
+		return forge_fail_errno(err, -rc, "open the files of run %s", run_id);
+	/* The slot has the record as it was when the run began; the events know more. */
+	json_array_foreach (events, i, e) {
+		const char *status = forge_json_string(e, "status");
+		if (status)
+			json_object_set_new(json, "status", json_string(status));
+		if (status && strcmp(status, "running") == 0)
+			json_object_set(json, "started_at", json_object_get(e, "time"));
+	}
+	return 0;
+}
+
 json_t *forge_event_json(json_int_t seq, const char *actor, const char *event,
 			 const char *status, const char *detail)
 {

@@ -30,6 +30,14 @@ FORGE_MUST_CHECK int forge_record_new(const struct forge_home *home,
 FORGE_MUST_CHECK int forge_record_make_files(struct forge_record *r,
 					     const struct forge_home *home,
 					     struct forge_error *err);
+/*
+ * Opens the record of a run that another supervisor began: json as its slot has it, events as its file has
+ * them. The files are appended to, and the store gets all events again.
+ */
+FORGE_MUST_CHECK int forge_record_reopen(const struct forge_home *home, json_t *json,
+					 const json_t *events, json_int_t next_seq,
+					 struct forge_record *ret,
+					 struct forge_error *err);
 /* One line in events.jsonl, with the time. detail may be NULL. */
 void forge_record_event(struct forge_record *r, const char *event, const char *detail);
 /* The same for a change of status; see store/state.h for which there can be. */

@@ -197,6 +197,20 @@ int forge_admit_try(const struct forge_home *home, const struct forge_config *cf
 	return take_share(dir, &n, ret, err);
 }
 
+int forge_admit_hold(const struct forge_home *home, const struct forge_config *cfg,
+		     const struct forge_need *need, struct forge_share *ret,
+		     struct forge_error *err)
+{
+	struct forge_budget budget;
+
+	forge_budget_of(cfg, &budget);
+	struct forge_need n = clamp(need, &budget);
+	forge_auto_close int lock = forge_queue_lock(home, err);
+	forge_auto_close int dir =
+		lock < 0 ? lock : forge_home_subdir(home, "queue", err);
+	return dir < 0 ? dir : take_share(dir, &n, ret, err);
+}
+
 /* A share that is given back leaves the directory; a holder that dies closes a file in it. */
 static int watch_shares(const struct forge_ticket *t)
 {

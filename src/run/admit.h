@@ -62,6 +62,11 @@ FORGE_MUST_CHECK int forge_admit_try(const struct forge_home *home,
 				     const struct forge_config *cfg,
 				     const struct forge_need *need,
 				     struct forge_share *ret, struct forge_error *err);
+/* Takes a share whatever is in use: the run is running already. */
+FORGE_MUST_CHECK int forge_admit_hold(const struct forge_home *home,
+				      const struct forge_config *cfg,
+				      const struct forge_need *need,
+				      struct forge_share *ret, struct forge_error *err);
 /*
  * Waits in line until nobody is before us. 0: *ret is held, and while we wait for the share there is
  * time to prepare; -ECANCELED: a signal of signal_fd came; -ETIMEDOUT: longer than

@@ -15,6 +15,7 @@
 #include "run/run_state.h"
 #include "run/signals.h"
 #include "spec/asked.h"
+#include "spec/saved.h"
 
 /* Memory that is freed in no time. */
 #define LITTLE_MEMORY (128ull << 20)
@@ -68,6 +69,10 @@ static void on_event(void *arg, const char *event, const char *detail)
 	if (strcmp(event, "cancelled") == 0 && !r->is_stopping) {
 		r->is_stopping = true;
 		forge_run_note(r, "stopping; again to kill now");
+	}
+	if (strcmp(event, "started") == 0 && r->has_started) {
+		forge_record_event(&r->record, "resumed", NULL); /* by this supervisor */
+		return;
 	}
 	if (strcmp(event, "started") == 0) {
 		r->has_started = true;
@@ -373,6 +378,17 @@ static int take_queued_share(struct run *r, struct forge_error *err)
 	return rc;
 }
 
+/* What another supervisor needs to go on with this run, should this one die. */
+static int save(struct run *r, struct forge_error *err)
+{
+	if (!(r->executor->caps & FORGE_EXECUTOR_OUTLIVES))
+		return 0;
+	return forge_slot_add(
+		&r->slot,
+		json_pack("{s:o}", "saved", forge_saved_json(r->spec, r->req, r->cfg)),
+		err);
+}
+
 /*
  * The executor prepares in the background: meanwhile the run's files are made, the courier opens the store
  * and the run waits for its share. Negative: it did not run, or nothing watched it (has_started).
@@ -388,6 +404,8 @@ static int execute(struct run *r, struct forge_outcome *outcome, struct forge_er
 		forge_courier_start(&r->courier);
 		rc = take_queued_share(r, err);
 	}
+	if (rc == 0)
+		rc = save(r, err);
 	if (rc == 0) {
 		forge_hasher_start(&r->hasher, r->home, &r->spec->inputs);
 		rc = r->executor->start(r->execution, err);
@@ -396,6 +414,26 @@ static int execute(struct run *r, struct forge_outcome *outcome, struct forge_er
 		rc = r->executor->wait(r->execution, outcome, err);
 	forge_admit_leave(&r->ticket);
 	return rc;
+}
+
+/* refused: why it did not run, or was not watched any longer; no code: it ran. */
+static void judge_and_collect(struct run *r, const struct forge_outcome *outcome,
+			      const struct forge_error *refused, struct forge_verdict *v)
+{
+	if (r->admission_error)
+		forge_judge_not_admitted(r->admission_error, refused, v);
+	else if (refused->code && r->has_started)
+		forge_judge_unwatched(refused, v);
+	else if (refused->code)
+		forge_judge_refused(refused, v);
+	else
+		forge_judge(outcome, &r->spec->limits, v);
+	forge_advise(r->spec, r->req, outcome, r->record.dir_fd, v);
+	forge_run_take_results(r, outcome, v);
+	/* The end of init frees /dev/shm; the next run gets memory that is free. */
+	if (outcome->memory_peak_bytes > LITTLE_MEMORY)
+		(void)forge_run_end_execution(r); /* the record says so */
+	forge_admit_release(&r->share);
 }
 
 static int execute_and_judge(struct run *r, struct forge_verdict *v,
@@ -408,26 +446,13 @@ static int execute_and_judge(struct run *r, struct forge_verdict *v,
 		forge_admit_leave(&r->ticket);
 		return rc;
 	}
-	bool is_refused = execute(r, outcome, &refused) < 0;
+	if (execute(r, outcome, &refused) < 0 && !refused.code)
+		refused.code = EIO;
 	/* A refusal before there was a record is recorded too. */
 	rc = forge_run_make_files(r, err);
-	if (rc < 0)
-		return rc;
-	if (r->admission_error)
-		forge_judge_not_admitted(r->admission_error, &refused, v);
-	else if (is_refused && r->has_started)
-		forge_judge_unwatched(&refused, v);
-	else if (is_refused)
-		forge_judge_refused(&refused, v);
-	else
-		forge_judge(outcome, &r->spec->limits, v);
-	forge_advise(r->spec, r->req, outcome, r->record.dir_fd, v);
-	forge_run_take_results(r, outcome, v);
-	/* The end of init frees /dev/shm; the next run gets memory that is free. */
-	if (outcome->memory_peak_bytes > LITTLE_MEMORY)
-		(void)forge_run_end_execution(r); /* the record says so */
-	forge_admit_release(&r->share);
-	return 0;
+	if (rc == 0)
+		judge_and_collect(r, outcome, &refused, v);
+	return rc;
 }
 
 /* From the slot to the verdict. */
@@ -502,5 +527,89 @@ int forge_carry_out_explain(const struct forge_ready_run *ready, json_t **ret,
 	fill_job(&r);
 	int rc = r.executor->explain(&r.job, ret, err);
 	run_done(&r);
+	return rc;
+}
+
+/* ---- a run whose supervisor died ---- */
+
+static int reopen(struct run *r, const json_t *slot, struct forge_error *err)
+{
+	json_t *record = json_object_get(slot, "record"), *events = NULL;
+	int rc = forge_load_events(r->home, r->spec->run_id, &events, err);
+
+	if (rc == 0 && !json_is_object(record))
+		rc = forge_fail(err, EINVAL, "the slot of run %s has no record",
+				r->spec->run_id);
+	if (rc == 0)
+		rc = forge_record_reopen(r->home, record, events, forge_next_seq(events),
+					 &r->record, err);
+	json_decref(events);
+	r->courier.url = r->store;
+	r->is_confirmed = true;
+	r->has_started = forge_run_status(r) == FORGE_STATUS_RUNNING;
+	return rc;
+}
+
+static int attach(struct run *r, const json_t *slot, struct forge_outcome *outcome,
+		  struct forge_error *err)
+{
+	struct forge_need need = forge_admit_need(r->cfg, r->spec, r->slot.number);
+
+	r->execution = forge_execution_new(r->executor);
+	if (!r->execution)
+		return forge_fail(err, ENOMEM, "out of memory");
+	fill_job(r);
+	int rc = r->executor->open(r->execution, r->spec->executor, r->cfg,
+				   r->slot.number, err);
+	if (rc == 0)
+		rc = r->executor->attach(r->execution, &r->job, slot, outcome, err);
+	if (rc < 0)
+		return rc;
+	/* It uses its part of the host, whether or not there is room. Without a share it goes on as well. */
+	(void)!forge_admit_hold(r->home, r->cfg, &need, &r->share, NULL);
+	forge_hasher_start(&r->hasher, r->home, &r->spec->inputs);
+	return 0;
+}
+
+/* The slot stays as it is when the run cannot be reached now: the next command tries again. */
+static int carry_on(struct run *r, const json_t *slot, struct forge_error *err)
+{
+	struct forge_outcome outcome = { .wall_usec = UINT64_MAX };
+	struct forge_verdict verdict = { .status = NULL };
+	struct forge_error refused = FORGE_ERROR_INIT;
+	int rc = reopen(r, slot, err);
+
+	if (rc == 0)
+		rc = attach(r, slot, &outcome, err);
+	if (rc < 0) {
+		r->needs_repair = true;
+		if (rc == -ESRCH)
+			(void)!forge_slot_add(&r->slot, json_pack("{s:b}", "is_gone", 1),
+					      NULL); /* or the next one finds it out */
+		return rc;
+	}
+	/* It ended while no supervisor was there, and was never seen to start. */
+	if (outcome.has_started && !r->has_started)
+		on_event(r, "started", NULL);
+	if (r->executor->wait(r->execution, &outcome, &refused) < 0 && !refused.code)
+		refused.code = EIO;
+	judge_and_collect(r, &outcome, &refused, &verdict);
+	return forge_run_finish(r, &outcome, &verdict, err);
+}
+
+int forge_carry_on(const struct forge_ready_run *ready, struct forge_slot *slot,
+		   const json_t *content, struct forge_error *err)
+{
+	struct run r;
+	struct forge_signals before;
+
+	run_init(&r, ready);
+	r.slot = *slot;
+	*slot = FORGE_SLOT_INIT;
+	forge_signals_catch(&before);
+	int rc = r.executor && r.executor->attach ? carry_on(&r, content, err)
+						  : fail_kind(ready, err);
+	run_done(&r);
+	forge_signals_release(&before);
 	return rc;
 }

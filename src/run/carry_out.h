@@ -11,6 +11,7 @@
 #include "run/result.h"
 #include "spec/spec.h"
 #include "state/home.h"
+#include "state/slot.h"
 
 /* All pointers are borrowed. */
 struct forge_ready_run {
@@ -36,6 +37,13 @@ struct forge_ready_run {
 FORGE_MUST_CHECK int forge_carry_out(const struct forge_ready_run *run,
 				     struct forge_run_result *ret,
 				     struct forge_error *err);
+/*
+ * Goes on with a run whose supervisor died, from its slot, which this takes. -ESRCH: the run is gone, for
+ * certain; repair closes it as lost. Other errors leave the slot as it is.
+ */
+FORGE_MUST_CHECK int forge_carry_on(const struct forge_ready_run *run,
+				    struct forge_slot *slot, const json_t *content,
+				    struct forge_error *err);
 /* What its executor would do, as JSON. Makes nothing. */
 FORGE_MUST_CHECK int forge_carry_out_explain(const struct forge_ready_run *run,
 					     json_t **ret, struct forge_error *err);

@@ -14,6 +14,7 @@
 #include "base/entries.h"
 #include "base/fd.h"
 #include "base/json.h"
+#include "base/lock.h"
 #include "base/proc.h"
 
 /* The slot's fd, -EWOULDBLOCK when it is taken or waits for repair, or another error. */
@@ -202,6 +203,35 @@ json_t *forge_slot_record(const struct forge_home *home, const char *run_id)
 
 	json_decref(slot);
 	return record;
+}
+
+int forge_slot_take_over(const struct forge_home *home, unsigned number,
+			 struct forge_slot *ret, json_t **ret_content,
+			 struct forge_error *err)
+{
+	char name[16];
+	struct forge_slot s = { .number = number };
+
+	(void)snprintf(name, sizeof(name), "%u", number);
+	forge_auto_close int fd =
+		openat(home->active_fd, name, O_RDWR | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
+	int rc = fd < 0 ? -errno : forge_lock_fd(fd, FORGE_LOCK_EXCLUSIVE, 0, -1);
+	if (rc == 0)
+		rc = forge_slot_read(fd, ret_content);
+	if (rc == 0 && !*ret_content)
+		rc = -ENOENT;
+	if (rc < 0)
+		return forge_fail_errno(err, -rc, "take over active/%s", name);
+	s.fd = fd;
+	rc = forge_slot_add(&s,
+			    json_pack("{s:i, s:I}", "pid", (int)getpid(), "pid_namespace",
+				      (json_int_t)forge_pid_namespace()),
+			    err);
+	if (rc < 0)
+		return rc;
+	ret->fd = forge_take_fd(fd);
+	ret->number = number;
+	return 0;
 }
 
 void forge_slot_release(struct forge_slot *s)

@@ -26,7 +26,7 @@ struct forge_slot {
 /* What the first line of a slot says. All pointers are borrowed. */
 struct forge_slot_run {
 	const char *run_id;
-	const char *store;    /* URL */
+	const char *store; /* URL */
 	const char *executor, *executor_kind;
 	bool keeps_workdir;
 	/* What the executor is going to make, as an object; its keys are the executor's. NULL: nothing */
@@ -52,6 +52,13 @@ FORGE_MUST_CHECK int forge_slot_add_record(struct forge_slot *s, json_t *record,
 					   struct forge_error *err);
 /* Appends that the workdir is to be kept. */
 FORGE_MUST_CHECK int forge_slot_add_keep(struct forge_slot *s, struct forge_error *err);
+/*
+ * Locks the slot with this number, whose supervisor is dead, and becomes its supervisor. -EWOULDBLOCK: another
+ * process has it; -ENOENT: it is empty.
+ */
+FORGE_MUST_CHECK int forge_slot_take_over(const struct forge_home *home, unsigned number,
+					  struct forge_slot *ret, json_t **ret_content,
+					  struct forge_error *err);
 /* Empties the slot and releases its lock: the run is over and nothing of it is left. */
 void forge_slot_close(struct forge_slot *s);
 /* Releases the lock and leaves the content: the next repair cleans up. */

@@ -52,6 +52,7 @@ struct container {
 	char *control;		  /* the directory of socket and fifos */
 	int control_fd, listener; /* -1: none */
 	bool is_open, is_made, is_stuck;
+	bool has_ended; /* before another supervisor attached to it */
 };
 _Static_assert(offsetof(struct container, base) == 0, "base must come first");
 
@@ -307,8 +308,11 @@ static int fail_early(struct container *e, struct forge_error *err)
 	return rc;
 }
 
-/* The first to connect is forge-shim: the command does not run yet. */
-static int accept_shim(struct container *e, struct forge_sandbox *sb,
+/*
+ * Before the command runs, the first to connect is forge-shim. Later, only a connection of the container's
+ * process 1 is taken (shim_pid): the command could connect too.
+ */
+static int accept_shim(struct container *e, struct forge_sandbox *sb, pid_t shim_pid,
 		       struct forge_error *err)
 {
 	struct pollfd p = { .fd = e->listener, .events = POLLIN };
@@ -322,9 +326,15 @@ static int accept_shim(struct container *e, struct forge_sandbox *sb,
 		    (poll(&p, 1, (int)((end - now) / 1000)) < 0 && errno != EINTR))
 			return fail_early(e, err);
 		sb->control = accept4(e->listener, NULL, NULL, SOCK_CLOEXEC);
+		if (sb->control < 0)
+			continue;
+		if (getsockopt(sb->control, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0)
+			return forge_fail_errno(err, errno, "identify forge-shim");
+		if (shim_pid && peer.pid != shim_pid) {
+			close(sb->control);
+			sb->control = -1;
+		}
 	}
-	if (getsockopt(sb->control, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0)
-		return forge_fail_errno(err, errno, "identify forge-shim");
 	sb->pid = peer.pid;
 	sb->pidfd = sys_pidfd_open(peer.pid, 0);
 	if (peer.pid <= 0 || sb->pidfd < 0)
@@ -451,19 +461,114 @@ static int container_start(struct forge_execution *base, struct forge_error *err
 	sb->pidfd = sb->control = sb->report = sb->out = sb->err = sb->in = -1;
 	int rc = forge_engine_start(&e->engine, e->name, err);
 	if (rc == 0)
-		rc = accept_shim(e, sb, err);
+		rc = accept_shim(e, sb, 0, err);
 	if (rc == 0)
 		rc = note_cgroups(e, err);
 	if (rc == 0)
 		rc = limit(e, err);
 	if (rc == 0)
 		rc = open_streams(e, sb, fds, err);
+	sb->start_usec = forge_now_usec();
+	/* From here on the run may be under way: another supervisor would have to attach to it. */
+	if (rc == 0)
+		rc = forge_slot_add(
+			e->job->slot,
+			json_pack("{s:I}", "start_usec", (json_int_t)sb->start_usec),
+			err);
 	if (rc == 0)
 		rc = send_start(e, sb, fds, err);
-	sb->start_usec = forge_now_usec();
 	for (int i = 0; i < FORGE_SHIM_FDS; i++)
 		if (fds[i] >= 0)
 			close(fds[i]);
+	return rc;
+}
+
+/* It ended while no supervisor was there: its exit status, as the engine has it, is all there is. */
+static void take_exit(const json_t *state, struct forge_outcome *ret)
+{
+	int code = (int)json_integer_value(json_object_get(state, "ExitCode"));
+
+	ret->has_started = ret->has_status = true;
+	ret->wait_status = code > 128 && code <= 192 ? code - 128 : (code & 0xff) << 8;
+	ret->oom_kills = json_is_true(json_object_get(state, "OOMKilled"));
+}
+
+/* Everything that start does, but with a container that is running. */
+static int attach_running(struct container *e, pid_t shim_pid, struct forge_error *err)
+{
+	int fds[FORGE_SHIM_FDS] = { -1, -1, -1, -1, -1, -1 };
+	int rc = 0;
+
+	(void)unlinkat(e->control_fd, "control", 0); /* of the dead supervisor */
+	e->listener = listen_at(e->control_fd);
+	if (e->listener < 0)
+		rc = forge_fail_errno(err, -e->listener, "listen in %s", e->control);
+	if (rc == 0)
+		rc = accept_shim(e, e->sb, shim_pid, err);
+	if (rc == 0)
+		rc = limit(e, err);
+	if (rc == 0)
+		rc = open_streams(e, e->sb, fds, err);
+	if (rc == 0)
+		rc = send_start(e, e->sb, fds, err);
+	for (int i = 0; i < FORGE_SHIM_FDS; i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+	return rc;
+}
+
+static int attach_to(struct container *e, const json_t *state, struct forge_outcome *ret,
+		     struct forge_error *err)
+{
+	const char *status = forge_json_string_or(state, "Status", "");
+
+	if (strcmp(status, "exited") == 0 || strcmp(status, "dead") == 0 ||
+	    strcmp(status, "stopped") == 0) {
+		take_exit(state, ret);
+		e->has_ended = true;
+		return 0;
+	}
+	if (strcmp(status, "running") != 0)
+		return forge_fail(err, ESRCH, "the container is %s", status);
+	return attach_running(e, (pid_t)json_integer_value(json_object_get(state, "Pid")),
+			      err);
+}
+
+static int container_attach(struct forge_execution *base, const struct forge_job *job,
+			    const json_t *slot, struct forge_outcome *ret,
+			    struct forge_error *err)
+{
+	struct container *e = of(base);
+	json_t *c = NULL;
+
+	*ret = FORGE_OUTCOME_INIT;
+	e->job = job;
+	(void)name_of(job->run_id, e->name);
+	e->control = control_path(job);
+	e->sb = calloc(1, sizeof(*e->sb));
+	if (!e->sb || !e->control)
+		return forge_fail(err, ENOMEM, "out of memory");
+	e->sb->pidfd = e->sb->control = e->sb->report = e->sb->out = e->sb->err =
+		e->sb->in = -1;
+	e->sb->start_usec =
+		(uint64_t)json_integer_value(json_object_get(slot, "start_usec"));
+	e->control_fd = open(e->control, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	int rc = forge_engine_open(socket_of(e->decl), &e->engine, err);
+	if (rc == 0)
+		rc = forge_engine_inspect(&e->engine, e->name, &c, err);
+	if (rc == -ENOENT)
+		rc = -ESRCH;
+	e->is_made = rc == 0;
+	if (rc == 0)
+		rc = forge_workdir_reopen(slot, job->workdir, &e->workdir, err);
+	if (rc == 0)
+		rc = attach_to(e, json_object_get(c, "State"), ret, err);
+	(void)snprintf(ret->engine, sizeof(ret->engine), "%s", e->engine.name);
+	(void)snprintf(ret->image, sizeof(ret->image), "%s",
+		       forge_json_string_or(json_object_get(c, "Config"), "Image", ""));
+	(void)snprintf(ret->image_id, sizeof(ret->image_id), "%s",
+		       forge_json_string_or(c, "Image", ""));
+	json_decref(c);
 	return rc;
 }
 
@@ -472,6 +577,9 @@ static int container_wait(struct forge_execution *base, struct forge_outcome *re
 {
 	struct container *e = of(base);
 	uint64_t milli = e->job->limits->cpus_milli;
+
+	if (e->has_ended)
+		return 0;
 	const struct forge_supervision what = {
 		.job = e->job,
 		.workdir = e->job->workdir,
@@ -528,9 +636,10 @@ static void end_shim(struct container *e)
 {
 	struct pollfd dead = { .fd = e->sb->pidfd, .events = POLLIN };
 
-	close(e->sb->control);
+	if (e->sb->control >= 0)
+		close(e->sb->control);
 	e->sb->control = -1;
-	if (poll(&dead, 1, 100) == 0) {
+	if (e->sb->pidfd >= 0 && poll(&dead, 1, 100) == 0) {
 		forge_sandbox_kill(e->sb);
 		(void)poll(&dead, 1, END_MSEC);
 	}
@@ -623,6 +732,7 @@ static void container_usage(const json_t *slot, struct forge_usage_now *ret)
 
 const struct forge_executor_ops forge_executor_container = {
 	.kind = "container",
+	.caps = FORGE_EXECUTOR_OUTLIVES,
 	.size = sizeof(struct container),
 	.explain = container_explain,
 	.open = container_open,
@@ -630,6 +740,7 @@ const struct forge_executor_ops forge_executor_container = {
 	.make_workdir = container_make_workdir,
 	.prepare = container_prepare,
 	.start = container_start,
+	.attach = container_attach,
 	.wait = container_wait,
 	.workdir_fd = container_workdir_fd,
 	.drop_empty = container_drop_empty,

@@ -39,7 +39,8 @@ struct shim {
 	int control; /* -1: no supervisor */
 	int signals;
 	int fds[FORGE_SHIM_FDS];
-	pid_t command;
+	char **argv;
+	pid_t command; /* 0: not started */
 	bool own_network, has_ended;
 	uint64_t last_moment, orphaned_at;
 	struct forge_ctl_exit end;
@@ -48,18 +49,22 @@ struct shim {
 static void connect_supervisor(struct shim *s)
 {
 	struct sockaddr_un to = { .sun_family = AF_UNIX, .sun_path = FORGE_SHIM_SOCKET };
+	/* A supervisor that is stopped must not stop the reaping and the last moment. */
+	const struct timeval soon = { .tv_sec = 10 };
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
+	if (fd >= 0)
+		(void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &soon, sizeof(soon));
 	if (fd >= 0 && connect(fd, (struct sockaddr *)&to, sizeof(to)) == 0)
 		s->control = fd;
 	else if (fd >= 0)
 		close(fd);
 }
 
-/* 0: *ret is a message of a supervisor, with its descriptors in fds when it starts the command. */
-static int receive_hello(struct shim *s, struct forge_shim_hello *ret)
+static int receive_hello(int control, struct forge_shim_hello *ret,
+			 int fds[FORGE_SHIM_FDS])
 {
-	char room[CMSG_SPACE(sizeof(s->fds))];
+	char room[CMSG_SPACE(sizeof(int) * FORGE_SHIM_FDS)];
 	struct iovec iov = { .iov_base = ret, .iov_len = sizeof(*ret) };
 	struct msghdr m = { .msg_iov = &iov,
 			    .msg_iovlen = 1,
@@ -68,17 +73,13 @@ static int receive_hello(struct shim *s, struct forge_shim_hello *ret)
 	ssize_t n;
 
 	do
-		n = recvmsg(s->control, &m, MSG_CMSG_CLOEXEC);
+		n = recvmsg(control, &m, MSG_CMSG_CLOEXEC);
 	while (n < 0 && errno == EINTR);
-	if (n != (ssize_t)sizeof(*ret))
+	const struct cmsghdr *c = n == (ssize_t)sizeof(*ret) ? CMSG_FIRSTHDR(&m) : NULL;
+	if (!c || ret->what != FORGE_SHIM_START || c->cmsg_type != SCM_RIGHTS ||
+	    c->cmsg_len != CMSG_LEN(sizeof(int) * FORGE_SHIM_FDS))
 		return -EPROTO;
-	const struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-	if (ret->what == FORGE_SHIM_RESUME)
-		return 0;
-	if (ret->what != FORGE_SHIM_START || !c || c->cmsg_type != SCM_RIGHTS ||
-	    c->cmsg_len != CMSG_LEN(sizeof(s->fds)))
-		return -EPROTO;
-	memcpy(s->fds, CMSG_DATA(c), sizeof(s->fds));
+	memcpy(fds, CMSG_DATA(c), sizeof(int) * FORGE_SHIM_FDS);
 	return 0;
 }
 
@@ -120,8 +121,10 @@ _Noreturn static void execute(char **argv, int report)
 	die(report, tried, error);
 }
 
-static void start_command(struct shim *s, char **argv)
+static void start_command(struct shim *s)
 {
+	char **argv = s->argv;
+
 	s->command = fork();
 	if (s->command < 0)
 		die(s->fds[FORGE_SHIM_REPORT], argv[0], errno);
@@ -210,19 +213,32 @@ static void serve_control(struct shim *s)
 		(void)kill(-1, msg[1]); /* ESRCH: there is nothing to signal */
 }
 
+/* A supervisor that attaches cannot know how far the one before it got: both say the same. */
 static void find_supervisor(struct shim *s)
 {
 	struct forge_shim_hello hello;
+	int fds[FORGE_SHIM_FDS];
 
 	connect_supervisor(s);
 	if (s->control < 0)
 		return;
-	if (receive_hello(s, &hello) < 0 || hello.what != FORGE_SHIM_RESUME) {
+	if (receive_hello(s->control, &hello, fds) < 0) {
 		close(s->control);
 		s->control = -1;
-	} else if (s->has_ended) {
-		report_end(s);
+		return;
 	}
+	if (!s->command) {
+		s->own_network = hello.own_network;
+		if (hello.most_usec != UINT64_MAX)
+			s->last_moment = forge_now_usec() + hello.most_usec;
+		memcpy(s->fds, fds, sizeof(fds));
+		start_command(s);
+		return;
+	}
+	for (int i = 0; i < FORGE_SHIM_FDS; i++)
+		close(fds[i]);
+	if (s->has_ended)
+		report_end(s);
 }
 
 _Noreturn static void serve(struct shim *s)
@@ -232,10 +248,16 @@ _Noreturn static void serve(struct shim *s)
 					{ .fd = s->control, .events = POLLIN } };
 		uint64_t now = forge_now_usec();
 
+		/* Without a supervisor a command is never started. */
+		if (!s->command && now - s->orphaned_at > ORPHAN_USEC)
+			leave(s);
 		if (now >= s->last_moment && !s->has_ended)
 			(void)kill(-1, SIGKILL);
 		if (s->control < 0 && s->has_ended && now - s->orphaned_at > ORPHAN_USEC)
 			leave(s);
+		if (s->control < 0)
+			find_supervisor(s);
+		fds[1].fd = s->control;
 		uint64_t left = s->last_moment > now ? s->last_moment - now : 1000000;
 		int msec = s->control < 0	  ? RETRY_MSEC
 			   : left > 3600000000ull ? 3600000
@@ -251,15 +273,12 @@ _Noreturn static void serve(struct shim *s)
 		}
 		if (s->control >= 0 && fds[1].revents)
 			serve_control(s);
-		else if (s->control < 0)
-			find_supervisor(s);
 	}
 }
 
 int main(int argc, char **argv)
 {
 	struct shim s = { .control = -1, .last_moment = UINT64_MAX };
-	struct forge_shim_hello hello;
 	sigset_t all, chld;
 
 	if (argc < 2 || getpid() != 1) {
@@ -274,13 +293,9 @@ int main(int argc, char **argv)
 	sigemptyset(&chld);
 	sigaddset(&chld, SIGCHLD);
 	s.signals = signalfd(-1, &chld, SFD_CLOEXEC);
-	connect_supervisor(&s);
-	if (s.signals < 0 || s.control < 0 || receive_hello(&s, &hello) < 0 ||
-	    hello.what != FORGE_SHIM_START)
+	if (s.signals < 0)
 		return 125;
-	s.own_network = hello.own_network;
-	if (hello.most_usec != UINT64_MAX)
-		s.last_moment = forge_now_usec() + hello.most_usec;
-	start_command(&s, argv + 1);
+	s.argv = argv + 1;
+	s.orphaned_at = forge_now_usec();
 	serve(&s);
 }

@@ -28,10 +28,10 @@ enum forge_shim_fd {
 	FORGE_SHIM_FDS,
 };
 
-#define FORGE_SHIM_START  'g' /* with all descriptors: start the command */
-#define FORGE_SHIM_RESUME 'r' /* with none: another supervisor takes over */
+/* With all descriptors: start the command. A command that runs already goes on, with the streams it has. */
+#define FORGE_SHIM_START 'g'
 
-/* The first message of a supervisor. */
+/* The first message of every supervisor. */
 struct forge_shim_hello {
 	char what;
 	bool own_network;

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Takes over the slot of a dead supervisor. */
+#include "run/resume.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "run/carry_out.h"
+#include "run/postprocess.h"
+#include "spec/saved.h"
+#include "state/slot.h"
+
+static int post_process(const struct forge_ready_run *run, const json_t *record,
+			json_t **ret_result, json_t **ret_rows, struct forge_error *err)
+{
+	const struct forge_post_spec spec = { .cfg = run->cfg,
+					      .home = run->home,
+					      .store = run->store,
+					      .record = record,
+					      .argv = &run->spec->post_process };
+
+	return forge_post_process(&spec, ret_result, ret_rows, err);
+}
+
+/* As the run was started: in the same directory, with the same file. */
+static int load_config(const json_t *saved, struct forge_config **ret,
+		       struct forge_error *err)
+{
+	const char *cwd = forge_json_string(saved, "cwd");
+	const char *file = forge_json_string(saved, "config");
+	forge_auto_free char *dir = cwd ? forge_json_name_decode(cwd) : NULL;
+	forge_auto_free char *path = file ? forge_json_name_decode(file) : NULL;
+
+	if (dir)
+		(void)!chdir(dir); /* gone: relative paths were resolved before */
+	return forge_config_load(path, ret, err);
+}
+
+static int resume(struct forge_home *home, struct forge_slot *slot, const json_t *content,
+		  struct forge_error *err)
+{
+	const json_t *saved = json_object_get(content, "saved");
+	forge_auto_config struct forge_config *cfg = NULL;
+	forge_auto_spec struct forge_spec spec = { 0 };
+	struct forge_run_request req;
+	int rc = load_config(saved, &cfg, err);
+
+	if (rc == 0)
+		rc = forge_saved_restore(saved, cfg, &spec, &req, err);
+	if (rc < 0)
+		return rc;
+	const struct forge_ready_run ready = {
+		.cfg = cfg,
+		.req = &req,
+		.spec = &spec,
+		.home = home,
+		.store = forge_json_string_or(content, "store", ""),
+		.post_process = post_process,
+	};
+	return forge_carry_on(&ready, slot, content, err);
+}
+
+int forge_resume(unsigned number, void (*on_taken)(void *arg), void *arg,
+		 struct forge_error *err)
+{
+	forge_auto_home struct forge_home home = FORGE_HOME_INIT;
+	struct forge_slot slot = FORGE_SLOT_INIT;
+	json_t *content = NULL;
+	int rc = forge_home_open(false, &home, err);
+
+	if (rc == 0)
+		rc = forge_slot_take_over(&home, number, &slot, &content, err);
+	if (rc == 0) {
+		on_taken(arg);
+		rc = resume(&home, &slot, content, err);
+	}
+	forge_slot_release(&slot);
+	json_decref(content);
+	return rc;
+}
