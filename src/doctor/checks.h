@@ -24,6 +24,7 @@ struct forge_doctor_row {
 	struct forge_limits limits;
 	unsigned needs; /* mechanisms without which the promise cannot hold, 1u << ... */
 	const char *mechanism;
+	bool is_own; /* only a sandbox of our own promises it, a container does not */
 };
 
 /* Placeholders in attack that doctor.c replaces. */

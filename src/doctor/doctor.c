@@ -36,6 +36,7 @@ struct doctor {
 	int socket_fd;		 /* listens on the abstract socket named mark */
 	char mark[32];
 	char probe[PATH_MAX];
+	const char *executor; /* NULL: this machine */
 	unsigned missing;
 	char fix[512]; /* for the first missing mechanism */
 };
@@ -134,6 +135,7 @@ static int run_probe(const struct doctor *d, const struct forge_doctor_row *row,
 	char *argv[8] = { (char *)d->probe };
 	struct forge_run_request req = { .limits = row->limits,
 					 .network = row->network,
+					 .executor = d->executor,
 					 .stdout_fd = -1,
 					 .stderr_fd = -1,
 					 .argv = argv };
@@ -232,7 +234,9 @@ static void attack(const struct doctor *d, const struct forge_doctor_row *row,
 	read_answer(res.record, answer, sizeof(answer));
 	if (strlen(answer) > 96) /* enough to see what was tried */
 		memcpy(answer + 93, "...", 4);
-	c->state = holds(row, &res, answer) ? FORGE_DOCTOR_PASS : FORGE_DOCTOR_BROKEN;
+	c->state = holds(row, &res, answer)	? FORGE_DOCTOR_PASS
+		   : d->executor && row->is_own ? FORGE_DOCTOR_CANNOT
+						: FORGE_DOCTOR_BROKEN;
 	const char *notes = forge_json_string(res.record, "completion_notes");
 	bool is_by_answer = row->want == FORGE_WANT_HELD && *answer;
 	(void)snprintf(c->detail, sizeof(c->detail), "%s",
@@ -250,8 +254,8 @@ static void attack(const struct doctor *d, const struct forge_doctor_row *row,
 static int learn_missing(struct doctor *d, struct forge_error *err)
 {
 	/* The host's network needs one mechanism more than no network. */
-	static const struct forge_doctor_row row = { .attack = { "identity" },
-						     .network = "host" };
+	const struct forge_doctor_row row = { .attack = { "identity" },
+					      .network = d->executor ? NULL : "host" };
 
 	for (int tries = 0; tries < 2; tries++) {
 		struct forge_run_result res = { 0 };
@@ -335,20 +339,28 @@ static int check_all(struct doctor *d, struct forge_doctor_report *ret,
 	ret->level = "full";
 	for (size_t i = 0; i < n; i++) {
 		check(d, &forge_doctor_rows[i], &ret->checks[i]);
-		if (ret->checks[i].state != FORGE_DOCTOR_PASS)
+		if (ret->checks[i].state == FORGE_DOCTOR_PASS)
+			continue;
+		bool is_expected = d->executor && forge_doctor_rows[i].is_own;
+		if (!is_expected)
 			ret->level = "partial";
+		else if (strcmp(ret->level, "full") == 0)
+			ret->level = "container";
 	}
 	return 0;
 }
 
-int forge_doctor(const struct forge_config *cfg, struct forge_doctor_report *ret,
-		 struct forge_error *err)
+int forge_doctor(const struct forge_config *cfg, const char *executor,
+		 struct forge_doctor_report *ret, struct forge_error *err)
 {
 	struct doctor d = { .cfg = *cfg, .fifo_fd = -1, .socket_fd = -1 }; /* borrowed */
 	forge_auto_free char *before =
 		getenv("FORGE_HOME") ? strdup(getenv("FORGE_HOME")) : NULL;
 
-	d.cfg.allow_missing = ~0u;
+	d.executor = executor;
+	/* On this machine it is found out what is missing. Elsewhere a run without its limits is refused. */
+	if (!executor)
+		d.cfg.allow_missing = ~0u;
 	int rc = forge_helper_find("forge-probe", "../probe", d.probe, err);
 	if (rc == 0)
 		rc = make_top(&d, err);

@@ -25,10 +25,14 @@ struct forge_doctor_check {
 struct forge_doctor_report {
 	struct forge_doctor_check *checks; /* owned */
 	size_t n;
-	const char *level; /* "full" or "partial" */
+	const char *level; /* "full", "partial", or "container" when all that it promises holds */
 };
 
-FORGE_MUST_CHECK int forge_doctor(const struct forge_config *cfg,
+/*
+ * executor: where the attacks run, NULL: on this machine. Elsewhere an attack on what only a sandbox of our own
+ * promises may succeed: that is FORGE_DOCTOR_CANNOT, and level says "container".
+ */
+FORGE_MUST_CHECK int forge_doctor(const struct forge_config *cfg, const char *executor,
 				  struct forge_doctor_report *ret,
 				  struct forge_error *err);
 void forge_doctor_report_done(struct forge_doctor_report *r);

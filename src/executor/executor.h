@@ -152,6 +152,11 @@ struct forge_executor_ops {
 	unsigned caps; /* enum forge_executor_caps */
 	size_t size; /* of the executor's struct, which starts with struct forge_execution */
 
+	/* What a user should know that it does not enforce, though a sandbox of our own does; "": nothing. */
+	const char *cannot;
+	/* Whether it can be reached now: what is there goes into buf, e.g. "Docker 20.10.24". */
+	int (*probe)(const struct forge_executor_decl *decl, char *buf, size_t size,
+		     struct forge_error *err);
 	/* What a run of this job would do, as JSON. Makes nothing. */
 	int (*explain)(const struct forge_job *job, json_t **ret,
 		       struct forge_error *err);

@@ -67,11 +67,6 @@ static const char *name_of(const char *run_id, char buf[48])
 	return buf;
 }
 
-static const char *socket_of(const struct forge_executor_decl *decl)
-{
-	return decl->socket;
-}
-
 static char *control_path(const struct forge_job *job)
 {
 	return forge_asprintf("%s/containers/%s", job->home->path ? job->home->path : "",
@@ -156,6 +151,19 @@ static int container_explain(const struct forge_job *job, json_t **ret,
 	return body_of(job, &ids, NULL, NULL, ret, err);
 }
 
+static int container_probe(const struct forge_executor_decl *decl, char *buf, size_t size,
+			   struct forge_error *err)
+{
+	forge_auto_engine struct forge_engine engine = { 0 };
+	int rc = forge_engine_open(decl->socket, &engine, err);
+
+	if (rc == 0)
+		(void)snprintf(buf, size, "%s%s, image %s", engine.name,
+			       engine.is_rootless ? " (rootless)" : "",
+			       decl->image ? decl->image : "of the runtime only");
+	return rc;
+}
+
 static int container_open(struct forge_execution *base,
 			  const struct forge_executor_decl *decl,
 			  const struct forge_config *cfg, unsigned slot,
@@ -181,7 +189,7 @@ static int container_plan(const struct forge_job *job, json_t **ret,
 	if (!control)
 		return forge_fail(err, ENOMEM, "out of memory");
 	*ret = json_pack("{s:s, s:s, s:s, s:s}", "workdir", job->workdir, "container",
-			 name_of(job->run_id, name), "socket", socket_of(job->executor),
+			 name_of(job->run_id, name), "socket", job->executor->socket,
 			 "control", control);
 	return *ret ? 0
 		    : forge_fail(err, EINVAL, "the workdir's path is not valid UTF-8");
@@ -267,7 +275,7 @@ static int container_prepare(struct forge_execution *base, struct forge_outcome 
 
 	*ret = FORGE_OUTCOME_INIT;
 	if (rc == 0)
-		rc = forge_engine_open(socket_of(e->decl), &e->engine, err);
+		rc = forge_engine_open(e->decl->socket, &e->engine, err);
 	if (rc == 0)
 		rc = forge_engine_image(&e->engine, name, &image, err);
 	if (rc == 0)
@@ -553,7 +561,7 @@ static int container_attach(struct forge_execution *base, const struct forge_job
 	e->sb->start_usec =
 		(uint64_t)json_integer_value(json_object_get(slot, "start_usec"));
 	e->control_fd = open(e->control, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	int rc = forge_engine_open(socket_of(e->decl), &e->engine, err);
+	int rc = forge_engine_open(e->decl->socket, &e->engine, err);
 	if (rc == 0)
 		rc = forge_engine_inspect(&e->engine, e->name, &c, err);
 	if (rc == -ENOENT)
@@ -733,6 +741,8 @@ static void container_usage(const json_t *slot, struct forge_usage_now *ret)
 const struct forge_executor_ops forge_executor_container = {
 	.kind = "container",
 	.caps = FORGE_EXECUTOR_OUTLIVES,
+	.cannot = "kernel memory, sockets, I/O rate, second wall",
+	.probe = container_probe,
 	.size = sizeof(struct container),
 	.explain = container_explain,
 	.open = container_open,

@@ -128,6 +128,15 @@ static int local_explain(const struct forge_job *job, json_t **ret,
 	return *ret ? 0 : forge_fail(err, ENOMEM, "out of memory");
 }
 
+static int local_probe(const struct forge_executor_decl *decl, char *buf, size_t size,
+		       struct forge_error *err)
+{
+	(void)decl; /* there is nothing to configure */
+	(void)err;  /* what this machine cannot enforce, forge doctor finds out */
+	(void)snprintf(buf, size, "this machine (forge doctor)");
+	return 0;
+}
+
 static int local_open(struct forge_execution *base,
 		      const struct forge_executor_decl *decl,
 		      const struct forge_config *cfg, unsigned slot,
@@ -350,6 +359,8 @@ static void local_close(struct forge_execution *base)
 
 const struct forge_executor_ops forge_executor_local = {
 	.kind = "local",
+	.cannot = "",
+	.probe = local_probe,
 	.size = sizeof(struct local),
 	.explain = local_explain,
 	.open = local_open,
