@@ -61,9 +61,9 @@ static int print_list(const json_t *list, struct forge_error *err)
 		bool is_there = json_is_true(json_object_get(e, "reachable"));
 		row[NAME].text = forge_json_string(e, "name");
 		row[KIND].text = forge_json_string(e, "kind");
-		row[STATE] = is_there
-				     ? (struct forge_cell){ "ready", FORGE_GREEN }
-				     : (struct forge_cell){ "not reachable", FORGE_YELLOW };
+		row[STATE] =
+			is_there ? (struct forge_cell){ "ready", FORGE_GREEN }
+				 : (struct forge_cell){ "not reachable", FORGE_YELLOW };
 		row[WHAT].text = forge_json_string(e, "what");
 		row[CANNOT].text = forge_json_string(e, "cannot");
 	}
@@ -120,16 +120,18 @@ static int run_check(const char *name)
 static const struct forge_verb verbs[] = {
 	{ "list", NULL, "shows where runs can happen, and what is not enforced there",
 	  run_list },
-	{ "check", "NAME", "attacks each promise with real runs there, as doctor does here",
-	  run_check },
+	{ "check", "NAME",
+	  "attacks each promise with real runs there, as doctor does here", run_check },
 	{ .name = NULL },
 };
 
 const struct forge_cmd forge_cmd_executor = {
 	.name = "executor",
 	.help = "Where runs can happen: list and check them",
-	.about = "local is this machine; docker and podman are found at their usual sockets.\n"
-		 "Others are named in forge.yaml, section executors. check exits 0 when all\n"
+	.about = "local is this machine; docker and podman are found at their usual "
+		 "sockets.\n"
+		 "Others are named in forge.yaml, section executors. check exits 0 when "
+		 "all\n"
 		 "that an executor promises holds.",
 	.verbs = verbs,
 	.bad_value = FORGE_EXIT_FAILED,

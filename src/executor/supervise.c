@@ -461,6 +461,8 @@ static void collect_usage(struct loop *l)
 	o->sockets_refused = l->sockets.refused;
 	o->network_tries = l->end.network_tries;
 	o->tmp_files = l->end.tmp_files;
+	if (l->end.is_shim)
+		o->landlock_abi = l->end.landlock_abi;
 	o->tmp_bytes = l->end.tmp_bytes;
 	/* Without an io controller: what the kernel counted for all that init reaped. */
 	o->io_read_bytes =

@@ -349,15 +349,16 @@ static json_t *isolation_json(const struct forge_outcome *o, bool own_network,
 	if (!was_made)
 		return json_pack("{s:s, s:o, s:{}}", "level", "none", "missing", missing,
 				 "mechanisms");
-	/* The engine's own mechanisms: which they are in detail is its affair. */
+	if (o->landlock_abi > 0)
+		(void)snprintf(landlock, sizeof(landlock), "ABI %d", o->landlock_abi);
+	/* Beside what the engine has of its own. */
 	if (o->engine[0])
-		return json_pack("{s:s, s:o, s:{s:s, s:s, s:s, s:s}}", "level",
+		return json_pack("{s:s, s:o, s:{s:s, s:s, s:s, s:s, s:s}}", "level",
 				 "container", "missing", missing, "mechanisms", "engine",
 				 o->engine, "cgroup",
 				 o->cgroup_manager ? o->cgroup_manager : "none",
-				 "seccomp", "the engine's", "disk", "measured");
-	if (o->landlock_abi > 0)
-		(void)snprintf(landlock, sizeof(landlock), "ABI %d", o->landlock_abi);
+				 "seccomp", "filter, and the engine's", "landlock",
+				 landlock, "disk", "measured");
 	return json_pack("{s:s, s:o, s:{s:s, s:s, s:s, s:s, s:s}}", "level",
 			 o->missing ? "partial" : "full", "missing", missing,
 			 "mechanisms", "namespaces",

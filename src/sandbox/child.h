@@ -74,6 +74,7 @@ struct forge_ctl_exit {
 	uint64_t network_tries;
 	/* Left in /tmp, not counting hidden files. */
 	uint64_t tmp_files, tmp_bytes;
+	int32_t landlock_abi, is_shim; /* of a container: what confines the command */
 };
 
 struct forge_child {
@@ -111,7 +112,20 @@ void forge_child_confine(const struct forge_child *c);
  * supervisor occupy the low numbers.
  */
 void forge_child_limit_files(const struct forge_child *c);
-void forge_child_landlock(const struct forge_plan *plan, int report);
+void forge_child_landlock_plan(const struct forge_plan *plan, int report);
+/* The same by hand: everything may be read and executed, these paths may be written; absent ones are left out. */
+int forge_child_landlock_begin(int abi, int report);
+void forge_child_landlock_allow(int rules, int abi, const char *path, bool is_device,
+				int report);
+void forge_child_landlock_end(int rules, int report);
+
+/* Loads the seccomp filter; sends the listener that counts sockets over control. */
+struct forge_child_filter {
+	bool own_network, may_allocate;
+	uint64_t sockets; /* the limit, FORGE_UNLIMITED: they are not counted */
+	int control, report;
+};
+void forge_child_filter(const struct forge_child_filter *f);
 _Noreturn void forge_child_exec(const struct forge_child *c);
 /*
  * Counts how often a process in this network namespace tried to reach a host or look up a name,

@@ -66,17 +66,21 @@ static void allow(int rules, const char *path, uint64_t access, int report)
 	close(rule.fd);
 }
 
-void forge_child_landlock(const struct forge_plan *p, int report)
+/* A path may be absent, in an image. */
+static bool is_there(const char *path)
 {
-	uint64_t all = all_rights(p->landlock_abi);
-	uint64_t file_write =
-		LL_READ_FILE | LL_WRITE_FILE | (all & (LL_TRUNCATE | LL_IOCTL_DEV));
+	return access(path, F_OK) == 0;
+}
+
+int forge_child_landlock_begin(int abi, int report)
+{
+	uint64_t all = all_rights(abi);
 	struct ll_ruleset set = { .fs = all };
 	size_t size = sizeof(set);
 
-	if (p->landlock_abi < 4)
+	if (abi < 4)
 		size = sizeof(set.fs);
-	else if (p->landlock_abi < 6)
+	else if (abi < 6)
 		size = sizeof(set.fs) + sizeof(set.net);
 	else
 		set.scoped = LL_SCOPE_ALL;
@@ -84,14 +88,37 @@ void forge_child_landlock(const struct forge_plan *p, int report)
 	if (rules < 0)
 		forge_child_die(report, FORGE_STAGE_LANDLOCK, "ruleset");
 	allow(rules, "/", LL_EXECUTE | LL_READ_FILE | LL_READ_DIR, report);
-	for (size_t i = 0; i < p->n_mounts; i++) {
-		const struct forge_mount *m = &p->mounts[i];
-		if (m->type == FORGE_MOUNT_RW || m->type == FORGE_MOUNT_TMPFS)
-			allow(rules, m->target, all, report);
-		else if (m->type == FORGE_MOUNT_DEV)
-			allow(rules, m->target, file_write, report);
-	}
+	return rules;
+}
+
+void forge_child_landlock_allow(int rules, int abi, const char *path, bool is_device,
+				int report)
+{
+	uint64_t all = all_rights(abi);
+	uint64_t file_write =
+		LL_READ_FILE | LL_WRITE_FILE | (all & (LL_TRUNCATE | LL_IOCTL_DEV));
+
+	if (is_there(path))
+		allow(rules, path, is_device ? file_write : all, report);
+}
+
+void forge_child_landlock_end(int rules, int report)
+{
 	if (syscall(LL_RESTRICT_SELF, rules, 0) < 0)
 		forge_child_die(report, FORGE_STAGE_LANDLOCK, "restrict");
 	close(rules);
+}
+
+void forge_child_landlock_plan(const struct forge_plan *p, int report)
+{
+	int rules = forge_child_landlock_begin(p->landlock_abi, report);
+
+	for (size_t i = 0; i < p->n_mounts; i++) {
+		const struct forge_mount *m = &p->mounts[i];
+		if (m->type == FORGE_MOUNT_RW || m->type == FORGE_MOUNT_TMPFS ||
+		    m->type == FORGE_MOUNT_DEV)
+			forge_child_landlock_allow(rules, p->landlock_abi, m->target,
+						   m->type == FORGE_MOUNT_DEV, report);
+	}
+	forge_child_landlock_end(rules, report);
 }

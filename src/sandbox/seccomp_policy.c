@@ -493,6 +493,8 @@ const struct forge_syscall_arg forge_syscalls_args[] = {
 	 * fails as on a kernel without them; for socket filters see the options below.
 	 */
 	{ "prctl", 0, LOW32, PR_SET_SECCOMP, EINVAL, 0, 0, 0 },
+	/* As the locked securebits of a sandbox answer; a container has none. */
+	{ "prctl", 0, LOW32, PR_SET_KEEPCAPS, EPERM, 0, 0, 0 },
 	/*
 	 * RLIMIT_CORE already has the value at which the kernel writes no core and starts no
 	 * handler of the host for one. Changing it is answered with success: gpg and `ulimit -c

@@ -394,6 +394,7 @@ static int send_start(struct container *e, const struct forge_sandbox *sb,
 	struct forge_shim_hello hello = {
 		.what = FORGE_SHIM_START,
 		.own_network = e->job->own_network,
+		.sockets = l->sockets,
 		.most_usec = is_bounded ? l->wall_usec + l->grace_usec + SLACK_USEC
 					: UINT64_MAX,
 	};
@@ -598,6 +599,8 @@ static int container_wait(struct forge_execution *base, struct forge_outcome *re
 		.quota = &e->quota,
 		.sb = e->sb,
 		.workdir_fd = e->workdir.fd,
+		/* That needs to freeze the run, which is done through cgroup v2. */
+		.watches_kernel_memory = e->cg->v2_fd >= 0,
 	};
 	int rc = forge_supervise(&what, ret, err);
 
@@ -741,7 +744,7 @@ static void container_usage(const json_t *slot, struct forge_usage_now *ret)
 const struct forge_executor_ops forge_executor_container = {
 	.kind = "container",
 	.caps = FORGE_EXECUTOR_OUTLIVES,
-	.cannot = "kernel memory, sockets, I/O rate, second wall",
+	.cannot = "I/O rate; kernel memory with cgroup v1",
 	.probe = container_probe,
 	.size = sizeof(struct container),
 	.explain = container_explain,

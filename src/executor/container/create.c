@@ -107,8 +107,8 @@ static json_t *ulimits_of(const struct forge_limits *l)
 	uint64_t most =
 		l->pids > NPROC && l->pids != FORGE_UNLIMITED ? l->pids + 1 : NPROC;
 
-	return json_pack("[o, o, o]", ulimit("nofile", l->open_files),
-			 ulimit("nproc", most), ulimit("core", 0));
+	return json_pack("[o, o]", ulimit("nofile", l->open_files),
+			 ulimit("nproc", most));
 }
 
 static json_t *text_list(const char *text)

@@ -27,6 +27,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "sandbox/child.h"
+#include "sandbox/landlock.h"
 
 /* How often a connection to a new supervisor is tried. */
 #define RETRY_MSEC 200
@@ -42,6 +43,7 @@ struct shim {
 	char **argv;
 	pid_t command; /* 0: not started */
 	bool own_network, has_ended;
+	uint64_t sockets;
 	uint64_t last_moment, orphaned_at;
 	struct forge_ctl_exit end;
 };
@@ -85,12 +87,43 @@ static int receive_hello(int control, struct forge_shim_hello *ret,
 
 _Noreturn static void die(int report, const char *what, int error)
 {
-	struct forge_child_report r = { .stage = FORGE_STAGE_EXEC, .error = error };
+	errno = error;
+	forge_child_die(report, FORGE_STAGE_EXEC, what);
+}
 
-	(void)snprintf(r.what, sizeof(r.what), "%s", what);
-	(void)!write(report, &r,
-		     sizeof(r)); /* no one is left to report to if this fails */
-	_exit(error == ENOENT ? 127 : 126);
+/*
+ * The engine has its own mechanisms; these are added. Landlock is left out where the engine's filter refuses
+ * it: the record says so.
+ */
+static void confine(const struct shim *s)
+{
+	static const char *const devices[] = {
+		"/dev/null",   "/dev/zero",    "/dev/full",
+		"/dev/random", "/dev/urandom", "/dev/tty"
+	};
+	/* At this value the kernel writes no core, and starts no handler of the host for one. */
+	const struct rlimit no_core = { 1, 1 };
+	int report = s->fds[FORGE_SHIM_REPORT];
+
+	if (setrlimit(RLIMIT_CORE, &no_core) < 0)
+		forge_child_die(report, FORGE_STAGE_RLIMIT, "core");
+	if (s->end.landlock_abi > 0) {
+		int rules = forge_child_landlock_begin(s->end.landlock_abi, report);
+		forge_child_landlock_allow(rules, s->end.landlock_abi, ".", false,
+					   report);
+		forge_child_landlock_allow(rules, s->end.landlock_abi, "/tmp", false,
+					   report);
+		forge_child_landlock_allow(rules, s->end.landlock_abi, "/dev/shm", false,
+					   report);
+		for (size_t i = 0; i < FORGE_ARRAY_SIZE(devices); i++)
+			forge_child_landlock_allow(rules, s->end.landlock_abi, devices[i],
+						   true, report);
+		forge_child_landlock_end(rules, report);
+	}
+	forge_child_filter(&(struct forge_child_filter){ .own_network = s->own_network,
+							 .sockets = s->sockets,
+							 .control = s->control,
+							 .report = report });
 }
 
 /* As execvp(3), but a file that is no program is an error and not a script. */
@@ -137,6 +170,7 @@ static void start_command(struct shim *s)
 			if (dup2(s->fds[i], i) < 0)
 				die(s->fds[FORGE_SHIM_REPORT], "dup2", errno);
 		(void)sigprocmask(SIG_SETMASK, &none, NULL);
+		confine(s);
 		execute(argv,
 			s->fds[FORGE_SHIM_REPORT]); /* all others are close-on-exec */
 	}
@@ -229,6 +263,7 @@ static void find_supervisor(struct shim *s)
 	}
 	if (!s->command) {
 		s->own_network = hello.own_network;
+		s->sockets = hello.sockets;
 		if (hello.most_usec != UINT64_MAX)
 			s->last_moment = forge_now_usec() + hello.most_usec;
 		memcpy(s->fds, fds, sizeof(fds));
@@ -296,6 +331,8 @@ int main(int argc, char **argv)
 	if (s.signals < 0)
 		return 125;
 	s.argv = argv + 1;
+	s.end.is_shim = 1;
+	s.end.landlock_abi = forge_landlock_abi();
 	s.orphaned_at = forge_now_usec();
 	serve(&s);
 }

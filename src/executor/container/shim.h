@@ -37,4 +37,5 @@ struct forge_shim_hello {
 	bool own_network;
 	/* After so long everything is killed, whatever the supervisor does; UINT64_MAX: never. */
 	uint64_t most_usec;
+	uint64_t sockets; /* limit, UINT64_MAX: none */
 };
