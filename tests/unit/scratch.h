@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -98,6 +99,9 @@ static inline struct child child_start(void (*body)(const struct child *c, void 
 	pid_t pid = fork();
 	assert_true(pid >= 0);
 	if (pid == 0) {
+		/* A test that fails, or is killed, leaves nothing behind that waits for it. */
+		if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
+			_exit(7);
 		close(up[0]);
 		close(down[1]);
 		body(&(struct child){ .pid = getpid(), .from = down[0], .to = up[1] },

@@ -286,10 +286,11 @@ static void get_in_line(const struct child *c, void *arg)
 
 	if (rc == 0)
 		rc = forge_admit_take(&t, -1, &s, NULL);
-	forge_admit_leave(&t);
+	/* Before it leaves: then the run behind it cannot report first. */
 	char letter = rc == 0 ? w->need.run_id[0] : '?';
 	if (write(w->served, &letter, 1) != 1)
 		_exit(9);
+	forge_admit_leave(&t);
 	child_wait(c);
 	forge_admit_release(&s);
 }
