@@ -321,14 +321,16 @@ static void tickets_are_served_by_priority_then_time(void **state)
 	config->budget_runs = 1;
 	assert_int_equal(pipe2(served, O_CLOEXEC), 0);
 	struct forge_share s = taken("now", 1, 1);
-	struct child b = start_waiter("b", 1, 0, served[1]);
-	struct child d = start_waiter("d", 1, -5, served[1]);
-	struct child c = start_waiter("c", 1, 0, served[1]);
-	struct child a = start_waiter("a", 1, 5, served[1]);
+	/* Of the same priority, the earlier one has the later name. */
+	struct child third = start_waiter("y", 1, 0, served[1]);
+	struct child last = start_waiter("b", 1, -5, served[1]);
+	struct child fourth = start_waiter("x", 1, 0, served[1]);
+	struct child first = start_waiter("z", 1, 5, served[1]);
+	struct child second = start_waiter("a", 1, 5, served[1]);
 	forge_admit_release(&s);
-	struct child *const order[] = { &a, &b, &c, &d };
+	struct child *const order[] = { &first, &second, &third, &fourth, &last };
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(order); i++) {
-		assert_int_equal(scratch_read(served[0]), "abcd"[i]);
+		assert_int_equal(scratch_read(served[0]), "zayxb"[i]);
 		end_waiter(order[i]);
 	}
 	assert_false(has_file("w-"));
