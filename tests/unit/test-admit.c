@@ -117,7 +117,7 @@ static bool names_ticket(const char *events, size_t len, const char *run_id)
 	return false;
 }
 
-/* Waits until the run has its ticket; nobody else decides anything about the queue then. */
+/* Waits until the run has its ticket, and has locked it. */
 static void wait_for_ticket(const char *run_id)
 {
 	_Alignas(struct inotify_event) char events[8192];
@@ -271,7 +271,7 @@ static void the_share_of_a_dead_run_is_free(void **state)
 
 /* ---- tickets */
 
-/* A supervisor that gets in line, takes a share, and keeps it until it is told to end. */
+/* A supervisor that gets in line, takes a share, and keeps it until child_go(). */
 struct waiter {
 	struct forge_need need;
 	int served; /* where it reports that it has its share */

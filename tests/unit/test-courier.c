@@ -31,7 +31,7 @@ static int make(void **state)
 static int unmake(void **state)
 {
 	(void)state;
-	/* Those that were answered go home on their own; they still have the files open. */
+	/* Couriers whose batches were answered end on their own; until then they have files open. */
 	while (waitpid(-1, NULL, 0) > 0 || errno == EINTR)
 		;
 	scratch_remove();
@@ -123,7 +123,7 @@ static void stop_process(pid_t pid)
 	assert_true(WIFSTOPPED(status));
 }
 
-/* Returns when it is dead; reaping it is the supervisor's affair. */
+/* Returns when it is dead. It is not reaped: forge_courier_stop() does that. */
 static void kill_process(pid_t pid)
 {
 	siginfo_t info = { .si_pid = 0 };
