@@ -12,7 +12,7 @@
 
 static const char *const networks[] = { "none", "host", NULL };
 
-/* The manual shows the section as one key of the schema, so these rows have no words for it. */
+/* The manual shows the section as one key of the schema, so these rows have no texts for it. */
 static const struct forge_named_row rows[] = {
 	{ .key = "runtime", .type = FORGE_NAMED_WORD, .offset = FIELD(runtime) },
 	{ .key = "profile", .type = FORGE_NAMED_WORD, .offset = FIELD(profile) },

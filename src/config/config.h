@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * forge.yaml as one struct. The schema is a table (config.c); unknown keys, wrong types and
+ * forge.yaml as one struct. The schema is a table (schema.c); unknown keys, wrong types and
  * bad values are errors with file:line:column and the legal values.
  */
 #pragma once
@@ -66,13 +66,13 @@ struct forge_runtime_decl {
 	char *description; /* NULL: none */
 	char *smoke;	   /* a line for sh, NULL: none */
 	struct forge_strv commands, python, r, libraries;
-	struct forge_strv needs;    /* Debian packages, for who has to install it */
+	struct forge_strv needs;    /* Debian packages that provide it */
 	struct forge_strv env;	    /* "K=V" */
 	struct forge_limits limits; /* 0 where not given */
 	char *clamped;	 /* what of the limits gave way to host.max, NULL: nothing */
 	char *file;	 /* where it was declared, or how it was found */
 	unsigned line;	 /* 0: discovered */
-	bool is_shipped; /* it came with forge; nobody asked for it */
+	bool is_shipped; /* it came with forge, no configuration file declares it */
 };
 void forge_runtime_decl_done(struct forge_runtime_decl *d);
 
@@ -148,7 +148,7 @@ struct forge_config {
  * Finds and reads the configuration. Files are layers: /etc/forge/forge.yaml, then the user's
  * ~/.config/forge/forge.yaml, then ./forge.yaml, then explicit (may be NULL; else $FORGE_CONFIG). Each
  * goes before the ones outside of it, key by key, but caps (host.max, host.budget, host.allow_unlimited,
- * sandbox.allow_missing) can only be lowered. A file that somebody else owns, or that others could have
+ * sandbox.allow_missing) can only be lowered. A file that another user owns, or that others could have
  * written, is refused.
  */
 FORGE_MUST_CHECK int forge_config_load(const char *explicit_path,
@@ -167,7 +167,7 @@ struct forge_config_layer {
 	const char *text;
 	size_t len;
 	const char *name, *base_dir;
-	bool is_project; /* it was found in the current directory, and nobody named it */
+	bool is_project; /* it was found in the current directory, and no option or variable named it */
 };
 /* The same from memory, the outermost first. */
 FORGE_MUST_CHECK int forge_config_parse_layers(const struct forge_config_layer *layers,
@@ -181,7 +181,7 @@ FORGE_MUST_CHECK int forge_config_read(const char *path, struct forge_config **r
 				       struct forge_error *err);
 /*
  * A configuration of the runtimes alone that come with forge, below the caps of c. Of those that cannot
- * be read there are none: nobody asked for them. -ENOMEM only.
+ * be read there are none: no configuration file asked for them. -ENOMEM only.
  */
 FORGE_MUST_CHECK int forge_config_shipped(const struct forge_config *c,
 					  struct forge_config **ret,

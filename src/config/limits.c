@@ -43,7 +43,7 @@ const struct forge_limit_row forge_limit_rows[FORGE_LIMIT_COUNT_ROWS] = {
 };
 
 /*
- * No host needs to allow that these are unlimited, as they are unless somebody asks: wall time
+ * No host needs to allow that these are unlimited, as they are unless a request says otherwise: wall time
  * times CPUs bounds the CPU time already, and not every disk can be limited.
  */
 static bool is_optional(const struct forge_limit_row *row)

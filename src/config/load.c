@@ -18,14 +18,14 @@
 #define MAX_BYTES (1u << 20)
 
 /*
- * Who can write the file decides what our runs see and may use: a file left in a directory
- * one happens to be in must not. Asked of the open
- * file, not of the path, which could change in between.
+ * A user who can write the file decides what our runs see and may use, so a file that another user left in
+ * the current directory is refused. The check reads the open file, not the path, which could change in
+ * between.
  */
 static int check_trust(const char *path, const struct stat *st, struct forge_error *err)
 {
 	bool is_root = geteuid() == 0;
-	/* A group of one's own is common for people (umask 002), and no business of root's. */
+	/* Users often have a group of their own (umask 002); root does not rely on groups. */
 	mode_t writers = is_root ? S_IWGRP | S_IWOTH : S_IWOTH;
 
 	if (st->st_uid != 0 && st->st_uid != geteuid()) {
@@ -49,8 +49,8 @@ static int check_trust(const char *path, const struct stat *st, struct forge_err
 }
 
 /*
- * Whoever can put names into the directory could give a file of ours, or root's, this one: rename it
- * where the directory is not sticky, link it where it has a second name.
+ * A user who can put names into the directory could give this name to another file of ours or of root: by a
+ * rename where the directory is not sticky, or by a link, which the file's link count shows.
  */
 static int check_place(const char *path, const struct stat *st, struct forge_error *err)
 {
@@ -125,7 +125,7 @@ static void source_done(struct source *s)
 	*s = (struct source){ .text = NULL };
 }
 
-/* The text of the link that name is, or NULL and errno; EPERM: it is somebody else's. */
+/* The text of the link that name is, or NULL and errno; EPERM: it belongs to another user. */
 static char *read_link(const char *name)
 {
 	forge_auto_close int fd = open(name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
@@ -152,14 +152,14 @@ static char *read_link(const char *name)
 
 /*
  * Opens the file that shown leads to. Links at its end are followed by ourselves, one by one: each must be
- * ours or root's, for whoever made it chose the file. -ENOENT: there is none.
+ * ours or root's, because the owner of a link chooses the file. -ENOENT: there is none.
  */
 static int open_config(const char *shown, struct forge_error *err)
 {
 	forge_auto_free char *at = strdup(shown);
 
 	for (int links = 0; at && links <= LINKS_MAX; links++) {
-		/* Not to block on a FIFO somebody put there; it is refused later. */
+		/* O_NONBLOCK: opening a FIFO must not block; it is refused later. */
 		int fd = open(at,
 			      O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | O_NOFOLLOW);
 		if (fd >= 0)

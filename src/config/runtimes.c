@@ -98,8 +98,8 @@ static int clamp(const struct forge_config *c, const struct forge_limit_row *row
 }
 
 /*
- * What exceeds the host's caps gives way and says so: a runtime that nobody uses must not stop every
- * command.
+ * Lowers the limits above the host's caps and notes each of them. They are no error: a runtime that is not
+ * used must not stop every command.
  */
 static int clamp_limits(const struct forge_config *c, struct forge_runtime_decl *d,
 			struct forge_error *err)
@@ -120,7 +120,7 @@ static int clamp_limits(const struct forge_config *c, struct forge_runtime_decl 
 
 /*
  * Paths in a file are below its directory; a word without a slash may be conda's name. "~" and "$NAME"
- * at the beginning are left to who opens it.
+ * at the beginning are replaced when the path is opened (src/runtime).
  */
 static int absolute(const struct forge_loader *ld, char **path, bool may_be_name,
 		    struct forge_error *err)

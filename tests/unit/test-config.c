@@ -500,10 +500,64 @@ static int parse_every_key(void *arg)
 	return rc;
 }
 
+/* Named maps in two layers: lists are replaced, variables added, limits clamped, paths completed. */
+static int parse_named_maps(void *arg)
+{
+	static const char outer[] =
+		"host: {max: {memory: 1G}}\n"
+		"analysis: {runtime: a, inputs: [x], env: {A: 1}, network: none}\n"
+		"runtimes:\n"
+		"  a: {kind: r, prefix: envs/a, libraries: [lib, ~/lib], env: {B: 2},\n"
+		"      limits: {memory: 2G, pids: unlimited}, commands: [R], smoke: "
+		"'true'}\n"
+		"  b: {kind: conda, prefix: name}\n"
+		"profiles: {own: {pids: 7}}\n";
+	static const char inner[] = "analysis: {profile: own, inputs: [y, z], env: {C: "
+				    "3}, limits: {pids: 6}}\n"
+				    "runtimes: {b: {kind: venv, prefix: /b}}\n"
+				    "profiles: {own: {cpus: 1}, more: {}}\n";
+	const struct forge_config_layer layers[] = {
+		{ .text = outer,
+		  .len = sizeof(outer) - 1,
+		  .name = "o",
+		  .base_dir = "/o" },
+		{ .text = inner,
+		  .len = sizeof(inner) - 1,
+		  .name = "i",
+		  .base_dir = "/i" },
+	};
+	forge_auto_config struct forge_config *c = NULL;
+	struct forge_error err = FORGE_ERROR_INIT;
+
+	(void)arg;
+	int rc = forge_config_parse_layers(layers, FORGE_ARRAY_SIZE(layers), &c, &err);
+	assert_int_equal(err.code, -rc);
+	assert_true((rc == 0) == (c != NULL));
+	if (rc < 0)
+		return rc;
+	assert_string_equal(c->analysis.runtime, "a");
+	assert_int_equal(c->analysis.inputs.n, 2);
+	assert_string_equal(c->analysis.inputs.v[0], "y");
+	assert_int_equal(c->analysis.env.n, 2);
+	assert_int_equal(c->n_runtimes, 2);
+	assert_string_equal(c->runtimes[0].name, "b");
+	assert_string_equal(c->runtimes[0].kind, "venv");
+	assert_string_equal(c->runtimes[1].prefix, "/o/envs/a");
+	assert_string_equal(c->runtimes[1].libraries.v[0], "/o/lib");
+	assert_string_equal(
+		c->runtimes[1].clamped,
+		"memory clamped to 1.00 GiB (host.max), pids is the profile's "
+		"(host.allow_unlimited is false)");
+	assert_int_equal(limits(c, "own")->pids, 7);
+	assert_int_equal(limits(c, "own")->cpus_milli, 1000);
+	return 0;
+}
+
 static void memory_may_run_out_anywhere(void **state)
 {
 	(void)state;
 	assert_true(torture(parse_every_key, NULL) > 100);
+	assert_true(torture(parse_named_maps, NULL) > 100);
 }
 
 int main(void)
