@@ -65,7 +65,8 @@ static void begin(struct forge_slot *s, const char *run_id)
 {
 	json_t *plan = json_pack("{s:s, s:s}", "workdir", "/w", "cgroup", "/c");
 	const struct forge_slot_run run = {
-		.run_id = run_id, .store = "sqlite:/db", .executor = "local", .plan = plan
+		.run_id = run_id, .store = "sqlite:/db", .executor = "local",
+		.executor_kind = "local", .plan = plan
 	};
 	struct forge_error err = UNIT_ERROR_UNTOUCHED;
 
