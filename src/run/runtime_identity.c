@@ -56,6 +56,11 @@ static void add_declaration(struct forge_sha256 *h, const struct forge_runtime_d
 	add_list(h, &d->r);
 	add_list(h, &d->libraries);
 	add_list(h, &d->env);
+	/* Only of kind image: the digests of other runtimes stay what they were. */
+	if (d->image) {
+		add_text(h, d->image);
+		add_text(h, d->executor);
+	}
 }
 
 /* What content looks like from outside, and when any of it last changed. */

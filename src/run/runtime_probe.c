@@ -187,6 +187,9 @@ static int default_commands(const struct forge_runtime *rt, struct forge_strv *r
 	char path[PATH_MAX];
 	int rc = 0;
 
+	/* What is in an image is not known here; every probe needs a shell. */
+	if (rt->kind == &forge_kind_image)
+		return forge_strv_add(ret, "sh");
 	for (size_t i = 0;
 	     rt->real_prefix && i < FORGE_ARRAY_SIZE(interpreters) && rc == 0; i++) {
 		(void)snprintf(path, sizeof(path), "%s/%sbin/%s", rt->real_prefix,

@@ -16,6 +16,7 @@
 static const struct forge_runtime_kind *const kinds[] = {
 	&forge_kind_conda, &forge_kind_venv,   &forge_kind_system,
 	&forge_kind_r,	   &forge_kind_prefix, &forge_kind_rootfs,
+	&forge_kind_image,
 };
 
 static const struct forge_runtime_kind *find_kind(const char *name)

@@ -92,7 +92,7 @@ struct forge_runtime_kind {
 };
 
 extern const struct forge_runtime_kind forge_kind_conda, forge_kind_venv,
-	forge_kind_system, forge_kind_r, forge_kind_prefix, forge_kind_rootfs;
+	forge_kind_system, forge_kind_r, forge_kind_prefix, forge_kind_rootfs, forge_kind_image;
 
 /* All declared and discovered runtimes of a configuration. */
 struct forge_catalog {
