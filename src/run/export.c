@@ -314,7 +314,7 @@ static bool is_stage_name(const char *name)
 				      "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
 	size_t len = strlen(STAGE) - 1;
 
-	return strncmp(name, STAGE + 1, len) == 0 && strlen(name + len) == STAGE_RANDOM &&
+	return strncmp(name, &STAGE[1], len) == 0 && strlen(name + len) == STAGE_RANDOM &&
 	       strspn(name + len, letters) == STAGE_RANDOM;
 }
 
