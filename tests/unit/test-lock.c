@@ -76,7 +76,7 @@ static void shared_locks_exclude_exclusive_ones_only(void **state)
 static void an_open_file_can_be_locked(void **state)
 {
 	(void)state;
-	forge_auto_close int held = lock(FORGE_LOCK_SHARED, FORGE_LOCK_NO_WAIT, -1);
+	__attribute__((unused)) forge_auto_close int held = lock(FORGE_LOCK_SHARED, FORGE_LOCK_NO_WAIT, -1);
 	forge_auto_close int fd = openat(dir, "lock", O_RDONLY | O_CLOEXEC);
 
 	assert_true(held >= 0 && fd >= 0);
@@ -91,7 +91,7 @@ static void an_open_file_can_be_locked(void **state)
 static void a_bounded_wait_ends_at_its_bound(void **state)
 {
 	(void)state;
-	forge_auto_close int held = lock(FORGE_LOCK_EXCLUSIVE, FORGE_LOCK_NO_WAIT, -1);
+	__attribute__((unused)) forge_auto_close int held = lock(FORGE_LOCK_EXCLUSIVE, FORGE_LOCK_NO_WAIT, -1);
 	uint64_t before = forge_now_usec();
 
 	assert_int_equal(lock(FORGE_LOCK_SHARED, 30, -1), -EWOULDBLOCK);
@@ -160,7 +160,7 @@ static void a_lock_ends_with_its_process(void **state)
 static void a_readable_descriptor_ends_the_wait(void **state)
 {
 	(void)state;
-	forge_auto_close int held = lock(FORGE_LOCK_EXCLUSIVE, FORGE_LOCK_NO_WAIT, -1);
+	__attribute__((unused)) forge_auto_close int held = lock(FORGE_LOCK_EXCLUSIVE, FORGE_LOCK_NO_WAIT, -1);
 	int stop[2];
 
 	assert_int_equal(pipe2(stop, O_CLOEXEC), 0);
@@ -197,7 +197,7 @@ static void links_are_not_followed(void **state)
 static void failures_leave_no_descriptor(void **state)
 {
 	(void)state;
-	forge_auto_close int held = lock(FORGE_LOCK_EXCLUSIVE, FORGE_LOCK_NO_WAIT, -1);
+	__attribute__((unused)) forge_auto_close int held = lock(FORGE_LOCK_EXCLUSIVE, FORGE_LOCK_NO_WAIT, -1);
 	unsigned before = count_fds();
 
 	assert_int_equal(lock(FORGE_LOCK_SHARED, FORGE_LOCK_NO_WAIT, -1), -EWOULDBLOCK);

@@ -271,7 +271,7 @@ static void what_cannot_be_written_is_an_error(void **state)
 {
 	struct forge_slot s = claim(4);
 	struct forge_error err = FORGE_ERROR_INIT;
-	forge_auto_close int real = s.fd;
+	__attribute__((unused)) forge_auto_close int real = s.fd;
 
 	(void)state;
 	s.fd = open("/dev/full", O_RDWR | O_CLOEXEC);
