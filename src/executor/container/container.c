@@ -432,6 +432,9 @@ static int limit(struct container *e, struct forge_error *err)
 		return rc;
 	/* The engine has set the same limits; without the right to write its group, they are checked. */
 	unsigned missing = e->cg->missing;
+	if (e->job->limits->io_bytes_per_second &&
+	    e->job->limits->io_bytes_per_second != FORGE_UNLIMITED)
+		missing |= 1u << FORGE_MECH_IO;
 	if (forge_cgroup_configure(e->cg, &why) < 0)
 		missing |= forge_cgroup_unlimited(e->cg);
 	missing &= ~e->job->config->allow_missing;
