@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The section "analysis": what a forge.yaml beside a script says about running it. */
+/* The section "analysis": settings of a forge.yaml for the scripts beside it. */
 #include <stdlib.h>
 
 #include "base/cleanup.h"
@@ -12,7 +12,7 @@
 
 static const char *const networks[] = { "none", "host", NULL };
 
-/* The manual shows the section as one key of the schema, so these rows have no words for it. */
+/* The manual shows the section as one key of the schema: these rows need no help text. */
 static const struct forge_named_row rows[] = {
 	{ .key = "runtime", .type = FORGE_NAMED_WORD, .offset = FIELD(runtime) },
 	{ .key = "profile", .type = FORGE_NAMED_WORD, .offset = FIELD(profile) },

@@ -43,8 +43,8 @@ const struct forge_limit_row forge_limit_rows[FORGE_LIMIT_COUNT_ROWS] = {
 };
 
 /*
- * No host needs to allow that these are unlimited, as they are unless somebody asks: wall time
- * times CPUs bounds the CPU time already, and not every disk can be limited.
+ * These may be unlimited without host.allow_unlimited, and are by default: wall time
+ * times CPUs bounds the CPU time already, and not every disk supports a limit.
  */
 static bool is_optional(const struct forge_limit_row *row)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds the configuration file, and trusts it only as far as its owner. */
+/* Finds the configuration files and checks that they can be trusted. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -18,14 +18,14 @@
 #define MAX_BYTES (1u << 20)
 
 /*
- * Who can write the file decides what our runs see and may use: a file left in a directory
- * one happens to be in must not. Asked of the open
- * file, not of the path, which could change in between.
+ * The file decides what the runs see and use. So no other user may be able to write it:
+ * the current directory may have a file of anyone. Checks the open file, not its path,
+ * which could change in between.
  */
 static int check_trust(const char *path, const struct stat *st, struct forge_error *err)
 {
 	bool is_root = geteuid() == 0;
-	/* A group of one's own is common for people (umask 002), and no business of root's. */
+	/* Users often have their own group (umask 002); root trusts no group. */
 	mode_t writers = is_root ? S_IWGRP | S_IWOTH : S_IWOTH;
 
 	if (st->st_uid != 0 && st->st_uid != geteuid()) {
@@ -49,8 +49,9 @@ static int check_trust(const char *path, const struct stat *st, struct forge_err
 }
 
 /*
- * Whoever can put names into the directory could give a file of ours, or root's, this one: rename it
- * where the directory is not sticky, link it where it has a second name.
+ * Another user who can write the directory could give this name to another file of ours
+ * or root's: by renaming it if the directory is not sticky, by a link if the file has a
+ * second name.
  */
 static int check_place(const char *path, const struct stat *st, struct forge_error *err)
 {
@@ -86,7 +87,7 @@ static int check_file(const char *path, const struct stat *st, struct forge_erro
 	return check_trust(path, st, err);
 }
 
-/* Reads to the end; a file that grows meanwhile is read up to the cap and one byte. */
+/* Reads to the end, at most to the cap and one byte more. */
 static int read_all(int fd, const char *path, char *buf, size_t size, size_t *ret_len,
 		    struct forge_error *err)
 {
@@ -106,7 +107,7 @@ static int read_all(int fd, const char *path, char *buf, size_t size, size_t *re
 	return 0;
 }
 
-/* A file that was read, and where it really is: that directory is the base of relative paths in it. */
+/* A file that was read; dir is its real directory, the base of relative paths in it. */
 struct source {
 	char *text;
 	size_t len;
@@ -125,7 +126,7 @@ static void source_done(struct source *s)
 	*s = (struct source){ .text = NULL };
 }
 
-/* The text of the link that name is, or NULL and errno; EPERM: it is somebody else's. */
+/* The target of the link name, or NULL and errno; EPERM: another user owns the link. */
 static char *read_link(const char *name)
 {
 	forge_auto_close int fd = open(name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
@@ -151,23 +152,23 @@ static char *read_link(const char *name)
 #define LINKS_MAX 8
 
 /*
- * Opens the file that shown leads to. Links at its end are followed by ourselves, one by one: each must be
- * ours or root's, for whoever made it chose the file. -ENOENT: there is none.
+ * Opens the file shown. Links in its last component are followed here, one by one: each
+ * must belong to this user or root, because its owner chooses the file. -ENOENT: there is
+ * no file.
  */
 static int open_config(const char *shown, struct forge_error *err)
 {
 	forge_auto_free char *at = strdup(shown);
 
 	for (int links = 0; at && links <= LINKS_MAX; links++) {
-		/* Not to block on a FIFO somebody put there; it is refused later. */
+		/* O_NONBLOCK: another user may have put a FIFO there. */
 		int fd = open(at,
 			      O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | O_NOFOLLOW);
 		if (fd >= 0)
 			return fd;
 		if (errno == ENOENT || errno == ENOTDIR)
 			return -ENOENT;
-		/* Any other failure stops the search: passing over a file would pass over its
-		 * caps. */
+		/* Do not skip a file after any other failure: its caps would be lost. */
 		if (errno != ELOOP)
 			return forge_fail_errno(err, errno, "open config %s", shown);
 		char *next = read_link(at);
@@ -187,7 +188,7 @@ static int open_config(const char *shown, struct forge_error *err)
 		  : forge_loader_oom(err);
 }
 
-/* Where an open file really is: what is relative in it is relative to that. */
+/* The real path of an open file; relative paths in it are relative to that. */
 static char *real_path(int fd)
 {
 	char self[40], path[PATH_MAX];
@@ -283,8 +284,8 @@ struct layers {
 enum role { HOSTS, USERS, PROJECTS, NAMED };
 
 /*
- * A file under two names is one layer: where it was named, else where it is outermost (the current
- * directory may be the user's ~/.config/forge).
+ * A file under two names is one layer: at the place where it was named, else at its
+ * outermost place (the current directory may be the user's ~/.config/forge).
  */
 static int add_layer(struct layers *l, enum role role, const char *shown,
 		     const char *named_by, struct forge_error *err)
@@ -316,7 +317,7 @@ static int add_layer(struct layers *l, enum role role, const char *shown,
 
 #define PROJECT_FILE "./forge.yaml"
 
-/* The host's, the user's, the project's, and the one that was named. */
+/* Reads the files of the host, the user and the project, and the named one. */
 static int read_layers(const char *explicit_path, bool has_project, struct layers *l,
 		       struct forge_error *err)
 {
@@ -353,7 +354,7 @@ static int read_runtimes_d(struct forge_config *c, const char *dir,
 	struct dirent **list = NULL;
 	int n = scandir(dir, &list, is_yaml, alphasort), rc = 0;
 
-	/* Passing over what cannot be read would make its runtimes unknown, not wrong. */
+	/* A skipped directory would make its runtimes unknown, without an error. */
 	if (n < 0 && errno != ENOENT && errno != ENOTDIR)
 		return errno == ENOMEM ? forge_loader_oom(err)
 				       : forge_fail_errno(err, errno, "read %s", dir);
@@ -368,7 +369,10 @@ static int read_runtimes_d(struct forge_config *c, const char *dir,
 	return rc < 0 ? rc : 0;
 }
 
-/* Beside each file from the innermost on, the user's, the host's: the first that has a name has it. */
+/*
+ * Reads runtimes.d beside each file, the innermost first, then the user's and the host's.
+ * The first declaration of a name counts.
+ */
 static int read_all_runtimes(struct forge_config *c, struct forge_error *err)
 {
 	const char *home = getenv("HOME");
@@ -391,7 +395,7 @@ static int read_all_runtimes(struct forge_config *c, struct forge_error *err)
 	return rc;
 }
 
-/* Where those are that came with forge: installed, or in the tree that we were built in. */
+/* The directory of the runtimes that come with forge: installed, or in the sources. */
 static char *find_shipped(void)
 {
 	static const char *const places[] = { "../share/forge/runtimes.d",
@@ -485,7 +489,7 @@ int forge_config_load_outer(const char *explicit_path, struct forge_config **ret
 
 	if (rc < 0)
 		return rc;
-	/* By the letters alone: what is broken can be read in more ways than one. */
+	/* Looks for the text only: a file with errors cannot be parsed reliably. */
 	bool may_name_store = rc == 1 && memmem(s.text, s.len, "store", strlen("store"));
 	source_done(&s);
 	rc = load_all(explicit_path, false, ret, err);

@@ -73,7 +73,7 @@ void forge_runtime_decl_done(struct forge_runtime_decl *d)
 	*d = (struct forge_runtime_decl){ .name = NULL };
 }
 
-/* Clamps one limit; 1: it was, and note says so. */
+/* Lowers one limit to the caps. 1: it was too high, and note says so. */
 static int clamp(const struct forge_config *c, const struct forge_limit_row *row,
 		 struct forge_limits *limits, char *note, size_t size)
 {
@@ -98,8 +98,8 @@ static int clamp(const struct forge_config *c, const struct forge_limit_row *row
 }
 
 /*
- * What exceeds the host's caps gives way and says so: a runtime that nobody uses must not stop every
- * command.
+ * Lowers the limits of a runtime to the caps, with a note: an unused runtime must not
+ * make every command fail.
  */
 static int clamp_limits(const struct forge_config *c, struct forge_runtime_decl *d,
 			struct forge_error *err)
@@ -119,8 +119,9 @@ static int clamp_limits(const struct forge_config *c, struct forge_runtime_decl 
 }
 
 /*
- * Paths in a file are below its directory; a word without a slash may be conda's name. "~" and "$NAME"
- * at the beginning are left to who opens it.
+ * Makes a relative path absolute, below the directory of the file; a word without a slash
+ * may be the name of a conda environment. The user of the path expands "~" and "$NAME" at
+ * its beginning.
  */
 static int absolute(const struct forge_loader *ld, char **path, bool may_be_name,
 		    struct forge_error *err)
@@ -136,7 +137,7 @@ static int absolute(const struct forge_loader *ld, char **path, bool may_be_name
 	return 0;
 }
 
-/* What a runtime must have, once its keys are read. */
+/* Checks the required keys of a runtime after all are read. */
 static int complete(const struct forge_loader *ld, const struct forge_yaml *node,
 		    const char *path, struct forge_runtime_decl *d,
 		    struct forge_error *err)
@@ -162,7 +163,7 @@ static int add_runtime(struct forge_loader *ld, const struct forge_yaml *node,
 	(void)arg;
 	for (size_t i = 0; i < c->n_runtimes; i++)
 		if (strcmp(c->runtimes[i].name, node->key) == 0)
-			return 0; /* of a file that goes first */
+			return 0; /* a file with precedence has it */
 	struct forge_runtime_decl *grown =
 		reallocarray(c->runtimes, c->n_runtimes + 1, sizeof(*grown));
 	if (!grown)
