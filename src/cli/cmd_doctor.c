@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* forge doctor: what this host can enforce, as a table, and how to fix the rest. */
+/* forge doctor: shows what this host can enforce, and how to fix the rest. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -55,7 +55,7 @@ static int print_checks(const struct forge_doctor_report *r, struct forge_error 
 	return 0;
 }
 
-/* Does an earlier check have the same fix? */
+/* Whether an earlier check has the same fix. */
 static bool is_repeated(const struct forge_doctor_report *r, size_t i)
 {
 	for (size_t k = 0; k < i; k++)
@@ -64,7 +64,7 @@ static bool is_repeated(const struct forge_doctor_report *r, size_t i)
 	return false;
 }
 
-/* One cause often breaks several promises: each fix once, with all it would mend. */
+/* One cause often fails several checks: prints each fix once, with all its checks. */
 static void print_fixes(const struct forge_doctor_report *r)
 {
 	unsigned n = 0;
