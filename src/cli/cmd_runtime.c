@@ -530,10 +530,10 @@ static const struct forge_verb verbs[] = {
 	{ "list", NULL, "shows every declared or discovered runtime with its health",
 	  run_list },
 	{ "check", "[NAME]", "probes one, or all, in a sandbox now", run_check },
-	{ "show", "NAME", "tells what one consists of", run_show },
+	{ "show", "NAME", "shows what one consists of", run_show },
 	{ "lock", "NAME", "writes that down, in conda's own form for conda", run_lock },
 	{ "history", "NAME",
-	  "tells which digests it had, how many runs used each, and what checks found",
+	  "shows which digests it had, how many runs used each, and what checks found",
 	  run_history },
 	{ .name = NULL },
 };

@@ -36,7 +36,7 @@ static const struct forge_named_row rows[] = {
 	{ "smoke", FORGE_NAMED_TEXT, FIELD(smoke), "a line for sh",
 	  "A test of its own that the probe runs; it must exit 0", NULL },
 	{ "needs", FORGE_NAMED_LIST, FIELD(needs), "list of Debian packages",
-	  "What has to be installed for it; told where the host lacks it", NULL },
+	  "Packages to install; named where the host lacks them", NULL },
 	{ "libraries", FORGE_NAMED_LIST, FIELD(libraries), "list of paths",
 	  "Kind r: directories of R packages, the first first", NULL },
 	{ "env", FORGE_NAMED_PAIRS, FIELD(env), "map of names to values",
