@@ -24,7 +24,7 @@ struct forge_courier {
 	int fd;
 	unsigned in_flight;		  /* batches sent without a reply so far */
 	struct forge_error error;	  /* of the first failed batch; code 0: none */
-	char other_run[FORGE_RUN_ID_MAX]; /* -EEXIST: the run with this key */
+	char other_run[FORGE_RUN_ID_MAX]; /* -EEXIST: has the idempotency key */
 	bool is_same;			  /* other_run has the same request as this run */
 };
 #define FORGE_COURIER_INIT ((struct forge_courier){ .fd = -1 })
