@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Commands as table rows, and how every command speaks: errors, warnings, colour, JSON.
+ * Commands as table rows, and the output of all commands: errors, warnings, colour, JSON.
  * Only this layer prints.
  */
 #pragma once
@@ -17,17 +17,18 @@ enum forge_exit {
 	FORGE_EXIT_OK = 0,
 	FORGE_EXIT_FAILED = 1,
 	FORGE_EXIT_USAGE = 2,
-	FORGE_EXIT_NOT_TOLD =
-		123, /* forge run --json: it ran, the record was not printed */
+	FORGE_EXIT_NOT_REPORTED =
+		123, /* forge run: it ran, but its record was not printed or stored */
 	FORGE_EXIT_NOT_RUN = 125, /* forge run: nothing was run */
 };
 
-/* A word that says what the command does: forge runtime list. */
+/* A verb of a command: forge runtime list. */
 struct forge_verb {
 	const char *name;
-	const char *words; /* "NAME": one word follows, "[NAME]": may follow; NULL: none */
-	const char *help;  /* one line */
-	/* word: the one that follows, NULL: none does. Returns the exit status. */
+	const char
+		*words;	  /* "NAME": one word follows, "[NAME]": may follow; NULL: none */
+	const char *help; /* one line */
+	/* word: the word after the verb, NULL: none. Returns the exit status. */
 	int (*run)(const char *word);
 };
 
@@ -38,21 +39,23 @@ struct forge_cmd {
 	const char *examples; /* lines for `forge help NAME`, may be NULL */
 	const char *about;    /* paragraphs for `forge help NAME`, may be NULL */
 	/*
-	 * What its first word is, for completion: "check|show" (these words), "COMMAND"
-	 * (a program), "NAME" (a command of forge), "RUN" (so are those behind it); NULL: it
-	 * takes no words.
+	 * The kind of its first word, for completion: "check|show" (these words),
+	 * "COMMAND" (a program), "NAME" (a command of forge), "RUN" (as are the words
+	 * after it); NULL: it takes no words.
 	 */
 	const char *first;
-	bool stops;    /* options end at the first word */
-	/* ... unless it is such a word, which takes no options of its own; NULL: none is */
+	bool stops; /* options end at the first word */
+	/* ... unless this is true of it: it takes no options of its own; NULL: never */
 	bool (*goes_on)(const char *word);
-	int bad_value; /* exit status for a value that an option does not take */
-	/* Its verbs, which end with a row without a name; NULL: it has none. With verbs, synopsis, first
-	 * and run are not used. */
+	int bad_value; /* exit status for an invalid value of an option */
+	/*
+	 * Its verbs, ended by a row without a name; NULL: it has none. With verbs,
+	 * synopsis, first and run are not used.
+	 */
 	const struct forge_verb *verbs;
-	/* argv has the words that are left after the options. Returns the exit status. */
+	/* argv has the words that remain after the options. Returns the exit status. */
 	int (*run)(int argc, char **argv);
-	/* The rows, with live destinations. */
+	/* The rows of its options. */
 	const struct forge_opt *(*opts)(void);
 };
 
@@ -65,11 +68,11 @@ extern const struct forge_cmd forge_cmd_run, forge_cmd_doctor, forge_cmd_gc,
 	forge_cmd_man_options, forge_cmd_man_commands,
 	forge_cmd_man_config;
 
-/* Every command's table has this row; main.c answers it. */
+/* Every command's table has this row; main.c handles it. */
 extern bool forge_help_wanted;
 #define FORGE_HELP_ROW FORGE_FLAG('h', "help", &forge_help_wanted, "Show this help")
 
-/* --store, of `forge` and of every command that reads or writes records; NULL: not given. */
+/* --store, of `forge` and of all commands that use records; NULL: not given. */
 extern const char *forge_store_wanted;
 #define FORGE_STORE_ROW                                                                  \
 	FORGE_STRING(0, "store", "URL", &forge_store_wanted,                             \
@@ -82,23 +85,23 @@ FORGE_DEFINE_AUTO(json, json_t *, json_decref)
 const struct forge_opt *forge_main_opts(void);
 /* NULL when there is none of this name; hidden commands are found too. */
 const struct forge_cmd *forge_cmd_find(const char *name);
-/* "[OPTIONS] list | check [NAME]": of the row, or made from the verbs. Returns it. */
+/* "[OPTIONS] list | check [NAME]": from the row, or made from the verbs. */
 #define FORGE_SYNOPSIS_MAX 256
 const char *forge_cmd_synopsis(const struct forge_cmd *cmd, char buf[FORGE_SYNOPSIS_MAX]);
-/* What the first word is, see struct forge_cmd; made from the verbs when there are any. */
+/* The kind of the first word, see struct forge_cmd; from the verbs if there are any. */
 const char *forge_cmd_first(const struct forge_cmd *cmd, char buf[FORGE_SYNOPSIS_MAX]);
 /* One line for each verb. */
 void forge_verbs_print(FILE *f, const struct forge_cmd *cmd);
 /* Finds the verb and calls it. Returns the exit status. */
 int forge_verb_run(const struct forge_cmd *cmd, int argc, char **argv);
-/* Says that there is no such command, and the nearest. Returns FORGE_EXIT_USAGE. */
+/* Reports an unknown command and the nearest one. Returns FORGE_EXIT_USAGE. */
 int forge_cmd_unknown(const char *name);
-/* Whether its value completes as a file name. */
+/* Whether the value of the option completes as a file name. */
 bool forge_opt_is_file(const struct forge_opt *o);
-/* Which words of `forge __names` it takes; NULL: none. */
+/* The words of `forge __names` that it takes; NULL: none. */
 const char *forge_opt_names(const struct forge_opt *o);
 const char *forge_cmd_names_of(const struct forge_cmd *cmd);
-/* Whether a word after the first does. */
+/* Whether a word after the first completes as a file name. */
 bool forge_cmd_takes_file(const struct forge_cmd *cmd);
 
 void forge_help_print(FILE *f);				   /* forge --help */
@@ -106,7 +109,7 @@ void forge_help_cmd(FILE *f, const struct forge_cmd *cmd); /* forge help NAME */
 
 /* "forge: file:line:col: message" and the hint, on stderr. */
 void forge_print_error(const struct forge_error *err);
-/* Asks on a terminal, and takes y or yes for it. True without one: who could be asked? */
+/* Asks on a terminal; true for "y" and "yes". Without a terminal it is true. */
 FORGE_PRINTF(1, 2) bool forge_ask(const char *fmt, ...);
 /* The same with a "warning: ". */
 void forge_print_warning(const struct forge_error *err);
@@ -114,9 +117,9 @@ void forge_print_warning(const struct forge_error *err);
 int forge_print_usage(const struct forge_cmd *cmd, const struct forge_error *err);
 /* Refuses words after the n that the command takes: 0 or FORGE_EXIT_USAGE. */
 int forge_refuse_words(const struct forge_cmd *cmd, int argc, char **argv, int n);
-/* Text from outside: control characters, which could drive the terminal, become '?'. */
+/* Prints untrusted text: control characters, which could drive a terminal, become '?'. */
 void forge_print_clean(FILE *f, const char *text, size_t len);
-/* Indented, in the order it was built, with a newline; on stdout. */
+/* Prints JSON on stdout: indented, keys in order of insertion, with a newline. */
 void forge_print_json(const json_t *json);
 
 /* Colour only where forge_has_colour(): a terminal, without NO_COLOR. */
@@ -133,5 +136,5 @@ const char *forge_colour_code(enum forge_colour colour);
 
 /* Repairs what crashed runs left; a failure is a warning. */
 void forge_reconcile_first(void);
-/* The same for a new run, which may be one of hundreds. */
+/* The same before a new run, where hundreds may start at once. */
 void forge_reconcile_before_run(void);

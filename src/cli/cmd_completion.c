@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* forge completion: the script for a shell, on stdout. */
+/* forge completion: prints the completion script of a shell. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -43,14 +43,14 @@ bool forge_cmd_takes_file(const struct forge_cmd *cmd)
 
 static int print_bash(const char *word)
 {
-	(void)word; /* there is none */
+	(void)word; /* not used */
 	forge_completion_bash();
 	return FORGE_EXIT_OK;
 }
 
 static int print_zsh(const char *word)
 {
-	(void)word; /* there is none */
+	(void)word; /* not used */
 	forge_completion_zsh();
 	return FORGE_EXIT_OK;
 }

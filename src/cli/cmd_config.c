@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* forge config: check a file, list the keys; `show` is in config_show.c. */
+/* forge config: checks a file, lists the keys; `show` is in config_show.c. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -32,7 +32,7 @@ static void print_check_json(const char *path, const struct forge_error *err)
 	json_t *report = json_pack("{s:b, s:s?}", "ok", err == NULL, "path", path);
 
 	if (report && err) {
-		/* A member that cannot be added is left out; "ok" says what matters. */
+		/* A member that cannot be added is left out; "ok" is enough. */
 		(void)json_object_set_new(report, "file", json_string(err->file));
 		(void)json_object_set_new(report, "line", json_integer(err->line));
 		(void)json_object_set_new(report, "column", json_integer(err->column));
@@ -100,7 +100,7 @@ static void add_key(const struct forge_config_key *key, void *arg)
 
 static void add_key_json(const struct forge_config_key *key, void *arg)
 {
-	/* The schema is our own text: what cannot be packed is out of memory. */
+	/* The schema is valid UTF-8: packing fails only when out of memory. */
 	(void)json_array_append_new(
 		arg, json_pack("{s:s, s:s, s:s?, s:s}", "key", key->path, "type",
 			       key->type, "default", key->builtin, "help", key->help));
@@ -148,13 +148,13 @@ static int run_check(const char *file)
 
 static int run_show(const char *word)
 {
-	(void)word; /* there is none */
+	(void)word; /* not used */
 	return config_show();
 }
 
 static int run_keys(const char *word)
 {
-	(void)word; /* there is none */
+	(void)word; /* not used */
 	return config_keys();
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* forge diff: what was different between two runs. */
+/* forge diff: shows the differences between two runs. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -30,7 +30,7 @@ static const struct forge_opt *diff_opts(void)
 	return opts;
 }
 
-/* {"what": "input", "name": "data/x.csv", "a": ..., "b": ...}: each thing that is not the same. */
+/* Adds a difference: {"what": "input", "name": "data/x.csv", "a": ..., "b": ...}. */
 static void add(json_t *list, const char *what, const char *name, const json_t *a,
 		const json_t *b)
 {
@@ -46,7 +46,7 @@ static void add(json_t *list, const char *what, const char *name, const json_t *
 	json_array_append_new(list, row);
 }
 
-/* Every key of either. */
+/* Compares every key of either object. */
 static void add_keys(json_t *list, const char *what, json_t *a, json_t *b)
 {
 	const char *key;
@@ -67,7 +67,7 @@ static json_t *by_path(const json_t *record, const char *key)
 
 	const json_t *files = json_object_get(record, key);
 
-	/* What was removed was there all the same. */
+	/* Removed outputs count as well: the run made them. */
 	if (strcmp(key, "outputs") == 0 && json_object_get(record, "outputs_removed"))
 		files = json_object_get(record, "outputs_removed");
 	json_array_foreach (files, i, f) {
@@ -148,7 +148,7 @@ static json_t *compare(const json_t *a, const json_t *b)
 	return list;
 }
 
-/* ---- for people ---- */
+/* ---- output as text ---- */
 
 static void print_value(const json_t *v)
 {
@@ -176,7 +176,7 @@ static void print_value(const json_t *v)
 	}
 }
 
-/* A limit as it is written and shown everywhere else: "2.00 GiB". */
+/* Prints a limit as everywhere else: "2.00 GiB". */
 static void print_limit(const struct forge_limit_row *row, const json_t *v)
 {
 	double scale = row->type == FORGE_LIMIT_DURATION ? 1e6
@@ -184,7 +184,7 @@ static void print_limit(const struct forge_limit_row *row, const json_t *v)
 							 : 1;
 	char text[FORGE_FORMAT_MAX];
 
-	/* A store that others write too can have any number there. */
+	/* Other users may have written any number into the store. */
 	if (json_number_value(v) > 0 && json_number_value(v) * scale < 1e19)
 		fputs(forge_limit_format(text, row,
 					 (uint64_t)(json_number_value(v) * scale + 0.5)),
@@ -203,7 +203,7 @@ static const struct forge_limit_row *limit_of(const json_t *row)
 	return NULL;
 }
 
-/* As in diff(1): which of them is on the left, and has the lines with a minus. */
+/* As in diff(1): names the run on the left, whose lines have a minus. */
 static void print_runs(const json_t *a, const json_t *b)
 {
 	char name[FORGE_RUN_NAME_MAX];
@@ -269,7 +269,7 @@ static int read_script(const struct forge_session *s, const json_t *record,
 	return 0;
 }
 
-/* Lines that are in one of them only, in order: by the longest common subsequence. */
+/* Prints the lines that only one of them has, by the longest common subsequence. */
 static void print_lines(const struct text *a, const struct text *b)
 {
 	size_t width = b->n + 1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* forge doctor: what this host can enforce, as a table, and how to fix the rest. */
+/* forge doctor: shows what this host can enforce, and how to fix the rest. */
 #include "cli/cli.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* forge gc: repairs what crashed runs left, and says what it did. */
+/* forge gc: repairs what crashed runs left, and reports it. */
 #include "cli/cli.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* forge kill: ends runs and waits until everything they started is gone. */
+/* forge kill: ends runs and waits until all their processes are gone. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -29,7 +29,7 @@ static const struct forge_opt *kill_opts(void)
 	return opts;
 }
 
-/* What it left is collected; who asked for now waits only so long for that. */
+/* With --now, a supervisor that still collects outputs is signalled again after this. */
 #define COLLECT_MSEC 3000
 
 static int end_it(const struct forge_supervisor_ref *live, struct forge_error *err)
@@ -86,7 +86,7 @@ static int kill_one(struct forge_session *s, const char *word, struct forge_erro
 	return 0;
 }
 
-/* A word can mean more runs than whoever typed it had in mind. */
+/* A word can match more runs than the user had in mind. */
 static bool has_pattern(int argc, char **argv)
 {
 	for (int i = 0; i < argc; i++)
@@ -101,7 +101,7 @@ static int cmd_kill(int argc, char **argv)
 	forge_auto_session struct forge_session s = FORGE_SESSION_INIT;
 	forge_auto_strv struct forge_strv ids = { 0 };
 	forge_session_rule =
-		FORGE_SESSION_FORGIVES; /* a runaway is not saved by a typing error */
+		FORGE_SESSION_FORGIVES; /* kill must work despite configuration errors */
 	int rc = forge_session_runs(&s, &forge_cmd_kill, argc, argv, true, &ids, &err);
 
 	if (rc > 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* forge logs: what a run printed, so far or as it comes. */
+/* forge logs: shows the output of a run, and follows it. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -44,8 +44,8 @@ struct stream {
 };
 
 /*
- * By its name in our own directory: where a row of the store says that it lies is nothing to open. Not
- * blocking, should it be no file.
+ * Opens a log in the run's directory of this FORGE_HOME: a path from the store must not
+ * be opened. Does not block if it is not a regular file.
  */
 static int open_own(const struct forge_session *s, const json_t *record, const char *name,
 		    struct stream *ret, int to, struct forge_error *err)
@@ -79,7 +79,7 @@ static int open_own(const struct forge_session *s, const json_t *record, const c
 	return forge_fail_errno(err, -rc, "open the log of run %s", run_id);
 }
 
-/* theirs: the other FORGE_HOME that has it, NULL: it is ours. */
+/* theirs: the other FORGE_HOME that has the log, NULL: this one has it. */
 static int open_log(const struct forge_session *s, const struct forge_home *theirs,
 		    const json_t *record, const char *name, struct stream *ret, int to,
 		    struct forge_error *err)
@@ -93,7 +93,7 @@ static int open_log(const struct forge_session *s, const struct forge_home *thei
 	return 0;
 }
 
-/* Where the last n lines begin. */
+/* The offset of the last n lines. */
 static off_t tail_start(int fd, unsigned n)
 {
 	char buf[65536];
@@ -115,7 +115,7 @@ static off_t tail_start(int fd, unsigned n)
 	return 0;
 }
 
-/* Everything that has arrived since the last time. */
+/* Copies everything that was written since the last call. */
 static int copy(const struct stream *s)
 {
 	char buf[65536];
@@ -138,7 +138,7 @@ static int copy_both(const struct stream streams[2])
 	return rc < 0 ? rc : copy(&streams[1]);
 }
 
-/* The watch is set before the last look, so nothing is missed between. */
+/* The watch is set before the log is read, so no change is missed. */
 static int follow(struct forge_session *s, const json_t *record,
 		  const struct stream streams[2], struct forge_error *err)
 {
@@ -167,7 +167,7 @@ static int follow(struct forge_session *s, const json_t *record,
 	return rc < 0 && rc != -EPIPE ? forge_fail_errno(err, -rc, "write the log") : 0;
 }
 
-/* Of another FORGE_HOME only the store says whether it goes on. */
+/* For a run of another FORGE_HOME, only the store says whether it has ended. */
 static int follow_foreign(struct forge_session *s, const json_t *record,
 			  const struct stream streams[2], struct forge_error *err)
 {
@@ -260,12 +260,12 @@ static int cmd_logs(int argc, char **argv)
 		rc = forge_session_record(&s, ids.v[i], &record, &err);
 		if (rc < 0)
 			break;
-		/* As tail does. stderr: what comes out of standard output is the runs' own. */
+		/* A heading as of tail, on stderr: stdout has only the runs' output. */
 		if (ids.n > 1)
 			fprintf(stderr, "%s==> %s <==\n", i ? "\n" : "", ids.v[i]);
 		rc = want_events ? show_events(&s, record, &err)
 				 : show_logs(&s, record, &err);
-		(void)fflush(stdout); /* in the order of the headings; main() looks */
+		(void)fflush(stdout); /* before the next heading; main() checks */
 	}
 	return rc < 0 ? forge_session_fail(&err) : FORGE_EXIT_OK;
 }

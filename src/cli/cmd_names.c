@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* forge __names: words for the shell completions. Says nothing but them, and never takes long. */
+/* forge __names: prints words for shell completion, without messages and in time. */
 #include "cli/cli.h"
 
 #include <string.h>
@@ -13,10 +13,10 @@
 
 #define RUNS_MAX 100
 
-/* Who waits for a completion waits for a key; a store that is away must not stop a shell. */
+/* The user waits: a store that does not answer must not block the shell. */
 #define PATIENCE_SECONDS 2
 
-/* A shell reads them, and others write a team's store: what is no id is not a word. */
+/* Prints only ids: a shell reads them, and other users can write a team's store. */
 static void print_name(const char *name)
 {
 	if (name && forge_parse_id(name, NULL) == 0)
@@ -44,7 +44,7 @@ static void print_runs(const struct forge_config *cfg, char *what)
 
 	if (forge_store_choose(forge_store_wanted, cfg, &url, NULL) < 0)
 		return;
-	/* Nobody has run anything yet, and asking for a word makes no store. */
+	/* Before the first run: completion must not create a store. */
 	if (strncmp(url, "sqlite:", 7) == 0 && access(url + 7, R_OK) < 0)
 		return;
 	if (forge_store_open(url, &store, NULL) < 0)

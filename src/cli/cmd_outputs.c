@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* forge outputs: what a run left, listed or copied. */
+/* forge outputs: lists or copies the outputs of a run. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -39,12 +39,12 @@ static const struct forge_opt *outputs_opts(void)
 	return opts;
 }
 
-/* What is written into cells of the table, at the end of one buffer. */
+/* The texts of table cells, in one buffer. */
 struct text {
 	char *at;
 };
 
-/* The next cell's text, in at most size bytes. */
+/* Adds the text of the next cell, in at most size bytes. */
 static const char *put(struct text *t, size_t size, const char *a, const char *b)
 {
 	char *start = t->at;
@@ -54,7 +54,7 @@ static const char *put(struct text *t, size_t size, const char *a, const char *b
 	return start;
 }
 
-/* The files of another's run are not ours, and not where ours are. */
+/* Reports whose files they are, and where: the run belongs to another FORGE_HOME. */
 static void print_owner(const json_t *record)
 {
 	forge_auto_home struct forge_home theirs = FORGE_HOME_INIT;
@@ -105,7 +105,7 @@ static int list(const struct forge_session *s, const json_t *record,
 		(void)forge_format_size(
 			size, (uint64_t)json_integer_value(json_object_get(f, "size")));
 		row[SIZE].text = put(&text, FORGE_FORMAT_MAX, size, "");
-		/* Where it lies follows from its digest, whatever the record says. */
+		/* The path follows from the digest, whatever the record has. */
 		if (!forge_objects_is_digest(digest))
 			continue;
 		row[DIGEST].text = digest + strlen("sha256:");
@@ -125,10 +125,10 @@ static int list(const struct forge_session *s, const json_t *record,
 
 /* ---- --copy ---- */
 
-/* A run to be copied: its record, where its files are, and what its directory is called. */
+/* A run to copy: its record, the home with its files, and the name of its directory. */
 struct source {
 	json_t *record;
-	struct forge_home other; /* another user's, when its files are there */
+	struct forge_home other; /* the home of another user, if that has the files */
 	const char *below;
 };
 
@@ -141,7 +141,7 @@ static void sources_free(struct source *at, size_t n)
 	free(at);
 }
 
-/* Its label, unless another one would have the same name: then its id, which is its own. */
+/* The label, or the id if another run has the same label. */
 static const char *name_of(const struct source *at, size_t n, size_t i)
 {
 	const char *label = forge_record_label(at[i].record);
@@ -183,7 +183,7 @@ static int copy_sources(const struct forge_session *s, const struct source *at, 
 
 	if (!runs)
 		return forge_fail(err, ENOMEM, "out of memory");
-	/* ^C leaves nothing half done. */
+	/* ^C must not leave half of the files. */
 	forge_signals_catch(&before);
 	forge_auto_close int signals = forge_signals_fd();
 	const struct forge_export how = { .to = copy_to,
@@ -203,7 +203,7 @@ static int copy_sources(const struct forge_session *s, const struct source *at, 
 	return rc;
 }
 
-/* Several runs can have files of one name: each has a directory of its own, all are copied or none. */
+/* Each run gets its own directory, as names can be equal. All are copied, or none. */
 static int copy(struct forge_session *s, const struct forge_strv *ids, bool has_own_dirs,
 		struct forge_error *err)
 {
@@ -245,7 +245,7 @@ static int show(struct forge_session *s, const char *run_id, bool has_heading,
 	return list(s, record, err);
 }
 
-/* Whether the words can mean several runs, however many they mean now. */
+/* Whether the words can match several runs, whatever they match now. */
 static bool means_several(int argc, char **argv)
 {
 	for (int i = 0; i < argc; i++)

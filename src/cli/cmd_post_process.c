@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* forge post-process: does that step again for a run that is over. */
+/* forge post-process: repeats the post-process of a finished run. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -48,7 +48,7 @@ static int print_records(struct forge_session *s, const json_t *record,
 	return rc;
 }
 
-/* The notes can quote what the command printed. */
+/* The notes can quote output of the command, so they are cleaned. */
 static void print_result(const json_t *result, const char *status)
 {
 	const char *notes = forge_json_string(result, "completion_notes");
@@ -63,7 +63,7 @@ static void print_result(const json_t *result, const char *status)
 static int repeat(struct forge_session *s, const json_t *record, struct forge_error *err)
 {
 	forge_auto_json json_t *result = NULL;
-	forge_store_close(forge_take_ptr(s->store)); /* what follows forks */
+	forge_store_close(forge_take_ptr(s->store)); /* before the fork that follows */
 	int rc = forge_post_process_again(s->cfg, &s->home, s->url, record, command,
 					  &result, err);
 

@@ -71,7 +71,7 @@ static const struct forge_opt *ps_opts(void)
 	return opts;
 }
 
-/* What a row of the table is made from, and where it goes. */
+/* The table of runs while it is built. */
 struct listing {
 	const struct forge_session *session;
 	bool is_terminal;
@@ -82,7 +82,7 @@ struct listing {
 
 enum { RUN, NAME, STATUS, TIME, MEMORY, CREATED, USER, COMMAND, COLUMNS };
 
-/* The text is copied: rows are gone when the next one comes. */
+/* Copies the text: a row of the store is valid only until the next one. */
 static void set(struct listing *l, size_t row, int column, const char *text,
 		enum forge_colour colour)
 {
@@ -103,7 +103,7 @@ static bool make_room(struct listing *l)
 	return true;
 }
 
-/* For people, in their own time: today's only by the clock. Others get what the record has. */
+/* On a terminal local time, without the date for today; else the time of the record. */
 static const char *format_time(const struct listing *l, const char *text, char buf[32])
 {
 	time_t then = forge_record_time(text);
@@ -119,7 +119,7 @@ static const char *format_time(const struct listing *l, const char *text, char b
 	return n ? buf : text;
 }
 
-/* Whole numbers without their hundredths: there is little room. */
+/* Drops the hundredths of whole numbers: there is little room. */
 static void set_size(struct listing *l, size_t at, uint64_t bytes)
 {
 	char text[FORGE_FORMAT_MAX];
@@ -130,7 +130,7 @@ static void set_size(struct listing *l, size_t at, uint64_t bytes)
 	set(l, at, MEMORY, text, FORGE_PLAIN);
 }
 
-/* What goes on is told as it is now; of a queued one, why it waits. */
+/* A live run shows its current usage; a queued one the reason why it waits. */
 static void add_open(struct listing *l, const struct forge_run_row *row,
 		     const json_t *record, const char *command, size_t at)
 {
@@ -236,7 +236,7 @@ static int print_json(const struct forge_run_row *row, void *arg)
 	return rc < 0 ? -EIO : 0;
 }
 
-/* As many letters of the ids as tell them apart: every command takes the beginning of one. */
+/* Cuts the ids to the length at which they differ: every command takes a prefix. */
 static void shorten_ids(struct listing *l)
 {
 	size_t n = 13;
@@ -252,7 +252,7 @@ static void shorten_ids(struct listing *l)
 			((char *)l->cells[r * COLUMNS].text)[n] = '\0';
 }
 
-/* A column with nothing to tell is left out. */
+/* An empty column is left out. */
 static bool is_empty(const struct listing *l, int column)
 {
 	char buf[FORGE_USER_MAX];
@@ -309,7 +309,7 @@ static int print_table(struct forge_session *s, struct forge_error *err)
 		shorten_ids(&l);
 	if (rc >= 0)
 		print_cells(&l);
-	/* stderr: a pipe that counts lines must not count this one. */
+	/* On stderr: a pipe that counts lines must not count this one. */
 	if (rc > 0 && o.filter.limit && (unsigned)rc == o.filter.limit && !o.filter.sort)
 		fprintf(stderr, "forge: there may be more: --after %s, or --all\n",
 			last ? last : "");
@@ -319,7 +319,7 @@ static int print_table(struct forge_session *s, struct forge_error *err)
 	return rc;
 }
 
-/* "2h" ago, or a time in UTC as records have it; both become the beginning of an id. */
+/* "2h" (ago), or a time in UTC as in records; both become the prefix of an id. */
 static int parse_time(const char *option, const char *text, char buf[FORGE_RUN_ID_MAX],
 		      const char **ret, struct forge_error *err)
 {
@@ -349,7 +349,7 @@ static int parse_time(const char *option, const char *text, char buf[FORGE_RUN_I
 	return 0;
 }
 
-/* A digest as records have it or as sha256sum prints it, or a file whose content it is. */
+/* A digest as in records or as sha256sum prints it, or a file to be hashed. */
 static int digest_of(const char *word, char buf[FORGE_DIGEST_MAX],
 		     struct forge_error *err)
 {
@@ -388,7 +388,7 @@ static int cmd_ps(int argc, char **argv)
 		return rc;
 	o.filter.limit = o.is_all ? 0 : o.limit ? o.limit : 20;
 	o.filter.with_parts = o.is_all;
-	/* Pages are cut by creation; of another order they would leave runs out. */
+	/* Pages are by creation; with another order runs would be missing. */
 	if (o.filter.after && o.filter.sort && strcmp(o.filter.sort, "created") != 0)
 		rc = forge_fail(&err, EINVAL, "--after goes with --sort created only");
 	if (rc == 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* forge rerun: what a run was asked for, once more, with changes. */
+/* forge rerun: repeats the request of a run, with changes. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -27,7 +27,7 @@ static const struct forge_opt *rerun_opts(void)
 	return forge_request_opts(own_rows);
 }
 
-/* Relative paths are meant from where they were typed. */
+/* Relative paths of the request are relative to the directory where it was given. */
 static int go_there(const json_t *record, struct forge_error *err)
 {
 	const char *cwd = forge_json_string(json_object_get(record, "asked"), "cwd");
@@ -38,7 +38,7 @@ static int go_there(const json_t *record, struct forge_error *err)
 				forge_json_string(record, "run_id"), cwd);
 }
 
-/* The store is not needed any more when the run begins: it has one of its own. */
+/* The store is closed before the run begins: the run opens it by itself. */
 static int find(const char *word, json_t **ret, struct forge_error *err)
 {
 	forge_auto_session struct forge_session s = FORGE_SESSION_INIT;
@@ -49,7 +49,7 @@ static int find(const char *word, json_t **ret, struct forge_error *err)
 		rc = forge_session_record(&s, word, ret, err);
 	if (rc < 0)
 		return rc;
-	/* A store that others write too must not choose what we run: our own directory has it. */
+	/* Other users can write the store, so the command comes from this FORGE_HOME. */
 	forge_auto_free char *id = strdup(forge_json_string(*ret, "run_id"));
 	json_t *local = NULL;
 	rc = id ? forge_load_record(&s.home, id, &local, err)
@@ -82,7 +82,7 @@ static int cmd_rerun(int argc, char **argv)
 		(void)forge_fail(&err, EINVAL, "rerun: one run is needed");
 		return forge_print_usage(&forge_cmd_rerun, &err);
 	}
-	/* What is typed now is meant from here: before we go elsewhere. */
+	/* Paths typed now are relative to this directory: resolve them before chdir(). */
 	int status = forge_request_absolute(&err);
 	if (status == 0)
 		status = find(argv[0], &record, &err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* forge rm: removes runs, or what they left. */
+/* forge rm: removes runs, or only their outputs. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -29,7 +29,7 @@ static const struct forge_opt *rm_opts(void)
 	return opts;
 }
 
-/* Its files are its owner's, in the FORGE_HOME it ran with. */
+/* Refuses a run of another FORGE_HOME: its files belong to its owner. */
 static int check(const struct forge_session *s, const json_t *record,
 		 struct forge_error *err)
 {
@@ -70,7 +70,7 @@ static int check_all(struct forge_session *s, const struct forge_strv *ids,
 	return rc;
 }
 
-/* Before the question: a name means its newest run, which may not be the one in mind. */
+/* Shown before the question: a label means its newest run, maybe not the intended one. */
 static void show_some(struct forge_session *s, const struct forge_strv *ids)
 {
 	const size_t most = 10;
@@ -79,7 +79,7 @@ static void show_some(struct forge_session *s, const struct forge_strv *ids)
 		forge_auto_json json_t *record = NULL;
 		struct forge_error err = FORGE_ERROR_INIT;
 		if (forge_session_record(s, ids->v[i], &record, &err) < 0)
-			continue; /* it was there a moment ago; removing it tells */
+			continue; /* removing it reports the error */
 		const char *name = forge_json_string(record, "analysis_id");
 		fprintf(stderr, "%s  %s  %s\n", ids->v[i],
 			name && strcmp(name, ids->v[i]) != 0 ? name : "-",
@@ -104,7 +104,7 @@ static int remove_all(struct forge_session *s, const struct forge_strv *ids,
 			rc = forge_remove_run(&s->home, s->store, record, outputs_only,
 					      &removal, err);
 	}
-	/* What was removed before something failed has given its files free too. */
+	/* Also after a failure: the runs removed so far have unused objects. */
 	int freed =
 		forge_remove_objects(&s->home, s->store, &removal, rc < 0 ? NULL : err);
 	printf("%s of %zu run%s removed; %s freed\n",
@@ -132,11 +132,11 @@ static int cmd_rm(int argc, char **argv)
 	if (rc == 0)
 		rc = check_all(&s, &ids, &err);
 	if (rc == 0 && !is_sure && !isatty(STDIN_FILENO))
-		rc = forge_hint(&err,
-				forge_fail(&err, EPERM,
-					   "standard input is no terminal: nobody can be "
-					   "asked"),
-				"-f removes without asking");
+		rc = forge_hint(
+			&err,
+			forge_fail(&err, EPERM,
+				   "standard input is no terminal: forge cannot ask"),
+			"-f removes without asking");
 	if (rc == 0 && !is_sure)
 		show_some(&s, &ids);
 	if (rc == 0 && !is_sure &&

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* forge run: options to a request, the request through the one door, the verdict out. */
+/* forge run: makes a request from the options, runs it and prints the verdict. */
 #include "cli/cli.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* forge runtime: what there is, whether it works, what it consists of. */
+/* forge runtime: lists, checks and describes runtimes. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -31,7 +31,7 @@ static const struct forge_opt *runtime_opts(void)
 	return opts;
 }
 
-/* No store is opened: probing forks, and SQLite does not survive that. */
+/* Has no open store: a probe forks, and SQLite does not survive that. */
 struct place {
 	struct forge_config *cfg;
 	struct forge_home home;
@@ -85,10 +85,10 @@ static void list_words(const struct forge_strv *list, char *buf, size_t size)
 						len ? " " : "", s);
 }
 
-/* The host lacks what it consists of: nothing is wrong with the runtime. */
+/* The host lacks its packages: this is not an error of the runtime. */
 #define NOT_INSTALLED "not installed"
 
-/* A runtime as it is now; what is wrong with one that cannot even be opened is its state too. */
+/* Describes the current state of a runtime; a failure to open it is a state too. */
 static json_t *describe(struct place *p, const struct forge_runtime_decl *d,
 			const char *word)
 {
@@ -139,7 +139,7 @@ static void add_one(const struct forge_runtime_decl *d, void *arg)
 	json_array_append_new(l->all, describe(l->place, d, d->name));
 }
 
-#define HAS_SHOWN 72 /* bytes of a row; --json and show have all of it */
+#define HAS_SHOWN 72 /* bytes in a row; --json and show print all */
 
 enum { NAME, KIND, HEALTH, SINCE, DIGEST, HAS, COLUMNS };
 
@@ -191,8 +191,8 @@ static int list(struct place *p, const char *name, struct forge_error *err)
 {
 	struct listing l = { .place = p, .all = json_array() };
 
-	(void)name; /* all of them */
-	(void)err;  /* what is wrong with a runtime is in its row */
+	(void)name; /* it lists all runtimes */
+	(void)err;  /* problems are in the rows */
 	forge_catalog_each(&p->catalog, add_one, &l);
 	if (is_json)
 		forge_print_json(l.all);
@@ -209,7 +209,7 @@ static int list(struct place *p, const char *name, struct forge_error *err)
 
 /* ---- check ---- */
 
-/* Names and messages of a runtime are its own: nothing of them moves the cursor. */
+/* Text from a runtime is untrusted: it must not move the cursor. */
 static void print_text(const char *text)
 {
 	forge_print_clean(stdout, text, strlen(text));
@@ -253,13 +253,13 @@ static void on_wait(void *arg, const struct forge_error *warning)
 	forge_print_warning(warning);
 }
 
-/* What of an activation a run would warn of; nothing is run for it. */
+/* Prints the warnings that a run would get from the activation; runs nothing. */
 static void print_warnings(const struct forge_runtime *rt)
 {
 	forge_auto_strv struct forge_strv env = { 0 }, scripts = { 0 }, warnings = { 0 };
 
 	if (forge_runtime_activate(rt, &env, &scripts, &warnings, NULL) < 0)
-		return; /* the probe has said so */
+		return; /* the probe reported it */
 	forge_strv_foreach (text, &warnings) {
 		struct forge_error e = FORGE_ERROR_INIT;
 		(void)forge_fail(&e, EINVAL, "runtime %s: %s", rt->decl->name, text);
@@ -320,7 +320,7 @@ static void check_each(const struct forge_runtime_decl *d, void *arg)
 		print_health(d->name, NOT_INSTALLED, why + strlen(NOT_INSTALLED ": "));
 	else if (rc < 0)
 		print_health(d->name, "broken", err.msg);
-	/* Nobody asked for what came with forge. */
+	/* Runtimes that come with forge need not be installed. */
 	if (rc != 0 && !(why && d->is_shipped))
 		c->status = FORGE_EXIT_FAILED;
 }
@@ -393,7 +393,7 @@ static int lock(struct place *p, const char *name, struct forge_error *err)
 	return rc;
 }
 
-/* Collected first: what is asked of each is another question. */
+/* Collects all rows first: each needs another query. */
 static int add_use(const struct forge_runtime_use *use, void *arg)
 {
 	json_t *j = json_pack("{s:s, s:s, s:s, s:I, s:[]}", "digest", use->digest,
@@ -419,7 +419,7 @@ static void print_use(const json_t *use)
 	const json_t *check;
 	size_t i;
 
-	if (is_json) { /* a line each */
+	if (is_json) { /* one line per use */
 		(void)json_dumpf(use, stdout, JSON_COMPACT);
 		putchar('\n');
 		return;
@@ -436,7 +436,7 @@ static void print_use(const json_t *use)
 	}
 }
 
-/* A probe that the store has not heard of is told now. What is gone has only its past. */
+/* Stores the last probe if that is missing. A removed runtime has only its history. */
 static void store_check(struct place *p, const char *name, struct forge_store *st)
 {
 	struct forge_runtime rt = { .kind = NULL };
@@ -450,7 +450,7 @@ static void store_check(struct place *p, const char *name, struct forge_store *s
 	forge_runtime_close(&rt);
 }
 
-/* The name that records have: of a directory its path. What is gone may still be asked for. */
+/* The name in records: of a directory its path. The runtime need not exist any more. */
 static const char *recorded_name(struct place *p, const char *word, char **ret)
 {
 	struct forge_runtime rt = { .kind = NULL };
@@ -530,10 +530,10 @@ static const struct forge_verb verbs[] = {
 	{ "list", NULL, "shows every declared or discovered runtime with its health",
 	  run_list },
 	{ "check", "[NAME]", "probes one, or all, in a sandbox now", run_check },
-	{ "show", "NAME", "tells what one consists of", run_show },
+	{ "show", "NAME", "shows what one consists of", run_show },
 	{ "lock", "NAME", "writes that down, in conda's own form for conda", run_lock },
 	{ "history", "NAME",
-	  "tells which digests it had, how many runs used each, and what checks found",
+	  "shows which digests it had, how many runs used each, and what checks found",
 	  run_history },
 	{ .name = NULL },
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* forge setup: makes, once and as root, what doctor finds missing; takes it back. */
+/* forge setup: makes what doctor finds missing, once and as root, or removes it again. */
 #include "cli/cli.h"
 
 #include <errno.h>

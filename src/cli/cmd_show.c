@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* forge show: one run for people; the verdict first. */
+/* forge show: shows one run, the verdict first. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -70,7 +70,7 @@ static const char *format(char buf[FORGE_FORMAT_MAX], const json_t *j, enum unit
 	return buf;
 }
 
-/* Something used is at least one mark. */
+/* Any usage is at least one mark. */
 static void draw_bar(char *buf, size_t size, double share, bool is_utf8)
 {
 	int full = share >= 1 ? BAR : (int)(share * BAR);

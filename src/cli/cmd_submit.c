@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* forge submit: the request of `forge run`, behind a supervisor that stays. */
+/* forge submit: runs the request of `forge run` in a detached supervisor. */
 #include "cli/cli.h"
 
 #include <errno.h>

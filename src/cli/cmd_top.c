@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* forge top: what runs and what waits, on a page that is drawn again and again. */
+/* forge top: shows running and queued runs on a page that is redrawn. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -49,7 +49,7 @@ struct row {
 	char *name, *command, *why; /* why: it is queued */
 	char *status;
 	uint64_t memory, memory_limit, cpu_usec; /* UINT64_MAX: unknown */
-	double cpus; /* busy since the last look, < 0: unknown */
+	double cpus; /* CPUs in use since the last update, < 0: unknown */
 	time_t since;
 };
 
@@ -57,7 +57,7 @@ struct page {
 	struct forge_session *s;
 	struct row *rows;
 	size_t n;
-	/* the look before: CPU times by run id */
+	/* the previous update: CPU times by run id */
 	struct row *before;
 	size_t n_before;
 	uint64_t looked_usec, before_usec;
@@ -117,7 +117,7 @@ static int add_row(const struct forge_run_row *r, void *arg)
 	return 0;
 }
 
-/* What runs before what waits; then by what was asked for. */
+/* Running before queued runs; then by --sort. */
 static int compare(const void *a, const void *b)
 {
 	const struct row *x = a, *y = b;
@@ -181,7 +181,7 @@ static void fill(const struct page *p, const struct row *r, struct forge_cell *c
 	cells[COMMAND].text = r->why ? r->why : r->command;
 	if (r->why)
 		cells[COMMAND].colour = FORGE_YELLOW;
-	/* Nine tenths of the limit are worth a look. */
+	/* Highlights a usage of nine tenths of the limit. */
 	if (r->memory != UINT64_MAX && r->memory_limit != FORGE_UNLIMITED &&
 	    r->memory > r->memory_limit / 10 * 9)
 		cells[MEMORY].colour = FORGE_RED;
@@ -205,7 +205,7 @@ static void draw(const struct page *p, size_t height)
 {
 	static const char *const heading[COLUMNS] = { "RUN",	"NAME",	 "TIME",   "CPUS",
 						      "MEMORY", "LIMIT", "COMMAND" };
-	/* The head has three lines, and the cursor wants one. */
+	/* The head has three lines, and the cursor needs one. */
 	size_t shown = height > 5 && p->n > height - 5 ? height - 5 : p->n;
 	struct forge_cell *cells = calloc((shown + 1) * COLUMNS, sizeof(*cells));
 	char(*texts)[COLUMNS][FORGE_WHY_MAX] = calloc(shown + 1, sizeof(*texts));
@@ -236,7 +236,7 @@ static void open_page(void)
 		raw.c_lflag &= (tcflag_t) ~(ICANON | ECHO);
 		(void)tcsetattr(STDIN_FILENO, TCSANOW, &raw);
 	}
-	/* Another screen, so that the old one comes back; no cursor. */
+	/* The alternate screen, so that the old one is restored; no cursor. */
 	fputs("\033[?1049h\033[?25l", stdout);
 }
 
@@ -254,7 +254,7 @@ static size_t height_of(void)
 	return ioctl(STDOUT_FILENO, TIOCGWINSZ, &ws) == 0 && ws.ws_row ? ws.ws_row : 24;
 }
 
-/* False: somebody wants to go. */
+/* False: the user wants to quit. */
 static bool take_key(void)
 {
 	char key;

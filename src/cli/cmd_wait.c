@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* forge wait: until runs are over; exits as they did. */
+/* forge wait: waits until runs are over, and exits with their status. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -48,12 +48,12 @@ static void sleep_msec(int msec)
 	struct timespec ts = { .tv_sec = msec / 1000,
 			       .tv_nsec = (msec % 1000) * 1000000L };
 
-	(void)nanosleep(&ts, NULL); /* woken early is as good */
+	(void)nanosleep(&ts, NULL); /* waking early does no harm */
 }
 
 /*
- * 0: over. 1: not before the deadline. A verdict that only the run's directory has may be lost with
- * the power until its supervisor has seen to that, and is gone.
+ * 0: over. 1: not before the deadline. A verdict that is only in the run's directory may
+ * be lost in a power cut until its supervisor has made it durable and exited.
  */
 static int wait_for(struct forge_session *s, json_t **record, uint64_t deadline,
 		    struct forge_error *err)
@@ -72,8 +72,9 @@ static int wait_for(struct forge_session *s, json_t **record, uint64_t deadline,
 			return 0;
 		} else {
 			/*
-			 * Another host's: only the store tells, and it has to be asked. Or
-			 * a dead one's that cannot be repaired, on a full disk for example.
+			 * The run is on another host: only polling the store shows its
+			 * end. Or its supervisor is dead and cannot be repaired, for
+			 * example on a full disk.
 			 */
 			pause = pause < 500 && forge_record_is_here(*record) ? 2 * pause
 									     : 1000;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Completion scripts, one printer a shell, made from the command and option tables. */
+/* Printers of completion scripts, made from the command and option tables. */
 #pragma once
 
 void forge_completion_bash(void);

@@ -122,8 +122,8 @@ static void print_tables(void)
 }
 
 /*
- * "=" is a word of its own in COMP_WORDS, so "--network=ho" arrives as three words; the
- * walk knows which words are values, and stops at the command line that run is given.
+ * "=" is a word of its own in COMP_WORDS, so "--network=ho" arrives as three words. The
+ * loop knows which words are values, and stops at the command of `forge run`.
  */
 static const char walk[] =
 	"_forge_reply()\n"
@@ -137,7 +137,7 @@ static const char walk[] =
 	"\t\tcompopt -o filenames 2>/dev/null\n"
 	"\t\tmapfile -t COMPREPLY < <(compgen -c -f -- \"$2\" | sort -u)\n"
 	"\t\t;;\n"
-	/* Not compgen -W: it would expand what is in them. */
+	/* Not compgen -W: it would expand the words. */
 	"\tnames*)\n"
 	"\t\tlocal forge=${COMP_WORDS[0]/#\\~/$HOME} name\n"
 	"\t\twhile IFS= read -r name; do\n"

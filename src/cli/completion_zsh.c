@@ -21,7 +21,7 @@ static void print_quoted(const char *text, const char *special)
 	}
 }
 
-/* What completes a value or a word. */
+/* Prints the action that completes a value or a word. */
 static void print_words(const char *words)
 {
 	size_t len;

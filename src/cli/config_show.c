@@ -19,7 +19,7 @@ static const char *const cgroup_names[] = {
 	[FORGE_CGROUP_NONE] = "none",
 };
 
-/* What a run of this profile starts from: where it is silent, "default" speaks. */
+/* The limits of a run with this profile: unset values come from "default". */
 static struct forge_limits effective(const struct forge_config *cfg,
 				     const struct forge_profile *profile)
 {
@@ -116,7 +116,7 @@ static void print_missing(unsigned mask)
 	puts(mask ? "" : " (none)");
 }
 
-/* Where records go, who may run, how long things stay. */
+/* Prints the settings of the budget, store, queue, outputs and retention. */
 static void print_state(const struct forge_config *cfg)
 {
 	char a[FORGE_FORMAT_MAX];
@@ -334,7 +334,7 @@ static void visit_key(const struct forge_config_key *key, void *arg)
 	struct origins *o = arg;
 	const struct forge_origin *written = forge_config_origin(o->cfg, key->path);
 
-	/* Of names that people choose only those that they wrote. */
+	/* Keys with a NAME: only those that a file has. */
 	if (strstr(key->path, ".NAME."))
 		return;
 	if (written)

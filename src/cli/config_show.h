@@ -11,6 +11,6 @@ FORGE_MUST_CHECK int forge_config_show(const struct forge_config *cfg,
 				       struct forge_error *err);
 FORGE_MUST_CHECK int forge_config_show_json(const struct forge_config *cfg,
 					    struct forge_error *err);
-/* Every key, its value as it was written, and where. */
+/* Prints every key, its value as written, and its origin. */
 FORGE_MUST_CHECK int forge_config_show_origin(const struct forge_config *cfg,
 					      bool is_json, struct forge_error *err);

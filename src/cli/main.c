@@ -151,9 +151,9 @@ static int forge_main(int argc, char **argv)
 }
 
 /*
- * What a careless caller may have left us: a closed standard fd, whose number the next
- * file we open would get, and ignored signals, which exec keeps. An ignored SIGCHLD would
- * make the kernel reap our children before we can ask how they died.
+ * Repairs what a careless caller may have left: a closed standard fd, whose number the
+ * next file would get, and ignored signals, which exec keeps. With an ignored SIGCHLD the
+ * kernel would reap child processes before their status can be read.
  */
 static void clean_start(void)
 {
@@ -162,7 +162,10 @@ static void clean_start(void)
 			_exit(FORGE_EXIT_FAILED);
 	(void)signal(SIGPIPE, SIG_DFL); /* cannot fail: the number is valid */
 	(void)signal(SIGCHLD, SIG_DFL);
-	/* Otherwise jansson asks /dev/urandom. The kernel gave us 16 bytes; libc uses the first. */
+	/*
+	 * Otherwise jansson reads /dev/urandom. The kernel passes 16 bytes; libc uses the
+	 * first.
+	 */
 	const char *random = (const char *)getauxval(AT_RANDOM); /* NOLINT: an address */
 	size_t seed = 0;
 	if (random)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The option parser: table rows in, destinations filled. */
+/* The option parser: fills the destinations of table rows. */
 #include "cli/opt.h"
 
 #include <assert.h>
@@ -67,7 +67,7 @@ const struct forge_opt *forge_opt_of(const struct forge_opt *opts, const char *w
 	return o && o->type == FORGE_OPT_FLAG && strchr(word, '=') ? NULL : o;
 }
 
-/* What other programs call it; docker, sbatch, conda and the like. */
+/* Names of options in other programs: docker, sbatch, conda and the like. */
 static const struct {
 	const char *theirs, *ours;
 } foreign[] = {
@@ -98,7 +98,7 @@ static const struct {
 	{ "outdir", "copy" },
 };
 
-/* The option of this command that somebody means who knows another program; NULL: none. */
+/* The option of this command for a name of another program; NULL: none. */
 static const struct forge_opt *find_foreign(const struct forge_opt *opts,
 					    const char *name, size_t len)
 {
@@ -153,7 +153,7 @@ static int set_uint(const struct forge_opt *o, const char *value, struct forge_e
 
 	errno = 0;
 	unsigned long n = strtoul(value, &end, 10);
-	/* strtoul takes blanks and signs; we do not. */
+	/* strtoul accepts blanks and signs; these are refused here. */
 	if (*value < '0' || *value > '9' || *end)
 		return forge_fail(err, EDOM, "--%s: '%s' is not a whole number", o->name,
 				  value);
@@ -235,7 +235,7 @@ static int parse_long(struct parser *p, const char *arg, const char *next,
 	return set_or_take(p, o, eq ? eq + 1 : NULL, next, err);
 }
 
-/* "-memory", "-mem": a long name, ours or another program's, with one dash. */
+/* "-memory", "-mem": a long name, of forge or another program, with one dash. */
 static bool is_long_name(const struct forge_opt *opts, const char *name)
 {
 	size_t len = strcspn(name, "=");

@@ -31,7 +31,7 @@ struct forge_opt {
 	const char *builtin;  /* the default to show, NULL: none */
 };
 
-/* Rows of one table, so that a parse can note in one word which were given. */
+/* Rows of one table: a parser has one bit for each. */
 #define FORGE_OPTS_MAX 64
 
 /* The conditional makes a destination of the wrong type a compile error. */
@@ -57,23 +57,24 @@ struct forge_opt {
 		if (o->type != FORGE_OPT_GROUP)
 
 /*
- * Parses argv[1..argc) up to the first word that is not an option, or past "--"; what
- * follows belongs to somebody else. Returns the index of the first remaining word, or
- *   -EINVAL  wrong use: unknown option, missing value, a value for a flag, given twice;
- *   -EDOM    right use, but the value is none that the option takes;
+ * Parses argv[1..argc) up to the first word that is not an option, or past "--"; the
+ * words after that are not parsed. Returns the index of the first remaining word, or
+ *   -EINVAL   wrong use: unknown option, missing value, a value for a flag, given twice;
+ *   -EDOM     right use, but an invalid value;
  * with a message that names the option and, for an unknown one, the nearest that exists.
  * Names match exactly; an abbreviation today would be ambiguous tomorrow.
  */
 FORGE_MUST_CHECK int forge_opt_parse(const struct forge_opt *opts, int argc, char **argv,
 				     struct forge_error *err);
 /*
- * The same for a command whose words are its own: options may stand anywhere before "--".
- * The words are moved to argv[1..n), argv[n] is NULL. Returns n or an error as above.
+ * The same for a command whose words are not a command line of another program: options
+ * may stand anywhere before "--". The words are moved to argv[1..n), argv[n] is NULL.
+ * Returns n or an error as above.
  */
 FORGE_MUST_CHECK int forge_opt_permute(const struct forge_opt *opts, int argc,
 				       char **argv, struct forge_error *err);
 
-/* The option that this word is, "--name", "--name=value" or "-n", in full; NULL: none of them. */
+/* The option that this word is in full, "--name", "--name=value" or "-n"; NULL: none. */
 const struct forge_opt *forge_opt_of(const struct forge_opt *opts, const char *word);
 
 /*

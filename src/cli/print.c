@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How every command speaks: errors, warnings, colour, JSON. */
+/* The output of all commands: errors, warnings, colour, JSON. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 
 void forge_print_clean(FILE *f, const char *text, size_t len)
 {
-	/* stderr has no buffer of its own: gather, or every byte would be a write(2). */
+	/* stderr is unbuffered: without this buffer every byte would be a write(2). */
 	char buf[256];
 	size_t n = 0;
 
@@ -130,7 +130,7 @@ void forge_reconcile_before_run(void)
 	struct forge_error err = FORGE_ERROR_INIT;
 
 	if (forge_reconcile_cheaply(&err) < 0)
-		forge_reconcile_first(); /* says why */
+		forge_reconcile_first(); /* reports the error */
 }
 
 void forge_reconcile_first(void)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Options to a request. */
+/* Makes a request from the options, and runs it. */
 #include "cli/request.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@ bool forge_request_wants_limits;
 static const char *limits[FORGE_LIMIT_COUNT_ROWS]; /* as typed, in the table's order */
 static const char *priority;
 
-/* What people need first. */
+/* The options that users need first. */
 static const struct forge_opt first_rows[] = {
 	FORGE_GROUP("Options"),
 	FORGE_STRING(0, "executor", "NAME", &forge_request.executor,
@@ -67,7 +67,7 @@ static const struct forge_opt more_rows[] = {
 };
 
 #define OWN_MAX	 16
-#define LATE_MAX 64 /* words, of those that somebody typed */
+#define LATE_MAX 64 /* words of the command that are checked */
 
 static struct forge_opt all_rows[FORGE_ARRAY_SIZE(first_rows) + 1 +
 				 FORGE_LIMIT_COUNT_ROWS + FORGE_ARRAY_SIZE(more_rows) +
@@ -147,7 +147,10 @@ static int check_names(struct forge_error *err)
 	return 0;
 }
 
-/* Behind the command its own options begin; whoever meant ours finds out when the run fails. */
+/*
+ * Words after the command are its own options. Finds one that may have been meant for
+ * forge: a failed run reports it.
+ */
 static void find_late_option(void)
 {
 	for (size_t i = 1; forge_request.argv && forge_request.argv[0] &&
@@ -158,7 +161,7 @@ static void find_late_option(void)
 		const struct forge_opt *o = forge_opt_of(all_rows, word);
 		if (strcmp(word, "--") == 0)
 			return;
-		/* Nearly every script has that one. */
+		/* Nearly every script has --help itself. */
 		if (!o || o->dest == &forge_help_wanted)
 			continue;
 		forge_request.late_option = word;
@@ -258,7 +261,7 @@ int forge_request_explain_limits(const struct forge_config *cfg, bool is_json,
 	return FORGE_EXIT_OK;
 }
 
-/* Where they are now, and how to get them. */
+/* Prints where the outputs are, and how to copy them. */
 static void print_outputs(const json_t *record, const char *run_id)
 {
 	const json_t *outputs = json_object_get(record, "outputs"), *f;
@@ -290,7 +293,7 @@ void forge_print_verdict(const json_t *record)
 	char name[FORGE_RUN_NAME_MAX];
 	struct pollfd p = { .fd = STDERR_FILENO, .events = POLLOUT };
 
-	/* The run is over and recorded; somebody who does not read must not keep us here. */
+	/* The run is over and recorded: a stalled reader must not block forge. */
 	if (poll(&p, 1, 1000) <= 0)
 		return;
 	fputs("forge: ", stderr);
@@ -326,7 +329,7 @@ static void on_warning(void *arg, const struct forge_error *warning)
 	struct pollfd p = { .fd = STDERR_FILENO, .events = POLLOUT };
 
 	(void)arg;
-	/* Somebody who does not read must not keep a run from its limits. */
+	/* A stalled reader must not keep the supervisor from enforcing limits. */
 	if (!is_quiet && poll(&p, 1, 1000) > 0)
 		forge_print_warning(warning);
 }
@@ -340,7 +343,7 @@ static void on_note(void *arg, const char *text)
 		fprintf(stderr, "forge: %s\n", text);
 }
 
-/* Somebody else has run it, or is running it: that is the run that was asked for. */
+/* Another run has this idempotency key: it is the requested run. */
 static int show_existing(const char *run_id, bool is_json)
 {
 	if (!is_quiet)
@@ -352,7 +355,7 @@ static int show_existing(const char *run_id, bool is_json)
 	return FORGE_EXIT_OK;
 }
 
-/* The status of a run whose record nobody got is of no use: it has one of its own. */
+/* If the record cannot be printed, the exit status says that instead. */
 static int print_record(const json_t *record, int status)
 {
 	struct forge_error err = FORGE_ERROR_INIT;
@@ -369,10 +372,10 @@ static int print_record(const json_t *record, int status)
 		(void)forge_hint(&err, 0, "It is in %.*s/record.json", (int)(slash - log),
 				 log);
 	forge_print_error(&err);
-	/* That is all there is to say about standard output. */
+	/* The error is reported: main() must not report it again. */
 	__fpurge(stdout);
 	clearerr(stdout);
-	return FORGE_EXIT_NOT_TOLD;
+	return FORGE_EXIT_NOT_REPORTED;
 }
 
 int forge_request_run(const struct forge_config *cfg, bool is_json, bool quiet,
@@ -388,13 +391,13 @@ int forge_request_run(const struct forge_config *cfg, bool is_json, bool quiet,
 	forge_request.on_note = on_note;
 	forge_reconcile_before_run();
 	int rc = forge_run(cfg, &forge_request, &result, err);
-	/* The run has its status: a reader that is gone, or a file at its limit, does not change it. */
+	/* A closed pipe or a file at its limit must not change the exit status. */
 	(void)signal(SIGPIPE, SIG_IGN);
 	(void)signal(SIGXFSZ, SIG_IGN);
 	if (rc < 0 && result.record) {
 		forge_print_error(err);
 		json_decref(result.record);
-		return FORGE_EXIT_NOT_TOLD;
+		return FORGE_EXIT_NOT_REPORTED;
 	}
 	if (rc < 0)
 		return rc;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening, and finding runs. */
+/* Opens a session and finds runs. */
 #include "cli/session.h"
 
 #include <errno.h>
@@ -29,8 +29,8 @@ static bool is_store_given(void)
 	return forge_store_wanted || (env && *env);
 }
 
-/* Adds to what there is to say about the mistake that the file was passed over. */
-static void tell_unused(const struct forge_config *cfg, struct forge_error *why)
+/* Adds to the hint of an error that the file was not used. */
+static void hint_unused(const struct forge_config *cfg, struct forge_error *why)
 {
 	char before[sizeof(why->hint)];
 	forge_auto_free char *url = NULL;
@@ -45,14 +45,15 @@ static void tell_unused(const struct forge_config *cfg, struct forge_error *why)
 }
 
 /*
- * After a mistake in the configuration: without the project's file, where the rule allows that. Who reads
- * ids here gives them to commands that end runs, so they are never those of a store that was not meant.
+ * After an error in the configuration: loads it without the project's file, if the rule
+ * allows that. Users give the ids shown here to commands that end runs, so they must not
+ * come from another store.
  */
 static int load_without(struct forge_session *s, struct forge_error *why)
 {
 	bool may_name_store;
 
-	/* A file that is not trusted, or cannot be read, has no line; its owner has to see to it. */
+	/* An untrusted or unreadable file has no line; its owner has to fix that. */
 	if (!why->line && forge_session_rule == FORGE_SESSION_LOOKS)
 		return -why->code;
 	int rc = forge_config_load_outer(forge_session_config, &s->cfg, &may_name_store,
@@ -66,7 +67,7 @@ static int load_without(struct forge_session *s, struct forge_error *why)
 	}
 	if (rc < 0)
 		return rc;
-	tell_unused(s->cfg, why);
+	hint_unused(s->cfg, why);
 	forge_print_warning(why);
 	return 0;
 }
@@ -130,7 +131,7 @@ void forge_session_close(struct forge_session *s)
 	*s = FORGE_SESSION_INIT;
 }
 
-/* Ids are typed, and become file names. */
+/* Typed ids become file names. */
 static int check_word(const char *word, struct forge_error *err)
 {
 	if (forge_run_id_is_valid(word) || forge_parse_id(word, NULL) == 0)
@@ -140,7 +141,7 @@ static int check_word(const char *word, struct forge_error *err)
 			  "and `last` is the newest");
 }
 
-/* Its own directory knows best while it runs; the store has all of them. */
+/* The run's directory is newest while the run is live; the store has all runs. */
 static int load(struct forge_session *s, const char *run_id, json_t **ret,
 		struct forge_error *err)
 {
@@ -183,7 +184,7 @@ int forge_session_record(struct forge_session *s, const char *word, json_t **ret
 				      err);
 	if (rc == 0 && run_id)
 		return load(s, run_id, ret, err);
-	/* Not in the store, or no store: whole ids are still found by their directory. */
+	/* Without a row in the store, a complete id is found by its directory. */
 	struct forge_error local = FORGE_ERROR_INIT;
 	if (rc != -ENOTUNIQ && forge_run_id_is_valid(word) &&
 	    load(s, word, ret, &local) == 0)
@@ -280,7 +281,7 @@ int forge_session_reload(struct forge_session *s, json_t **record,
 	forge_auto_free char *id = strdup(forge_json_string(*record, "run_id"));
 
 	(void)!forge_reconcile(NULL, false,
-			       NULL); /* what cannot be repaired was told at first */
+			       NULL); /* failures were reported by the first repair */
 	if (s->store)
 		(void)forge_deliver_pending(s->store, s->url, NULL); /* a count */
 	int rc = id ? load(s, id, &fresh, err) : forge_fail(err, ENOMEM, "out of memory");
@@ -302,7 +303,7 @@ const char *forge_record_label(const json_t *record)
 	const char *label = forge_json_string(record, "analysis_id");
 	const char *run_id = forge_json_string(record, "run_id");
 
-	/* A store that others write too can have any text there. */
+	/* Other users may have written any text into the store. */
 	return label && run_id && strcmp(label, run_id) != 0 &&
 			       forge_parse_id(label, NULL) == 0
 		       ? label
@@ -324,7 +325,7 @@ bool forge_record_is_here(const json_t *record)
 	char host[256] = "";
 	const char *there = forge_json_string(record, "host");
 
-	(void)gethostname(host, sizeof(host) - 1); /* "" is nobody's */
+	(void)gethostname(host, sizeof(host) - 1); /* "" matches no host */
 	return there && strcmp(host, there) == 0;
 }
 
@@ -374,7 +375,7 @@ uint64_t forge_record_limit(const json_t *record, const char *key, double scale)
 				 : FORGE_UNLIMITED;
 }
 
-/* In single quotes, where a shell would make something else of it. */
+/* Quotes a word that a shell would interpret. */
 static void print_word(FILE *f, const char *word)
 {
 	if (*word && !strpbrk(word, " \t\n'\"\\$`*?[]<>|&;(){}!#~")) {

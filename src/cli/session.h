@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What every command about runs begins with: configuration, repair, state directory, store. */
+/* The state of commands about runs: configuration, repair, state directory, store. */
 #pragma once
 
 #include <stdint.h>
@@ -15,48 +15,46 @@ struct forge_session {
 	struct forge_config *cfg;
 	struct forge_home home;
 	char *url;
-	struct forge_store *store; /* NULL: it cannot be reached, and has_warned */
-	bool is_unconfirmed;	   /* the verdict that was found is not the store's */
+	struct forge_store *store; /* NULL: it cannot be reached; has_warned is set */
+	bool is_unconfirmed;	   /* the verdict is not from the store */
 };
 #define FORGE_SESSION_INIT ((struct forge_session){ .home = FORGE_HOME_INIT })
 
-/* --config, of all of them. */
+/* --config, of all these commands. */
 extern const char *forge_session_config;
 #define FORGE_CONFIG_ROW                                                                 \
 	FORGE_STRING(0, "config", "FILE", &forge_session_config,                         \
 		     "Read this configuration")
 
-/* What becomes of a mistake in the configuration; a command says it before it opens a session. */
+/* How errors in the configuration are handled; set before a session is opened. */
 enum forge_session_rule {
 	FORGE_SESSION_STRICT, /* the command stops */
 	/*
-	 * Of a command that only looks: one in ./forge.yaml is a warning, and the other files hold, unless
-	 * ./forge.yaml may name the store. Another store's runs would be wrong results.
+	 * For commands that only show: an error in ./forge.yaml is a warning, and the
+	 * other files are used, unless ./forge.yaml may name the store. Runs of another
+	 * store would be wrong results.
 	 */
 	FORGE_SESSION_LOOKS,
-	FORGE_SESSION_FORGIVES, /* any is a warning: what must work at any time goes on */
+	FORGE_SESSION_FORGIVES, /* any error is a warning: the command must always work */
 };
 extern enum forge_session_rule forge_session_rule;
 
-/*
- * Opens everything. Without need_store a store that cannot be reached is a warning: what is in
- * FORGE_HOME can still be shown.
- */
+/* Opens everything. Without need_store an unreachable store is only a warning. */
 FORGE_MUST_CHECK int forge_session_open(struct forge_session *s, bool need_store,
 					struct forge_error *err);
 void forge_session_close(struct forge_session *s);
 #define forge_auto_session FORGE_CLEANUP(forge_session_close)
 
 /*
- * The record of the run that word names: "last", a run id, the beginning of one, or an analysis id, of
- * which it is the newest run.
+ * The record of the run that word names: "last", a run id, the prefix of one, or an
+ * analysis id, which means its newest run.
  */
 FORGE_MUST_CHECK int forge_session_record(struct forge_session *s, const char *word,
 					  json_t **ret, struct forge_error *err);
 /*
- * What a command about runs begins with: opens s and finds the runs that its words name, each once. A
- * word with * or ? means all runs of this user whose analysis id is like that; open_only: only those of
- * them that are not over. A positive result is the exit status of wrong use.
+ * Opens s and finds the runs that the words name, each once. A word with * or ? means all
+ * runs of this user whose analysis id matches; open_only: only those that are not over. A
+ * positive result is the exit status of wrong use.
  */
 FORGE_MUST_CHECK int forge_session_runs(struct forge_session *s,
 					const struct forge_cmd *cmd, int argc,
@@ -68,24 +66,27 @@ FORGE_MUST_CHECK int forge_session_only_run(struct forge_session *s,
 					    const struct forge_cmd *cmd, int argc,
 					    char **argv, bool need_store, json_t **ret,
 					    struct forge_error *err);
-/* Again, after something may have changed. */
+/* Loads the record again, after it may have changed. */
 FORGE_MUST_CHECK int forge_session_reload(struct forge_session *s, json_t **record,
 					  struct forge_error *err);
 /* Prints the error. Returns FORGE_EXIT_FAILED. */
 int forge_session_fail(const struct forge_error *err);
 
-/* What people call the run: "fit (01m7...)", or its id alone where it has no label (--id). Returns buf. */
+/*
+ * The name of a run for messages: "fit (01m7...)", or its id alone without a label
+ * (--id). Returns buf.
+ */
 #define FORGE_RUN_NAME_MAX 128
 const char *forge_record_name(const json_t *record, char buf[FORGE_RUN_NAME_MAX]);
-/* The label alone; NULL: it has none, or none that a label can be. */
+/* The label alone; NULL: there is none, or it is not a valid label. */
 const char *forge_record_label(const json_t *record);
-/* What `forge run` would have exited with. */
+/* The exit status that `forge run` would have had. */
 int forge_record_exit_status(const json_t *record);
 bool forge_record_is_here(const json_t *record);
 enum forge_colour forge_status_colour(const char *status);
-/* "2026-01-31T12:00:00.123Z" of a record; 0: it is no time. */
+/* Parses "2026-01-31T12:00:00.123Z" of a record; 0: it is not a time. */
 time_t forge_record_time(const char *text);
 /* A limit of a record, times scale; FORGE_UNLIMITED where there is none. */
 uint64_t forge_record_limit(const json_t *record, const char *key, double scale);
-/* The words of the command, as somebody would type them again. NULL: out of memory. */
+/* The words of the command, quoted for a shell. NULL: out of memory. */
 char *forge_record_command(const json_t *record);

@@ -13,7 +13,7 @@ struct layout {
 	size_t columns;
 	size_t width[FORGE_TABLE_COLUMNS];
 	bool has_colour;
-	bool cuts; /* one line a row */
+	bool cuts; /* one line per row */
 };
 
 static const char *cell_text(const struct forge_cell *cell)
@@ -44,7 +44,7 @@ size_t forge_terminal_width(FILE *f)
 
 static size_t widest(const struct layout *l)
 {
-	size_t at = l->columns > 1; /* the first column names the row: left whole */
+	size_t at = l->columns > 1; /* the first column names the row, so it is not cut */
 
 	for (size_t c = at + 1; c < l->columns; c++)
 		if (l->width[c] >= l->width[at])
@@ -71,7 +71,7 @@ static void fit(struct layout *l, size_t available)
 	}
 }
 
-/* Bytes of s that go on one line of width characters; breaks at a blank if it can. */
+/* Bytes of s for one line of width characters; breaks at a blank if possible. */
 static size_t line_length(const char *s, size_t width)
 {
 	size_t n = 0, chars = 0, blank = 0;
@@ -108,7 +108,7 @@ static void print_cell(FILE *f, const struct forge_cell *cell, const char *s, si
 		fputs(forge_colour_code(FORGE_PLAIN), f);
 }
 
-/* Prints one line of a row and moves the cursors on; false when nothing was left. */
+/* Prints one line of a row and advances rest; false when nothing was left. */
 static bool print_line(FILE *f, const struct forge_cell *row, const char **rest,
 		       const struct layout *l)
 {

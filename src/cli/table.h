@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Aligned tables for people: wrapped to a terminal's width, one line a row in a pipe. */
+/* Aligned tables: wrapped to the width of a terminal, one line per row in a pipe. */
 #pragma once
 
 #include <stddef.h>
@@ -21,8 +21,8 @@ struct forge_cell {
  */
 void forge_table_print(FILE *f, const struct forge_cell *cells, size_t columns,
 		       size_t rows);
-/* The same with one line a row: the last column is cut where the terminal ends. */
+/* The same with one line per row: the last column is cut at the terminal's width. */
 void forge_table_print_lines(FILE *f, const struct forge_cell *cells, size_t columns,
 			     size_t rows);
-/* Columns of the terminal; 0: it is none. */
+/* Columns of the terminal; 0: f is not a terminal. */
 size_t forge_terminal_width(FILE *f);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Commands whose first word is a verb: forge runtime list. Everything comes from the rows. */
+/* Commands whose first word is a verb, such as forge runtime list, by their rows. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "base/near.h"
 #include "cli/cli.h"
 
-/* More than any command has. */
+/* More verbs than any command has. */
 #define VERBS_MAX 16
 
 static size_t names_of(const struct forge_cmd *cmd, const char *names[VERBS_MAX])
@@ -19,7 +19,7 @@ static size_t names_of(const struct forge_cmd *cmd, const char *names[VERBS_MAX]
 	return n;
 }
 
-/* The names with this text between them. */
+/* Joins the names with this text between them. */
 static void join(const struct forge_cmd *cmd, const char *between, char *buf, size_t size)
 {
 	size_t len = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The section "analysis": what a forge.yaml beside a script says about running it. */
+/* The section "analysis": settings of a forge.yaml for the scripts beside it. */
 #include <stdlib.h>
 
 #include "base/cleanup.h"

@@ -15,23 +15,24 @@
 #include "config/limits.h"
 
 /*
- * What a host may lack and an administrator may accept by name (sandbox.allow_missing). The
- * namespaces, the seccomp filter and the dropped privileges are not here: without them
- * nothing runs. A run's record lists by these names what it did without.
+ * Mechanisms that a host may lack if an administrator accepts that by name
+ * (sandbox.allow_missing). The namespaces, the seccomp filter and the dropped privileges
+ * are not here: without them nothing runs. The record of a run lists by these names the
+ * mechanisms it did not have.
  */
 enum forge_mechanism {
-	FORGE_MECH_LANDLOCK,	   /* second wall around the file system */
-	FORGE_MECH_LANDLOCK_SCOPE, /* with --network host: abstract sockets stay away (ABI 6) */
+	FORGE_MECH_LANDLOCK,	   /* second protection of the file system */
+	FORGE_MECH_LANDLOCK_SCOPE, /* --network host: hides abstract sockets (ABI 6) */
 	FORGE_MECH_MEMORY,	   /* hard memory limit */
 	FORGE_MECH_SWAP,	   /* swap counted or absent */
 	FORGE_MECH_CPUS,	   /* CPU bandwidth limit */
 	FORGE_MECH_PIDS,	   /* process limit */
 	FORGE_MECH_CPU_TIME,	   /* CPU time of the whole tree */
-	FORGE_MECH_IO,		   /* I/O rate, where one was asked for */
+	FORGE_MECH_IO,		   /* I/O rate, if one is set */
 	FORGE_MECH_COUNT,
 };
 extern const char *const forge_mechanism_names[FORGE_MECH_COUNT];
-/* All that only a cgroup can enforce and every run asks for. */
+/* All that only a cgroup can enforce and every run needs. */
 #define FORGE_MECH_ALL_CGROUP                                                            \
 	(1u << FORGE_MECH_MEMORY | 1u << FORGE_MECH_SWAP | 1u << FORGE_MECH_CPUS |       \
 	 1u << FORGE_MECH_PIDS | 1u << FORGE_MECH_CPU_TIME)
@@ -44,10 +45,10 @@ enum forge_cgroup_choice {
 	FORGE_CGROUP_NONE,
 };
 
-/* What is collected of a run that declares no outputs. */
+/* The outputs of a run that declares none. */
 enum forge_outputs {
-	FORGE_OUTPUTS_ALL, /* every regular file it left, hidden ones and __pycache__ aside */
-	FORGE_OUTPUTS_DECLARED, /* what lies in outputs/ */
+	FORGE_OUTPUTS_ALL, /* every regular file except hidden ones and __pycache__ */
+	FORGE_OUTPUTS_DECLARED, /* the files in outputs/ */
 	FORGE_OUTPUTS_NONE,
 };
 extern const char *const forge_outputs_names[3];
@@ -57,12 +58,12 @@ struct forge_profile {
 	struct forge_limits limits;
 };
 
-/* A runtime as it was written down; src/runtime/ knows what it means. */
+/* A runtime as declared; src/runtime/ interprets it. */
 struct forge_runtime_decl {
 	char *name, *kind;
 	char *prefix;	   /* path, or for conda a name; NULL: not given */
 	char *image;	   /* kind image; NULL: not given */
-	char *executor;	   /* where its runs happen; NULL: where others do */
+	char *executor;	   /* executor of its runs; NULL: as for other runs */
 	char *description; /* NULL: none */
 	char *smoke;	   /* a line for sh, NULL: none */
 	struct forge_strv commands, python, r, libraries;
@@ -76,14 +77,14 @@ struct forge_runtime_decl {
 };
 void forge_runtime_decl_done(struct forge_runtime_decl *d);
 
-/* Where runs can happen, as it was written down; src/executor/ knows what it means. */
+/* An executor as declared; src/executor/ interprets it. */
 struct forge_executor_decl {
 	char *name, *kind;
-	char *socket; /* kind container: of the engine */
-	char *image;  /* kind container: for runs without an image of their own; NULL: none */
+	char *socket; /* kind container: socket of the engine */
+	char *image;  /* kind container: for runs without an image; NULL: none */
 };
 
-/* What a forge.yaml says about the scripts beside it. */
+/* Settings of a forge.yaml for the scripts beside it. */
 struct forge_analysis {
 	char *runtime, *profile;    /* NULL: nothing */
 	struct forge_limits limits; /* 0 where not given */
@@ -102,10 +103,10 @@ struct forge_origin {
 struct forge_config {
 	char *path; /* the innermost file it came from, NULL: built-in defaults only */
 	struct forge_strv files;      /* all of them, the outermost first */
-	struct forge_origin *origins; /* of what is in force and no built-in value */
+	struct forge_origin *origins; /* of the values in force that are not built in */
 	size_t n_origins;
 	struct forge_strv
-		held_back; /* sentences: what an outer file's cap did not allow */
+		held_back; /* messages about values above the cap of an outer file */
 	char *workdir;	   /* template; {id} and {run_id} are replaced */
 	struct forge_strv read_only; /* absolute paths of read-only roots */
 	struct forge_profile
@@ -113,7 +114,7 @@ struct forge_config {
 	size_t n_profiles;
 	struct forge_limits caps; /* host.max: 0 means no cap */
 	bool allow_unlimited;	  /* host.allow_unlimited */
-	bool scripts_network; /* host.scripts_network: scripts may ask for the host's */
+	bool scripts_network; /* host.scripts_network: scripts may request the host's */
 	unsigned
 		allow_missing; /* sandbox.allow_missing: bits 1u << enum forge_mechanism */
 	enum forge_cgroup_choice cgroup; /* sandbox.cgroup */
@@ -126,15 +127,16 @@ struct forge_config {
 	char *runtime;		    /* default runtime, NULL: none, the host's programs */
 	struct forge_runtime_decl *runtimes;
 	size_t n_runtimes;
-	char *executor; /* default executor, NULL: local */
+	char *executor;			       /* default executor, NULL: local */
 	struct forge_executor_decl *executors; /* always has local, docker and podman */
 	size_t n_executors;
 	struct forge_analysis analysis;
 	char *store;	       /* store: URL, NULL: SQLite in FORGE_HOME */
 	uint64_t budget_bytes; /* host.budget.memory, 0: 80 % of the host's */
-	uint64_t budget_cpus_milli; /* host.budget.cpus, 0: 80 % of the host's, rounded up */
-	uint64_t budget_runs;  /* host.budget.runs, 0: as many as fit */
-	uint64_t queue_usec;   /* queue.max_wait */
+	uint64_t
+		budget_cpus_milli; /* host.budget.cpus, 0: 80 % of the host's, rounded up */
+	uint64_t budget_runs;	   /* host.budget.runs, 0: as many as fit */
+	uint64_t queue_usec;	   /* queue.max_wait */
 	enum forge_outputs outputs_default; /* outputs.default */
 	uint64_t outputs_max_bytes;	    /* outputs.max_size, 0: the disk limit */
 	uint64_t outputs_max_files;	    /* outputs.max_files */
@@ -155,14 +157,15 @@ FORGE_MUST_CHECK int forge_config_load(const char *explicit_path,
 				       struct forge_config **ret,
 				       struct forge_error *err);
 /*
- * The same without ./forge.yaml, for when that has a mistake in it; it must be a file that would be trusted.
- * *ret_may_name_store: it may have a "store:", so that the store of *ret may be another than the project's.
+ * The same without ./forge.yaml, for use when that has an error; it must still be a
+ * trusted file. *ret_may_name_store: it may have a "store:", so the store of *ret may be
+ * another than the project's.
  */
 FORGE_MUST_CHECK int forge_config_load_outer(const char *explicit_path,
 					     struct forge_config **ret,
 					     bool *ret_may_name_store,
 					     struct forge_error *err);
-/* One file of it; relative paths in it are taken below base_dir. */
+/* One file; relative paths in it are below base_dir. */
 struct forge_config_layer {
 	const char *text;
 	size_t len;
@@ -176,7 +179,7 @@ FORGE_MUST_CHECK int forge_config_parse_layers(const struct forge_config_layer *
 FORGE_MUST_CHECK int forge_config_parse(const char *text, size_t len, const char *name,
 					const char *base_dir, struct forge_config **ret,
 					struct forge_error *err);
-/* One file, read as a configuration: 1 and *ret, or 0 when it is not there. */
+/* Reads one file as a configuration. 1: read into *ret; 0: the file does not exist. */
 FORGE_MUST_CHECK int forge_config_read(const char *path, struct forge_config **ret,
 				       struct forge_error *err);
 /*
@@ -186,19 +189,19 @@ FORGE_MUST_CHECK int forge_config_read(const char *path, struct forge_config **r
 FORGE_MUST_CHECK int forge_config_shipped(const struct forge_config *c,
 					  struct forge_config **ret,
 					  struct forge_error *err);
-/* Where the value of a key was written; NULL: it is a built-in one. */
+/* Where the value of a key was written; NULL: it is built in. */
 const struct forge_origin *forge_config_origin(const struct forge_config *c,
 					       const char *key);
 void forge_config_free(struct forge_config *c);
 FORGE_DEFINE_AUTO(config, struct forge_config *, forge_config_free)
 #define forge_auto_config FORGE_CLEANUP(forge_auto_config_)
 
-/* NULL name means "default". Unknown: error with the names there are. */
+/* A NULL name means "default". Unknown: an error with the known names. */
 FORGE_MUST_CHECK int forge_config_profile(const struct forge_config *c, const char *name,
 					  const struct forge_profile **ret,
 					  struct forge_error *err);
 
-/* Unknown: error with the names there are. */
+/* Unknown: an error with the known names. */
 FORGE_MUST_CHECK int forge_config_executor(const struct forge_config *c, const char *name,
 					   const struct forge_executor_decl **ret,
 					   struct forge_error *err);

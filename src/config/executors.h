@@ -5,10 +5,10 @@
 #include "config/config.h"
 #include "config/loader.h"
 
-/* The executors that were set aside; a name that is there already stays as it is. */
+/* Adds the executors in ld->executors; existing names stay unchanged. */
 FORGE_MUST_CHECK int forge_executors_apply(struct forge_loader *ld,
 					   struct forge_error *err);
-/* Those that need no configuration: local, docker and podman. */
+/* Adds the executors that need no configuration: local, docker and podman. */
 FORGE_MUST_CHECK int forge_config_add_usual_executors(struct forge_config *c,
 						      struct forge_error *err);
 void forge_config_free_executors(struct forge_config *c);

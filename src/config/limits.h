@@ -22,7 +22,7 @@ struct forge_limits {
 	uint64_t inodes;       /* files and directories in the workdir */
 	uint64_t output_bytes; /* each of stdout and stderr */
 	uint64_t open_files;
-	uint64_t sockets; /* that the kernel does not charge for: IP and netlink */
+	uint64_t sockets; /* that no cgroup charges for: IP and netlink */
 	uint64_t
 		io_bytes_per_second; /* each of reads and writes, on the workdir's disk */
 	uint64_t grace_usec;	     /* between SIGTERM and SIGKILL */
@@ -66,14 +66,14 @@ static inline uint64_t forge_limit_value(const struct forge_limits *l,
 FORGE_MUST_CHECK int forge_limit_set(struct forge_limits *l,
 				     const struct forge_limit_row *row, const char *text,
 				     struct forge_error *err);
-/* For people, by the row's type. Returns buf. */
+/* Formats a value for users, by the row's type. Returns buf. */
 const char *forge_limit_format(char buf[FORGE_FORMAT_MAX],
 			       const struct forge_limit_row *row, uint64_t value);
 /* Every field that is set in over replaces the one in base. */
 void forge_limits_overlay(struct forge_limits *base, const struct forge_limits *over);
 /*
- * Refuses what is above the host's caps (0 in caps: no cap) and "unlimited" where it is not
- * allowed. The message names the limit, both values and the config key to change.
+ * Refuses values above the host's caps (0 in caps: no cap) and "unlimited" where it is
+ * not allowed. The message names the limit, both values and the config key to change.
  */
 FORGE_MUST_CHECK int forge_limits_check(const struct forge_limits *l,
 					const struct forge_limits *caps,

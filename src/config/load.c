@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds the configuration file, and trusts it only as far as its owner. */
+/* Finds the configuration files and checks that they can be trusted. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -86,7 +86,7 @@ static int check_file(const char *path, const struct stat *st, struct forge_erro
 	return check_trust(path, st, err);
 }
 
-/* Reads to the end; a file that grows meanwhile is read up to the cap and one byte. */
+/* Reads to the end, at most to the cap and one byte more. */
 static int read_all(int fd, const char *path, char *buf, size_t size, size_t *ret_len,
 		    struct forge_error *err)
 {
@@ -106,7 +106,7 @@ static int read_all(int fd, const char *path, char *buf, size_t size, size_t *re
 	return 0;
 }
 
-/* A file that was read, and where it really is: that directory is the base of relative paths in it. */
+/* A file that was read; dir is its real directory, the base of relative paths in it. */
 struct source {
 	char *text;
 	size_t len;
@@ -166,8 +166,7 @@ static int open_config(const char *shown, struct forge_error *err)
 			return fd;
 		if (errno == ENOENT || errno == ENOTDIR)
 			return -ENOENT;
-		/* Any other failure stops the search: passing over a file would pass over its
-		 * caps. */
+		/* Do not skip a file after any other failure: its caps would be lost. */
 		if (errno != ELOOP)
 			return forge_fail_errno(err, errno, "open config %s", shown);
 		char *next = read_link(at);
@@ -187,7 +186,7 @@ static int open_config(const char *shown, struct forge_error *err)
 		  : forge_loader_oom(err);
 }
 
-/* Where an open file really is: what is relative in it is relative to that. */
+/* The real path of an open file; relative paths in it are relative to that. */
 static char *real_path(int fd)
 {
 	char self[40], path[PATH_MAX];
@@ -283,8 +282,8 @@ struct layers {
 enum role { HOSTS, USERS, PROJECTS, NAMED };
 
 /*
- * A file under two names is one layer: where it was named, else where it is outermost (the current
- * directory may be the user's ~/.config/forge).
+ * A file under two names is one layer: at the place where it was named, else at its
+ * outermost place (the current directory may be the user's ~/.config/forge).
  */
 static int add_layer(struct layers *l, enum role role, const char *shown,
 		     const char *named_by, struct forge_error *err)
@@ -316,7 +315,7 @@ static int add_layer(struct layers *l, enum role role, const char *shown,
 
 #define PROJECT_FILE "./forge.yaml"
 
-/* The host's, the user's, the project's, and the one that was named. */
+/* Reads the files of the host, the user and the project, and the named one. */
 static int read_layers(const char *explicit_path, bool has_project, struct layers *l,
 		       struct forge_error *err)
 {
@@ -353,7 +352,7 @@ static int read_runtimes_d(struct forge_config *c, const char *dir,
 	struct dirent **list = NULL;
 	int n = scandir(dir, &list, is_yaml, alphasort), rc = 0;
 
-	/* Passing over what cannot be read would make its runtimes unknown, not wrong. */
+	/* A skipped directory would make its runtimes unknown, without an error. */
 	if (n < 0 && errno != ENOENT && errno != ENOTDIR)
 		return errno == ENOMEM ? forge_loader_oom(err)
 				       : forge_fail_errno(err, errno, "read %s", dir);
@@ -368,7 +367,10 @@ static int read_runtimes_d(struct forge_config *c, const char *dir,
 	return rc < 0 ? rc : 0;
 }
 
-/* Beside each file from the innermost on, the user's, the host's: the first that has a name has it. */
+/*
+ * Reads runtimes.d beside each file, the innermost first, then the user's and the host's.
+ * The first declaration of a name counts.
+ */
 static int read_all_runtimes(struct forge_config *c, struct forge_error *err)
 {
 	const char *home = getenv("HOME");
@@ -391,7 +393,7 @@ static int read_all_runtimes(struct forge_config *c, struct forge_error *err)
 	return rc;
 }
 
-/* Where those are that came with forge: installed, or in the tree that we were built in. */
+/* The directory of the runtimes that come with forge: installed, or in the sources. */
 static char *find_shipped(void)
 {
 	static const char *const places[] = { "../share/forge/runtimes.d",
@@ -485,7 +487,7 @@ int forge_config_load_outer(const char *explicit_path, struct forge_config **ret
 
 	if (rc < 0)
 		return rc;
-	/* By the letters alone: what is broken can be read in more ways than one. */
+	/* Looks for the text only: a file with errors cannot be parsed reliably. */
 	bool may_name_store = rc == 1 && memmem(s.text, s.len, "store", strlen("store"));
 	source_done(&s);
 	rc = load_all(explicit_path, false, ret, err);

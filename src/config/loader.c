@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Errors with their place in a file, and the places of the values in force. */
+/* Errors with their place in a file, and the origins of values. */
 #include "config/loader.h"
 
 #include <errno.h>
@@ -82,7 +82,7 @@ static struct forge_origin *origin_slot(struct forge_config *c, const char *key)
 	return grown[c->n_origins].key ? &grown[c->n_origins++] : NULL;
 }
 
-/* As it was written, if that is one word; of maps and lists it says only that. */
+/* The value as written if it is a scalar; else only whether it is a map or a list. */
 static char *written(const struct forge_yaml *node)
 {
 	return strdup(node->type == FORGE_YAML_SCALAR ? node->scalar

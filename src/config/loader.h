@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside src/config only: one file while it is read. Every reader of a value gets the loader, which knows
- * where values go, how errors name their place, and where each value in force was written.
+ * Inside src/config only: the loader of one file. It knows where values go, how errors
+ * name their place, and where each value in force was written.
  */
 #pragma once
 
@@ -20,8 +20,8 @@ struct forge_loader {
 	const char *base_dir; /* of relative paths; NULL: the current directory */
 	bool is_project;      /* see struct forge_config_layer */
 	const struct forge_yaml
-		*profiles; /* set aside: they need host.max, wherever it stands */
-	const struct forge_yaml *runtimes; /* likewise */
+		*profiles; /* read last: they need host.max, which may come later */
+	const struct forge_yaml *runtimes;  /* likewise */
 	const struct forge_yaml *executors; /* likewise */
 	const struct forge_yaml *uids; /* the last of uid_base and uid_count, or NULL */
 };
@@ -38,11 +38,11 @@ int forge_loader_oom(struct forge_error *err);
 const char *forge_describe_unknown(char buf[FORGE_UNKNOWN_MAX], const char *what,
 				   const char *word, const char *const *words, size_t n);
 
-/* Notes where a value that is in force was written. */
+/* Records where a value in force was written. */
 FORGE_MUST_CHECK int forge_loader_note(const struct forge_loader *ld, const char *key,
 				       const struct forge_yaml *node,
 				       struct forge_error *err);
-/* Notes that a value is above the cap of an outer file, which stays. */
+/* Records that a value is above the cap of an outer file, which stays in force. */
 FORGE_MUST_CHECK int forge_loader_hold_back(const struct forge_loader *ld,
 					    const char *key,
 					    const struct forge_yaml *node,

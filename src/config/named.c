@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Maps of named things, read along a table of rows. */
+/* Reads maps of named entries by a table of rows. */
 #include "config/named.h"
 
 #include <assert.h>
@@ -113,7 +113,7 @@ static int set_one_of(const struct forge_value *v, const char *const *words, cha
 	size_t len = 0;
 
 	if (v->node->type != FORGE_YAML_SCALAR || !*v->node->scalar)
-		return set_word(v, ret, err); /* which refuses it */
+		return set_word(v, ret, err); /* which reports the error */
 	for (size_t i = 0; words[i]; i++) {
 		if (strcmp(words[i], v->node->scalar) == 0)
 			return set_word(v, ret, err);
@@ -125,7 +125,7 @@ static int set_one_of(const struct forge_value *v, const char *const *words, cha
 				 v->node->scalar, list);
 }
 
-/* An inner file's list takes the place of an outer one's. */
+/* A list of an inner file replaces that of an outer one. */
 static int set_list(const struct forge_value *v, struct forge_strv *ret,
 		    struct forge_error *err)
 {

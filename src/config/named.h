@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside src/config only: maps of named things, by a table of rows. A section such as "runtimes" maps names
- * to maps; one table says which keys such a map may have, what their values are, and where they go in a
- * struct. The manual is made from the same rows.
+ * Inside src/config only: maps of named entries, by a table of rows. A section such as
+ * "runtimes" maps names to maps; one table says which keys such a map may have, the types
+ * of their values, and their fields in a struct. The manual is made from the same rows.
  */
 #pragma once
 
@@ -12,7 +12,7 @@
 #include "config/config.h"
 #include "config/loader.h"
 
-/* What the value of a row is, and the type of its field. */
+/* The type of a row's value and of its field. */
 enum forge_named_type {
 	FORGE_NAMED_TEXT,     /* one value, may be empty; char * */
 	FORGE_NAMED_WORD,     /* one value, not empty; char * */

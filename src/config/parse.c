@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A configuration from text: built-in values, then the file by the schema. */
+/* Makes a configuration from text: built-in values, then the files by the schema. */
 #include "config/config.h"
 
 #include <errno.h>
@@ -25,7 +25,7 @@ static int set_builtin(struct forge_config *c, struct forge_error *err)
 	    forge_parse_duration(FORGE_BUILTIN_WORKDIRS, &c->keep.workdirs_usec, err) <
 		    0 ||
 	    forge_parse_duration(FORGE_BUILTIN_OBJECTS, &c->keep.objects_usec, err) < 0)
-		return -EINVAL; /* our own bug; a unit test reads the defaults */
+		return -EINVAL; /* a bug in forge; a unit test reads the defaults */
 	c->workdir = strdup(FORGE_BUILTIN_WORKDIR);
 	if (!c->workdir)
 		return forge_loader_oom(err);
@@ -35,7 +35,7 @@ static int set_builtin(struct forge_config *c, struct forge_error *err)
 	return 0;
 }
 
-/* Each by the schema, the outermost first; what needs all caps comes after all of them. */
+/* Applies each file, the outermost first; sections that need all caps come last. */
 static int apply_layers(const struct forge_config_layer *layers, size_t n,
 			struct forge_loader *loaders, struct forge_yaml **roots,
 			struct forge_config *c, struct forge_error *err)
@@ -54,7 +54,7 @@ static int apply_layers(const struct forge_config_layer *layers, size_t n,
 	}
 	if (rc == 0)
 		rc = forge_profiles_apply(c, loaders, n, err);
-	/* The first that has a name has it. */
+	/* The first declaration of a name counts. */
 	for (size_t i = n; i-- > 0 && rc == 0;)
 		rc = forge_runtimes_apply(&loaders[i], err);
 	for (size_t i = n; i-- > 0 && rc == 0;)

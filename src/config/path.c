@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Paths as text: nothing here looks at the file system, or depends on its state. */
+/* Paths as text: nothing here accesses the file system or depends on its state. */
 #include "config/path.h"
 
 #include <errno.h>

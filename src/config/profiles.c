@@ -17,7 +17,7 @@
 static const char *const builtin_profiles[] = { "default", "notebook", "tool",
 						"post_process" };
 
-/* What the built-in profiles have of their own; the rest is as in "default". */
+/* Values of the built-in profiles that differ from "default". */
 static const struct {
 	const char *profile, *limit, *text;
 } builtin_values[] = {
@@ -33,7 +33,7 @@ static void set_builtin(struct forge_limits *l, const struct forge_limit_row *ro
 	int rc = forge_limit_set(l, row, text, NULL);
 
 	assert(rc == 0);
-	(void)rc; /* unused when assert is nothing */
+	(void)rc; /* unused with NDEBUG */
 }
 
 /* "default" starts from the table, the other profiles from "default" as it is by then. */
@@ -54,8 +54,8 @@ static struct forge_limits builtin_limits(const struct forge_config *c,
 			    strcmp(builtin_values[j].limit, row->name) == 0)
 				set_builtin(&l, row, builtin_values[j].text);
 		/*
-		 * Built-in values give way to the caps without a word: a small host.max
-		 * must not make profiles illegal that its author never wrote.
+		 * Built-in values are lowered to the caps silently: a small host.max must
+		 * not make profiles illegal that the user did not write.
 		 */
 		uint64_t cap = forge_limit_value(&c->caps, row);
 		if (cap != 0 && forge_limit_value(&l, row) > cap)
@@ -64,7 +64,7 @@ static struct forge_limits builtin_limits(const struct forge_config *c,
 	return l;
 }
 
-/* What the file itself says must be allowed: one key at a time, to point at the value. */
+/* Values in the file must be within the caps: one key at a time, to name its place. */
 static int check_written(const struct forge_loader *ld, const struct forge_yaml *map,
 			 const char *path, const struct forge_limits *written,
 			 struct forge_error *err)
@@ -86,7 +86,7 @@ static int check_written(const struct forge_loader *ld, const struct forge_yaml 
 	return 0;
 }
 
-/* An inner file's lower cap is no mistake of an outer one's profile. */
+/* Lowers limits to the caps: a lower cap of an inner file is no error. */
 static void clamp(struct forge_limits *l, const struct forge_limits *caps)
 {
 	for (size_t i = 0; i < FORGE_LIMIT_COUNT_ROWS; i++) {

@@ -6,10 +6,10 @@
 
 #include "config/loader.h"
 
-/* The built-in profiles, then what each file says about them and about new ones. */
+/* Makes the built-in profiles, then applies the profiles of each file. */
 FORGE_MUST_CHECK int forge_profiles_apply(struct forge_config *c,
 					  struct forge_loader *loaders, size_t n,
 					  struct forge_error *err);
-/* What this file writes about profiles is within the caps so far. */
+/* Checks that the profiles of this file are within the caps so far. */
 FORGE_MUST_CHECK int forge_profiles_check(struct forge_loader *ld,
 					  struct forge_error *err);

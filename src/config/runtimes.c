@@ -36,7 +36,7 @@ static const struct forge_named_row rows[] = {
 	{ "smoke", FORGE_NAMED_TEXT, FIELD(smoke), "a line for sh",
 	  "A test of its own that the probe runs; it must exit 0", NULL },
 	{ "needs", FORGE_NAMED_LIST, FIELD(needs), "list of Debian packages",
-	  "What has to be installed for it; told where the host lacks it", NULL },
+	  "Packages to install; named where the host lacks them", NULL },
 	{ "libraries", FORGE_NAMED_LIST, FIELD(libraries), "list of paths",
 	  "Kind r: directories of R packages, the first first", NULL },
 	{ "env", FORGE_NAMED_PAIRS, FIELD(env), "map of names to values",
@@ -73,7 +73,7 @@ void forge_runtime_decl_done(struct forge_runtime_decl *d)
 	*d = (struct forge_runtime_decl){ .name = NULL };
 }
 
-/* Clamps one limit; 1: it was, and note says so. */
+/* Lowers one limit to the caps. 1: it was too high, and note says so. */
 static int clamp(const struct forge_config *c, const struct forge_limit_row *row,
 		 struct forge_limits *limits, char *note, size_t size)
 {
@@ -136,7 +136,7 @@ static int absolute(const struct forge_loader *ld, char **path, bool may_be_name
 	return 0;
 }
 
-/* What a runtime must have, once its keys are read. */
+/* Checks the required keys of a runtime after all are read. */
 static int complete(const struct forge_loader *ld, const struct forge_yaml *node,
 		    const char *path, struct forge_runtime_decl *d,
 		    struct forge_error *err)
@@ -162,7 +162,7 @@ static int add_runtime(struct forge_loader *ld, const struct forge_yaml *node,
 	(void)arg;
 	for (size_t i = 0; i < c->n_runtimes; i++)
 		if (strcmp(c->runtimes[i].name, node->key) == 0)
-			return 0; /* of a file that goes first */
+			return 0; /* a file with precedence has it */
 	struct forge_runtime_decl *grown =
 		reallocarray(c->runtimes, c->n_runtimes + 1, sizeof(*grown));
 	if (!grown)

@@ -7,10 +7,10 @@
 #include "config/config.h"
 #include "config/loader.h"
 
-/* The runtimes that were set aside. */
+/* Adds the runtimes in ld->runtimes. */
 FORGE_MUST_CHECK int forge_runtimes_apply(struct forge_loader *ld,
 					  struct forge_error *err);
-/* Those of a file of runtimes.d; names that are there already stay as they are. */
+/* Adds the runtimes of a file of runtimes.d; existing names stay unchanged. */
 FORGE_MUST_CHECK int forge_config_add_runtimes(struct forge_config *c, const char *text,
 					       size_t len, const char *name,
 					       const char *base_dir,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of configuration keys, and the walk of a file along it. */
+/* The table of configuration keys, and its application to a file. */
 #include "config/schema.h"
 
 #include <stdio.h>
@@ -18,7 +18,7 @@
 #define STRING(x)  STRING_(x)
 #define STRING_(x) #x
 
-/* Rows are in the order of a well-kept file; sections are what stands before the dots. */
+/* Rows are in the order of a well-kept file; a section is the part before a dot. */
 static const struct forge_schema_row rows[] = {
 	{ .path = "version",
 	  .type = "1",
@@ -255,7 +255,7 @@ static int unknown_schema_key(const struct forge_loader *ld,
 	const char *limit = *prefix ? NULL : forge_named_limit_like(node->key, list, n);
 	if (!limit)
 		return forge_named_unknown(ld, node, prefix, list, n, err);
-	/* Of which runs it is the limit, the file has to say. */
+	/* The file must say for which runs this limit is. */
 	return forge_hint(err,
 			  forge_fail_at(err, ld->name, node->key_line, node->key_column,
 					"unknown key '%.64s'", node->key),
@@ -265,7 +265,7 @@ static int unknown_schema_key(const struct forge_loader *ld,
 			  limit, limit, limit);
 }
 
-/* What an outer file has written stays, where the inner one would raise it. */
+/* The value of an outer file stays if the inner one would raise it. */
 static int set_cap(struct forge_loader *ld, const struct forge_schema_row *row,
 		   const struct forge_yaml *node, struct forge_error *err)
 {
@@ -319,7 +319,7 @@ static int apply_key(struct forge_loader *ld, const struct forge_yaml *node,
 	char path[96];
 	size_t len;
 
-	/* Cut when too long, and then it is longer than any key there is. */
+	/* A truncated path is longer than any key, so it is unknown. */
 	(void)snprintf(path, sizeof(path), "%s%s%s", prefix, *prefix ? "." : "",
 		       node->key);
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(rows) && !strchr(node->key, '.'); i++) {
@@ -331,7 +331,7 @@ static int apply_key(struct forge_loader *ld, const struct forge_yaml *node,
 	return unknown_schema_key(ld, node, prefix, err);
 }
 
-/* Recursion follows the table's dots, not the file's depth. */
+/* The recursion depth is that of the table, not of the file. */
 static int apply_section(struct forge_loader *ld, const struct forge_yaml *map,
 			 const char *prefix, struct forge_error *err)
 {
@@ -371,7 +371,7 @@ static const char *limit_type_name(enum forge_limit_type type)
 	return "";
 }
 
-/* Callers keep what they are shown, so these paths live as long as the table does. */
+/* Callers may keep the paths, so these live as long as the table. */
 struct limit_paths {
 	char text[FORGE_LIMIT_COUNT_ROWS][40];
 };

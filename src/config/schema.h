@@ -17,8 +17,9 @@
 #define FORGE_BUILTIN_OBJECTS	"1d"
 
 /*
- * Applies every key of the file. The profiles and the runtimes are only set aside in ld: they need the caps
- * of all files. What the file writes about profiles is checked against the caps so far.
+ * Applies every key of the file. Profiles, runtimes and executors are only stored in ld:
+ * they need the caps of all files. The profiles of the file are checked against the caps
+ * so far.
  */
 FORGE_MUST_CHECK int forge_schema_apply(struct forge_loader *ld,
 					const struct forge_yaml *root,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Configuration values by type: check the node, store it, or say what would be legal. */
+/* Setters by type: check the node and store its value, or report the legal values. */
 #include "config/setters.h"
 
 #include <errno.h>
@@ -61,7 +61,7 @@ static int need_scalar(const struct forge_loader *ld, const struct forge_schema_
 	return forge_value_scalar(&v, err);
 }
 
-/* A list of plain values; the values themselves are the caller's to check. */
+/* The node must be a list of scalars, which the caller checks. */
 static int need_list(const struct forge_loader *ld, const struct forge_schema_row *row,
 		     const struct forge_yaml *node, struct forge_error *err)
 {
@@ -76,7 +76,7 @@ static int need_list(const struct forge_loader *ld, const struct forge_schema_ro
 	return 0;
 }
 
-/* The index of the node's word, or an error with the words there are. */
+/* The index of the node's word, or an error with the legal words. */
 static int choose(const struct forge_loader *ld, const struct forge_schema_row *row,
 		  const struct forge_yaml *node, const char *const *words, size_t n,
 		  struct forge_error *err)
@@ -107,7 +107,7 @@ FORGE_SETTER(forge_set_bool)
 	return forge_value_bool(&v, field(ld, row), err);
 }
 
-/* A project is where scripts come from: it does not say what they may. */
+/* A project contains the scripts, so its file must not extend their rights. */
 FORGE_SETTER(forge_set_scripts_network)
 {
 	if (ld->is_project)
@@ -166,7 +166,7 @@ FORGE_SETTER(forge_set_text)
 	return rc < 0 ? rc : forge_value_copy(&v, field(ld, row), err);
 }
 
-/* A name, or a path, which is meant from where the file is. */
+/* A name, or a path relative to the directory of the file. */
 FORGE_SETTER(forge_set_runtime)
 {
 	int rc = forge_set_text(ld, row, node, err);
@@ -182,7 +182,7 @@ FORGE_SETTER(forge_set_runtime)
 	return 0;
 }
 
-/* One line is what people write in a shell; a list is taken as it is. */
+/* A scalar is a shell command line; a list is used as it is. */
 FORGE_SETTER(forge_set_command)
 {
 	struct forge_strv *argv = field(ld, row);
@@ -280,7 +280,7 @@ FORGE_SETTER(forge_set_allow_missing)
 	return rc < 0 ? rc : 0;
 }
 
-/* What is wrong with a workdir template, or NULL. */
+/* The error in a workdir template, or NULL. */
 static const char *template_problem(const char *s)
 {
 	bool has_id = false;
@@ -350,7 +350,7 @@ static int add_root(struct forge_loader *ld, const struct forge_schema_row *row,
 		return forge_loader_oom(err);
 	if (!path)
 		return forge_fail_errno(err, errno, "find the current directory");
-	/* Homes, sockets, other runs: all that the sandbox promises to hide. */
+	/* It has homes, sockets and other runs, which the sandbox must hide. */
 	if (strcmp(path, "/") == 0)
 		return forge_loader_fail(
 			ld, node, row->path, err,
@@ -388,7 +388,7 @@ FORGE_SETTER(forge_set_caps)
 		if (!written)
 			continue;
 		(void)snprintf(key, sizeof(key), "host.max.%s", limit->key);
-		/* "max: unlimited" says in words that there is no cap. */
+		/* "max: unlimited" explicitly means no cap. */
 		if (*cap != 0 && value > *cap) {
 			rc = forge_loader_hold_back(ld, key, written, err);
 			continue;
@@ -399,7 +399,7 @@ FORGE_SETTER(forge_set_caps)
 	return rc;
 }
 
-/* Names that begin with FORGE_ are ours to set, inside a run. */
+/* Names that begin with FORGE_ are reserved: forge sets them in a run. */
 static int check_env_name(const struct forge_loader *ld,
 			  const struct forge_schema_row *row,
 			  const struct forge_yaml *node, const char *name, size_t len,

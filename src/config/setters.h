@@ -18,7 +18,7 @@ struct forge_schema_row {
 		   const struct forge_yaml *node, struct forge_error *err);
 	size_t offset; /* of the value in struct forge_config, where set needs it */
 	uint64_t min;  /* where set needs it */
-	/* A cap: what an outer file says cannot be raised from an inner one. */
+	/* A cap: an inner file cannot raise the value of an outer one. */
 	enum { FORGE_NO_CAP, FORGE_CAP_NUMBER, FORGE_CAP_FLAG, FORGE_CAP_BITS } cap;
 };
 
@@ -54,6 +54,6 @@ FORGE_SETTER(forge_set_bytes);
 FORGE_SETTER(forge_set_env_pass);
 FORGE_SETTER(forge_set_env_set);
 
-/* uid_base and uid_count together; at the place of the one that came last. */
+/* Checks uid_base and uid_count together; errors name the place of the last one. */
 FORGE_MUST_CHECK int forge_check_uids(const struct forge_loader *ld,
 				      struct forge_error *err);

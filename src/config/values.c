@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Single values by type: check the node, convert it, or say what would be legal. */
+/* Readers by type: check the node and convert its value, or report the legal values. */
 #include "config/values.h"
 
 #include <stdlib.h>
@@ -64,7 +64,7 @@ int forge_value_size(const struct forge_value *v, uint64_t *ret, struct forge_er
 
 	if (rc < 0)
 		return rc;
-	/* It is memory: without a size it would be a way around the memory limit. */
+	/* The size is of memory: without a bound it would circumvent the memory limit. */
 	if (bytes == FORGE_UNLIMITED)
 		return forge_loader_fail(
 			v->ld, v->node, v->path, err,

@@ -11,12 +11,12 @@
 
 #include "config/loader.h"
 
-/* A value, and how errors name it. All pointers are borrowed. */
+/* A value and its name in errors. All pointers are borrowed. */
 struct forge_value {
 	const struct forge_loader *ld;
 	const struct forge_yaml *node;
 	const char *path; /* "sandbox.tmp_size" */
-	const char *type; /* what would be legal: "size" */
+	const char *type; /* the legal values: "size" */
 };
 
 typedef int forge_number_parser(const char *s, uint64_t *ret, struct forge_error *err);

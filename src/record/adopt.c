@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a row to a record; see adopt.h. */
+/* Makes a record from a row of the store; see adopt.h. */
 #include "record/adopt.h"
 
 #include <stdio.h>
@@ -12,13 +12,13 @@
 #include "state/kept.h"
 #include "state/objects.h"
 
-/* How it ended. */
+/* How the run ended. */
 static const char *const verdict[] = {
 	"status",      "reason",     "completion_notes", "exit_code", "signal",
 	"exit_status", "started_at", "ended_at",	 "usage",     "isolation",
 };
 
-/* What was asked for, by whom; nothing here is opened. */
+/* The request and its user. None of these values is opened as a file. */
 static const char *const facts[] = {
 	"analysis_id",	 "command",	    "executor",	       "host",
 	"user",		 "created_at",	    "profile",	       "runtime",
@@ -28,7 +28,7 @@ static const char *const facts[] = {
 	"forge_version",
 };
 
-/* Of the supervisor: who it was, not where. */
+/* The identity of the supervisor, without its paths. */
 static const char *const process[] = {
 	"pid", "start_time", "boot_id", "machine_id", "pid_namespace", "uid",
 };
@@ -58,7 +58,7 @@ json_t *forge_record_logs(const struct forge_home *home, const char *run_id)
 	return logs;
 }
 
-/* Names and digests; where an object lies follows from its digest. */
+/* Copies names and digests. The path of an object follows from its digest. */
 static json_t *adopt_outputs(const json_t *outputs)
 {
 	static const char *const keys[] = { "path", "size", "sha256", "partial" };
@@ -80,7 +80,7 @@ static json_t *adopt_outputs(const json_t *outputs)
 	return a;
 }
 
-/* Which workdir is kept is known here only. */
+/* The kept workdir comes from kept.json of this FORGE_HOME, never from the row. */
 static void add_kept(const struct forge_home *home, const char *run_id, json_t *record)
 {
 	forge_auto_kept struct forge_kept kept = { 0 };
@@ -103,7 +103,7 @@ json_t *forge_record_adopt(const struct forge_home *home, const char *run_id,
 	if (!r)
 		return NULL;
 	copy(r, row, verdict, FORGE_ARRAY_SIZE(verdict));
-	/* What was collected here stays named, also when the row knows nothing of it. */
+	/* Outputs in our record stay when the row has none. */
 	json_t *outputs = adopt_outputs(json_object_get(row, "outputs"));
 	if (json_array_size(outputs) || !json_object_get(r, "outputs"))
 		json_object_set(r, "outputs", outputs);
@@ -112,10 +112,11 @@ json_t *forge_record_adopt(const struct forge_home *home, const char *run_id,
 	if (ours)
 		return r;
 	copy(r, row, facts, FORGE_ARRAY_SIZE(facts));
-	json_t *who = json_object();
-	copy(who, json_object_get(row, "supervisor"), process, FORGE_ARRAY_SIZE(process));
-	json_object_set_new(who, "home", forge_json_text(home->path));
-	json_object_set_new(r, "supervisor", who);
+	json_t *supervisor = json_object();
+	copy(supervisor, json_object_get(row, "supervisor"), process,
+	     FORGE_ARRAY_SIZE(process));
+	json_object_set_new(supervisor, "home", forge_json_text(home->path));
+	json_object_set_new(r, "supervisor", supervisor);
 	json_object_set_new(r, "logs", forge_record_logs(home, run_id));
 	json_object_set_new(r, "workdir", json_null());
 	json_object_set_new(r, FORGE_RESTORED, json_true());

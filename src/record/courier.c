@@ -20,7 +20,7 @@
 #include "record/deliver.h"
 #include "store/store.h"
 
-/* How long it stays without work. A server's connections are few; a file can stay open longer. */
+/* How long an idle courier stays: shorter for a server, which has few connections. */
 #define IDLE_MSEC      1000
 #define IDLE_FILE_MSEC 5000
 #define HOLD_MSEC      20
@@ -35,22 +35,22 @@ struct reply {
 	int rc;
 	struct forge_error error;
 	char other_run[FORGE_RUN_ID_MAX];
-	bool is_same; /* it was asked for the same */
+	bool is_same; /* other_run has the same request */
 };
 
-/* ---- in the process of the courier ---- */
+/* ---- the courier's side ---- */
 
 struct server {
 	const char *url;
 	int fd;
 	struct forge_store *store;
 	bool has_repaired;
-	json_t *held; /* batches that are not applied yet, as one */
+	json_t *held; /* batches that are not applied yet, merged into one */
 	unsigned n_held;
-	uint64_t since; /* when the first of them came */
+	uint64_t since; /* arrival of the first of them */
 };
 
-/* 0: read, 1: the other side is gone, negative: failed. */
+/* 0: read, 1: the supervisor is gone, negative: failed. */
 static int read_all(int fd, void *data, size_t len)
 {
 	char *p = data;
@@ -74,7 +74,7 @@ static int connect_store(struct server *s, struct forge_error *err)
 	return s->store ? 0 : forge_store_open(s->url, &s->store, err);
 }
 
-/* Once more with a new connection, if the old one broke since the last batch. */
+/* Retries with a new connection if the old one broke since the last batch. */
 static int apply_batch(struct server *s, const json_t *batch, bool durable,
 		       struct forge_error *err)
 {
@@ -91,7 +91,7 @@ static int apply_batch(struct server *s, const json_t *batch, bool durable,
 	return rc < 0 ? rc : forge_store_settle(s->store, batch, durable, err);
 }
 
-/* Rows of an older forge have no digest of the request: then the command has to do. */
+/* Rows of an older forge have no digest of the request; then the command is compared. */
 static bool is_same_request(const json_t *ours, const json_t *theirs)
 {
 	const json_t *request = json_object_get(theirs, "request");
@@ -117,7 +117,7 @@ static void find_other(struct server *s, struct reply *r)
 	json_decref(theirs);
 }
 
-/* Applies what is held as one transaction and answers each batch of it. False: end. */
+/* Applies the held batches as one transaction and replies to each. False: exit. */
 static bool flush(struct server *s, bool durable)
 {
 	struct reply r = { 0 };
@@ -135,7 +135,7 @@ static bool flush(struct server *s, bool durable)
 	return is_alive;
 }
 
-/* The newest record, and the events of both. */
+/* Merges a batch into the held one: the newest record, and the events of both. */
 static void hold(struct server *s, json_t *batch)
 {
 	if (s->held) {
@@ -150,7 +150,7 @@ static void hold(struct server *s, json_t *batch)
 	s->n_held++;
 }
 
-/* One batch. False: nothing more will come. */
+/* Serves one batch. False: exit. */
 static bool serve_one(struct server *s)
 {
 	struct header h;
@@ -164,13 +164,16 @@ static bool serve_one(struct server *s)
 	if (!batch)
 		return false;
 	hold(s, batch);
-	/* A short run is one transaction: a batch that no one waits for is held for a moment. */
+	/*
+	 * A batch for which the supervisor does not wait is held for a moment. So a short
+	 * run is stored in one transaction.
+	 */
 	if (h.durable || h.is_last)
 		return flush(s, h.durable) && !h.is_last;
 	return true;
 }
 
-/* How long to wait for the next batch before something else is to be done. */
+/* How long to wait for the next batch before on_idle() has work. */
 static int poll_msec(const struct server *s)
 {
 	if (s->held) {
@@ -182,7 +185,7 @@ static int poll_msec(const struct server *s)
 	return strncmp(s->url, "sqlite:", 7) == 0 ? IDLE_FILE_MSEC : IDLE_MSEC;
 }
 
-/* Nothing came for a while: apply what is held, then deliver what crashed runs left. False: end. */
+/* No batch came: apply the held ones, then deliver for crashed runs. False: exit. */
 static bool on_idle(struct server *s)
 {
 	if (s->held)
@@ -197,7 +200,7 @@ static bool on_idle(struct server *s)
 
 static void serve(struct server *s)
 {
-	/* Connects before the first batch comes; on failure the first batch tries again. */
+	/* Connects before the first batch comes; the first batch retries a failure. */
 	if (connect_store(s, NULL) == 0)
 		forge_store_warm(s->store);
 	for (bool goes_on = true; goes_on;) {
@@ -208,12 +211,12 @@ static void serve(struct server *s)
 		else
 			goes_on = n == 0 ? on_idle(s) : serve_one(s);
 	}
-	(void)flush(s, true); /* what a supervisor sent before it was killed */
+	(void)flush(s, true); /* a killed supervisor may have sent it */
 }
 
 /*
- * Nothing of the supervisor's may stay open here: not its pipes, which must end when it does,
- * nor its locks. Ctrl-C is for the supervisor to answer.
+ * The courier must not keep descriptors of the supervisor open: its pipes must end when
+ * it does, and so must its locks. Ctrl-C is handled by the supervisor.
  */
 static void be_courier(int fd, const char *url)
 {
@@ -289,10 +292,12 @@ void forge_courier_stop(struct forge_courier *c)
 	if (c->fd >= 0)
 		close(c->fd);
 	if (c->pid > 0) {
-		/* Answered, it may still tidy up; nobody has to wait for that. */
+		/*
+		 * After its last reply the courier may still tidy the store; there is no
+		 * need to wait for that.
+		 */
 		if (c->in_flight)
-			(void)kill(c->pid,
-				   SIGKILL); /* a transaction is whole or not there */
+			(void)kill(c->pid, SIGKILL); /* transactions are atomic */
 		while (waitpid(c->pid, NULL, c->in_flight ? 0 : WNOHANG) < 0 &&
 		       errno == EINTR)
 			;
@@ -344,7 +349,7 @@ static int write_by(int fd, const void *data, size_t len, uint64_t deadline)
 	return 0;
 }
 
-/* Takes the answers that are there. True: it has gone home, as it does when it is idle. */
+/* Reads the replies that have arrived. True: the courier has exited, as when idle. */
 static bool is_gone(struct forge_courier *c)
 {
 	struct pollfd p = { .fd = c->fd, .events = POLLIN };
@@ -373,27 +378,27 @@ void forge_courier_send(struct forge_courier *c, const json_t *batch, bool durab
 			bool is_last, uint64_t timeout_usec)
 {
 	forge_auto_free char *text =
-		json_dumps(batch, JSON_COMPACT); /* post-process: every digit */
+		json_dumps(batch, JSON_COMPACT); /* post-process needs all digits */
 	uint64_t deadline = forge_now_usec() + timeout_usec;
 
 	if (c->pid && is_gone(c))
 		forge_courier_stop(c);
 	if (!text)
-		note_failure(c, ENOMEM, "tell the store");
+		note_failure(c, ENOMEM, "report to the store");
 	if (c->error.code)
-		return; /* after a failure the whole run is told again later */
+		return; /* after a failure the whole run is reported again later */
 	struct header h = { (uint32_t)strlen(text), durable, is_last };
 	forge_courier_start(c);
 	int rc = write_batch(c, &h, text, deadline);
 	if (rc == -EPIPE && !c->in_flight) {
-		forge_courier_stop(c); /* it went home just now */
+		forge_courier_stop(c); /* it has just exited */
 		forge_courier_start(c);
 		rc = write_batch(c, &h, text, deadline);
 	}
 	c->in_flight++;
 	if (rc < 0) {
-		note_failure(c, -rc, "tell the store");
-		forge_courier_stop(c); /* it may have half of the batch */
+		note_failure(c, -rc, "report to the store");
+		forge_courier_stop(c); /* it may have received half of the batch */
 	}
 }
 

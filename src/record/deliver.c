@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Late deliveries. */
+/* Deferred deliveries to the store, and closing of dead runs in it. */
 #include "record/deliver.h"
 
 #include <errno.h>
@@ -45,7 +45,7 @@ int forge_store_choose(const char *explicit_url, const struct forge_config *cfg,
 	return *ret_url ? 0 : forge_fail(err, ENOMEM, "out of memory");
 }
 
-/* Far more than a record can be; what is larger is an error, not absence. */
+/* Far more than a record can have. A larger file is an error, not a missing record. */
 #define FILE_MAX (1u << 30)
 
 static int read_run_file(const struct forge_home *home, const char *run_id,
@@ -137,7 +137,7 @@ json_int_t forge_next_seq(const json_t *events)
 	return last ? json_integer_value(json_object_get(last, "seq")) + 1 : 0;
 }
 
-/* A torn last line of a dead one's must not swallow ours. */
+/* Starts with a newline: a dead supervisor may have left an incomplete last line. */
 static int append_event(int fd, json_t *e)
 {
 	char *line = e ? json_dumps(e, JSON_COMPACT) : NULL;
@@ -191,7 +191,7 @@ int forge_complete_events(const struct forge_home *home, const char *run_id,
 	json_decref(events);
 	if (is_there)
 		return 0;
-	/* A power cut may have taken the first line too. */
+	/* A power cut may have lost the first event too. */
 	if (!has_begun)
 		rc = forge_add_event(
 			home, run_id,
@@ -225,7 +225,7 @@ int forge_close_lost(const struct forge_home *home, const char *run_id, json_t *
 	return rc < 0 ? rc : forge_complete_events(home, run_id, record, err);
 }
 
-/* *ret stays NULL when the run had none. */
+/* *ret stays NULL when the run had no post-process. */
 static int load_post_rows(const struct forge_home *home, const char *run_id, json_t **ret,
 			  struct forge_error *err)
 {
@@ -240,8 +240,9 @@ static int load_post_rows(const struct forge_home *home, const char *run_id, jso
 }
 
 /*
- * The store had its verdict first: the run was taken for lost, or a power cut took what its directory
- * said. That verdict stays, and the directory follows.
+ * The store already has another verdict: the run was closed as lost, or a power cut
+ * damaged its directory. The verdict of the store stays, and the directory is changed to
+ * it.
  */
 static int adopt_verdict(const struct forge_home *home, struct forge_store *st,
 			 const char *run_id, const json_t *ours, struct forge_error *err)
@@ -303,14 +304,15 @@ bool forge_deliver_is_due(const struct forge_home *home)
 {
 	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
 
-	(void)forge_entries_open(&d, home->fd, "undelivered"); /* mostly not there */
+	(void)forge_entries_open(&d, home->fd,
+				 "undelivered"); /* usually does not exist */
 	for (const char *name; (name = forge_entries_next(&d));)
 		if (name[0] != '.')
 			return true;
-	return d.error && d.error != -ENOENT; /* who delivers will say why */
+	return d.error && d.error != -ENOENT; /* the delivery reports the error */
 }
 
-/* 1: delivered, 0: for another store; err may be filled in any case. */
+/* 1: delivered, 0: the run is for another store. err may be filled in any case. */
 static int deliver_one(const struct forge_home *home, struct forge_store *st, int dir,
 		       const char *name, const char *url, struct forge_error *err)
 {
@@ -321,11 +323,11 @@ static int deliver_one(const struct forge_home *home, struct forge_store *st, in
 	if (rc < 0)
 		return forge_fail_errno(err, -rc, "read undelivered/%s", name);
 	if (strcmp(wanted, url) != 0)
-		return 0; /* when that one is opened */
+		return 0; /* until that store is opened */
 	rc = forge_deliver_run(home, st, name, err);
 	if (rc < 0)
 		return rc;
-	(void)unlinkat(dir, name, 0); /* else it is told once more */
+	(void)unlinkat(dir, name, 0); /* on failure it is delivered again */
 	return 1;
 }
 
@@ -335,7 +337,8 @@ static int deliver_marked(const struct forge_home *home, struct forge_store *st,
 	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
 	int n = 0;
 
-	(void)forge_entries_open(&d, home->fd, "undelivered"); /* mostly not there */
+	(void)forge_entries_open(&d, home->fd,
+				 "undelivered"); /* usually does not exist */
 	for (const char *name; (name = forge_entries_next(&d));) {
 		struct forge_error err = FORGE_ERROR_INIT;
 		if (name[0] == '.')
@@ -352,7 +355,7 @@ static int deliver_marked(const struct forge_home *home, struct forge_store *st,
 	return n;
 }
 
-/* ---- what the store believes to be running here ---- */
+/* ---- runs that are open in the store but dead on this host ---- */
 
 struct open_runs {
 	struct forge_strv ids;
@@ -363,7 +366,7 @@ static int note_dead(const struct forge_run_row *row, void *arg)
 {
 	struct open_runs *o = arg;
 
-	/* What is no id of a run names no directory of ours. */
+	/* An invalid id names no directory of ours. */
 	if (!forge_run_id_is_valid(row->run_id))
 		return 0;
 	if (row->boot_id && strcmp(row->boot_id, o->boot_id) == 0 && row->pid > 0 &&
@@ -372,7 +375,10 @@ static int note_dead(const struct forge_run_row *row, void *arg)
 	return forge_strv_add(&o->ids, row->run_id);
 }
 
-/* By the uid, which is the same in a login shell and under cron; records of an older forge have a name. */
+/*
+ * Compares the uid, which is the same in a login shell and under cron. Records of an
+ * older forge have only a name.
+ */
 static bool is_ours(const json_t *record)
 {
 	const json_t *uid = json_object_get(json_object_get(record, "supervisor"), "uid");
@@ -389,29 +395,31 @@ static bool is_ours(const json_t *record)
 }
 
 /*
- * A pid of another namespace of this boot says nothing to us; nor does another boot when it was
- * that of another machine, which only has the same name (localhost).
+ * Whether this process can know that the supervisor is dead. It cannot for a pid of
+ * another namespace in this boot, nor for another boot of another machine that only has
+ * the same name (localhost).
  */
 static bool can_judge(const json_t *record, const char *boot_id)
 {
 	char ours[FORGE_BOOT_ID_MAX];
-	const json_t *who = json_object_get(record, "supervisor");
-	const char *boot = forge_json_string(who, "boot_id");
-	const char *machine = forge_json_string(who, "machine_id");
-	json_int_t ns = json_integer_value(json_object_get(who, "pid_namespace"));
+	const json_t *supervisor = json_object_get(record, "supervisor");
+	const char *boot = forge_json_string(supervisor, "boot_id");
+	const char *machine = forge_json_string(supervisor, "machine_id");
+	json_int_t ns = json_integer_value(json_object_get(supervisor, "pid_namespace"));
 
 	if (boot && strcmp(boot, boot_id) == 0)
 		return ns == 0 || (uint64_t)ns == forge_pid_namespace();
 	return !machine || !*machine || strcmp(machine, forge_machine_id(ours)) == 0;
 }
 
-/* How long a run of another FORGE_HOME may take to tell its verdict. */
+/* How long a run of another FORGE_HOME may take to report its verdict. */
 #define FOREIGN_SECONDS (30 * 86400)
 
 /*
- * Whether a run is another FORGE_HOME's of this host, whose own record may say more than the store knows:
- * it is for a forge command there to tell it. By its name alone: a path that a store gives is
- * not for us to look at. When nobody has told it for a month there is no such place any more.
+ * Whether a run belongs to another FORGE_HOME of this host. The record there may have a
+ * verdict that the store lacks, and a forge command there has to deliver it. Only the
+ * name of that home is compared: a path from the store must not be opened. After a month
+ * without a delivery that home is taken for gone.
  */
 static bool is_elsewhere(const struct forge_home *home, const json_t *record,
 			 const char *run_id)
@@ -430,7 +438,10 @@ static bool is_elsewhere(const struct forge_home *home, const json_t *record,
 	return strcmp(run_id, oldest) >= 0;
 }
 
-/* After all that its directory has, so that a repair of that says nothing new. */
+/*
+ * The event "lost" comes after all events of the run's directory, so that a later repair
+ * of the directory adds nothing new.
+ */
 static json_t *lost_events(const struct forge_home *home, struct forge_store *st,
 			   const char *run_id)
 {
@@ -448,7 +459,7 @@ static json_t *lost_events(const struct forge_home *home, struct forge_store *st
 	return events;
 }
 
-/* True when it was done. */
+/* True: the run is closed in the store. */
 static bool close_as_lost(const struct forge_home *home, struct forge_store *st,
 			  const char *run_id, const char *boot_id)
 {
@@ -463,14 +474,14 @@ static bool close_as_lost(const struct forge_home *home, struct forge_store *st,
 	forge_record_set_lost(record);
 	json_t *batch = json_pack("{s:o, s:o}", "record", record, "events", events);
 	bool is_done = forge_store_settle(st, batch, true, NULL) ==
-		       0; /* else the next one tries */
+		       0; /* on failure the next delivery retries */
 	json_decref(batch);
 	return is_done;
 }
 
 /*
- * Its slot, or its own record, when there is one, knows better. One that cannot be read may have a
- * verdict: then nothing is closed.
+ * A slot or a record in this FORGE_HOME is more reliable than the store. A record that
+ * cannot be read may have a verdict: then nothing is closed.
  */
 static bool close_one(const struct forge_home *home, struct forge_store *st,
 		      const char *run_id, const char *boot_id)
@@ -491,9 +502,10 @@ static bool close_one(const struct forge_home *home, struct forge_store *st,
 }
 
 /*
- * A dead supervisor usually leaves its slot, and repair.c has closed it by now. Without one (the
- * power went before the slot reached the disk) the row is all there is. Those of others, whose processes
- * we may not see (hidepid), are left to them; root sees all.
+ * A dead supervisor usually leaves its slot, and reconcile.c has closed the run by now.
+ * Without a slot (the power went before it reached the disk) there is only the row in the
+ * store. Runs of other users, whose processes may be hidden (hidepid), are left to those
+ * users; root can see all processes.
  */
 static int close_dead(const struct forge_home *home, struct forge_store *st, FILE *say)
 {
@@ -517,7 +529,10 @@ static int close_dead(const struct forge_home *home, struct forge_store *st, FIL
 	return n;
 }
 
-/* With the lock held: when it was last done is the file's time. */
+/*
+ * Whether the last delivery was within a second: the lock file's mtime says when. The
+ * lock must be held.
+ */
 static bool is_fresh(int lock)
 {
 	struct stat st;
@@ -536,7 +551,7 @@ static int deliver(struct forge_store *st, const char *url, FILE *say, enum hurr
 
 	if (forge_home_open(false, &home, NULL) < 0)
 		return 0;
-	/* One at a time: the others find it done. */
+	/* One process at a time; the others skip, or wait and find the work done. */
 	forge_auto_close int lock =
 		openat(home.fd, "undelivered.lock",
 		       O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -544,7 +559,7 @@ static int deliver(struct forge_store *st, const char *url, FILE *say, enum hurr
 	    (hurry == IF_DUE && is_fresh(lock)))
 		return 0;
 	int n = deliver_marked(&home, st, url, say) + close_dead(&home, st, say);
-	(void)!pwrite(lock, "x", 1, 0); /* a full disk: then it is done more often */
+	(void)!pwrite(lock, "x", 1, 0); /* on a full disk deliveries are more frequent */
 	return n;
 }
 

@@ -27,7 +27,7 @@ bool forge_foreign_is(const struct forge_home *ours, const json_t *record)
 
 	if (!home || strcmp(home, ours->path) == 0)
 		return false;
-	/* By the run's own directory: a home has more than one name where links lead to it. */
+	/* Looks for the run's directory: links can give a home more than one name. */
 	forge_auto_close int dir =
 		forge_home_open_run(ours, forge_json_string_or(record, "run_id", "?"));
 	return dir < 0;
@@ -37,7 +37,7 @@ static bool is_on_this_host(const json_t *record)
 {
 	char host[256] = "";
 
-	(void)gethostname(host, sizeof(host) - 1); /* "" is nobody's */
+	(void)gethostname(host, sizeof(host) - 1); /* "" matches no host */
 	return strcmp(host, forge_json_string_or(record, "host", "?")) == 0;
 }
 
@@ -74,7 +74,7 @@ int forge_foreign_fail(const json_t *record, const char *what, int code,
 				    owner, home);
 }
 
-/* Somebody who writes rows could name any directory: one that the owner of the run has made it is. */
+/* Rows can name any directory: it is used only if it belongs to the owner of the run. */
 static int check_owner(int fd, const json_t *record, mode_t kind)
 {
 	const json_t *uid = json_object_get(json_object_get(record, "supervisor"), "uid");

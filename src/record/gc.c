@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Logs, kept workdirs, staging directories, forgotten digests and objects nobody points to. */
+/* Removes old logs, workdirs, staging directories, digests and unreferenced objects. */
 #include "record/gc.h"
 
 #include <errno.h>
@@ -49,11 +49,11 @@ struct gc {
 	time_t now;
 	int done;
 	struct forge_strv references; /* digests, sorted before use */
-	struct forge_strv failures;   /* what could not be done, a sentence each */
-	bool is_blind; /* a record could not be read: it may point to any object */
+	struct forge_strv failures;   /* one message each */
+	bool is_blind; /* a record could not be read, and may point to any object */
 };
 
-/* The rest is done all the same; this is told at the end. */
+/* A failure does not stop the rest of the work; it is reported at the end. */
 FORGE_PRINTF(2, 3) static void failed(struct gc *g, const char *fmt, ...)
 {
 	char text[600];
@@ -62,10 +62,10 @@ FORGE_PRINTF(2, 3) static void failed(struct gc *g, const char *fmt, ...)
 	va_start(ap, fmt);
 	(void)vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	(void)!forge_strv_add(&g->failures, text); /* out of memory: one is told less */
+	(void)!forge_strv_add(&g->failures, text); /* out of memory: not reported */
 }
 
-/* The end of a directory's listing; one that is not there is empty. */
+/* At the end of a listing; a directory that does not exist counts as empty. */
 static void check_end(struct gc *g, const struct forge_entries *d, const char *name)
 {
 	if (d->error && d->error != -ENOENT)
@@ -98,8 +98,8 @@ void forge_gc_log(int log_fd, const char *what, const char *name, uint64_t bytes
 	json_decref(j);
 }
 
-/* Says and records it. True: do it. */
-static bool doing(struct gc *g, const char *what, const char *name, uint64_t bytes)
+/* Reports and logs a change. False: dry run, the change must not be made. */
+static bool may_change(struct gc *g, const char *what, const char *name, uint64_t bytes)
 {
 	char size[FORGE_FORMAT_MAX];
 
@@ -124,7 +124,7 @@ static bool is_dead(pid_t pid)
 	return pid <= 0 || (kill(pid, 0) < 0 && errno == ESRCH);
 }
 
-/* ".<name>.<pid>": of forge_replace_file(), by somebody who was killed. */
+/* Files of forge_replace_file(), named ".<name>.<pid>", whose process was killed. */
 static void sweep_unfinished(struct gc *g, int dir, const char *in)
 {
 	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
@@ -136,7 +136,7 @@ static void sweep_unfinished(struct gc *g, int dir, const char *in)
 		    dot[1 + strspn(dot + 1, "0123456789")] ||
 		    !is_dead((pid_t)strtol(dot + 1, NULL, 10)))
 			continue;
-		if (doing(g, "remove unfinished", name, 0))
+		if (may_change(g, "remove unfinished", name, 0))
 			check_unlink(g, forge_entries_fd(&d), name);
 	}
 	check_end(g, &d, in);
@@ -144,7 +144,7 @@ static void sweep_unfinished(struct gc *g, int dir, const char *in)
 
 static bool is_dead_entry(void *arg, const char *name)
 {
-	return doing(arg, "remove from the queue", name, 0);
+	return may_change(arg, "remove from the queue", name, 0);
 }
 
 /* ---- runs: their logs and kept workdirs ---- */
@@ -155,7 +155,7 @@ struct run_logs {
 	uint64_t bytes;
 };
 
-/* Both streams together; what is not there weighs nothing. */
+/* The size of both logs together. A missing one counts as 0. */
 static int sizes_of_logs(int dir, uint64_t *ret)
 {
 	static const char *const names[] = { "stdout", "stderr" };
@@ -187,7 +187,7 @@ static void note_change(struct gc *g, const char *run_id, json_t *record,
 		rc = forge_write_record(&g->home, run_id, record, &err);
 	if (rc == 0 && g->store)
 		(void)!forge_deliver_run(&g->home, g->store, run_id,
-					 NULL); /* or next time */
+					 NULL); /* a failure is retried next time */
 	if (rc < 0)
 		failed(g, "%s: %s", run_id, err.msg);
 	json_decref(events);
@@ -202,7 +202,7 @@ static void remove_logs(struct gc *g, const char *run_id, uint64_t bytes)
 		failed(g, "%s", err.msg);
 		return;
 	}
-	if (doing(g, "remove logs of", run_id, bytes)) {
+	if (may_change(g, "remove logs of", run_id, bytes)) {
 		forge_auto_close int dir = forge_home_open_run(&g->home, run_id);
 		if (dir >= 0) {
 			check_unlink(g, dir, "stdout");
@@ -214,7 +214,7 @@ static void remove_logs(struct gc *g, const char *run_id, uint64_t bytes)
 	json_decref(record);
 }
 
-/* By kept.json alone: what the record says of it may have come from a store. */
+/* Trusts kept.json only: the path in the record may have come from a store. */
 static void remove_workdir(struct gc *g, const char *run_id, int dir, json_t *record,
 			   time_t ended)
 {
@@ -231,10 +231,10 @@ static void remove_workdir(struct gc *g, const char *run_id, int dir, json_t *re
 		failed(g, "%s: %s", run_id, err.msg);
 	if (rc != 1)
 		return;
-	/* Removed by its user, or by a gc that was killed before it could note that. */
+	/* The user removed it, or a gc that was killed before it could record that. */
 	bool is_gone = lstat(kept.path, &st) < 0 || st.st_dev != kept.dev ||
 		       st.st_ino != kept.ino;
-	if (!doing(g, is_gone ? "forget workdir" : "remove workdir", kept.path, 0))
+	if (!may_change(g, is_gone ? "forget workdir" : "remove workdir", kept.path, 0))
 		return;
 	if (!is_gone && forge_rmtree(kept.path, kept.dev, kept.ino, NULL, &err) < 0) {
 		failed(g, "%s: %s", run_id, err.msg);
@@ -267,9 +267,9 @@ static int keep_references(struct gc *g, const json_t *record)
 }
 
 /*
- * The verdict is durable in the store; what the directory says may have been lost with the power. Then
- * it is written anew from there. ours: what is left, NULL: nothing. NULL: the store does not know of an
- * end either.
+ * Replaces a record that a power cut damaged by the verdict of the store, which is
+ * durable there. ours: what is left of the record, NULL: nothing. Returns NULL if the
+ * store has no verdict either.
  */
 static json_t *restore_record(struct gc *g, const char *run_id, const json_t *ours)
 {
@@ -281,13 +281,13 @@ static json_t *restore_record(struct gc *g, const char *run_id, const json_t *ou
 	if (forge_record_is_over(row))
 		record = forge_record_adopt(&g->home, run_id, row, ours);
 	json_decref(row);
-	if (record && doing(g, "restore the record of", run_id, 0) &&
+	if (record && may_change(g, "restore the record of", run_id, 0) &&
 	    forge_write_record(&g->home, run_id, record, &err) < 0)
 		failed(g, "%s", err.msg);
 	return record;
 }
 
-/* Never confirmed to anybody, it has a directory with nothing in it. */
+/* Removes a run without a record and logs: it was never confirmed to the user. */
 static void remove_unbegun(struct gc *g, const char *run_id, int dir)
 {
 	forge_auto_free char *path = forge_asprintf("%s/runs/%s", g->home.path, run_id);
@@ -298,15 +298,16 @@ static void remove_unbegun(struct gc *g, const char *run_id, int dir)
 	if (!g->store || !path || fstat(dir, &st) < 0 || sizes_of_logs(dir, &bytes) < 0 ||
 	    bytes > 0)
 		return;
-	if (doing(g, "remove what never began:", run_id, 0) &&
+	if (may_change(g, "remove what never began:", run_id, 0) &&
 	    forge_rmtree(path, st.st_dev, st.st_ino, NULL, &err) < 0)
 		failed(g, "%s", err.msg);
 }
 
 /*
- * A run is told apart from what the power left of one by its slot, which is not synced. Begun while the
- * store was away, it has a record: that gets its end. The caller has looked at the directory before we
- * do at the slots.
+ * A live run has a slot. A run that a power cut ended may have none, because slots are
+ * not synced: it is closed as lost, unless the store has it, or removed if it never
+ * began. A run that began while the store was unreachable has a record, which gets the
+ * verdict. The caller must have opened the directory before this looks at the slots.
  */
 static json_t *close_forgotten(struct gc *g, const char *run_id, int dir)
 {
@@ -318,27 +319,30 @@ static json_t *close_forgotten(struct gc *g, const char *run_id, int dir)
 		json_decref(stored);
 		return NULL;
 	}
-	/* Only now: whoever has just ended has written its verdict and then left its slot. */
+	/*
+	 * Load the record after the slots: a supervisor writes its verdict before it
+	 * releases its slot.
+	 */
 	int rc = forge_load_record(&g->home, run_id, &record, &err);
 	if (forge_is_no_record(rc))
 		remove_unbegun(g, run_id, dir);
 	else if (rc < 0)
 		failed(g, "%s", err.msg);
 	if (rc < 0 || forge_record_is_over(record) ||
-	    !doing(g, "close as lost", run_id, 0))
+	    !may_change(g, "close as lost", run_id, 0))
 		return record;
 	rc = forge_close_lost(&g->home, run_id, record, &err);
 	if (rc < 0)
 		failed(g, "%s", err.msg);
 	else if (g->store)
 		(void)!forge_deliver_run(&g->home, g->store, run_id,
-					 NULL); /* or next time */
+					 NULL); /* a failure is retried next time */
 	else
 		(void)!forge_deliver_later(&g->home, run_id, g->url, NULL);
 	return record;
 }
 
-/* NULL: there is none, or it cannot be read; then g is blind. */
+/* NULL: there is no record, or it cannot be read, which sets is_blind. */
 static json_t *load(struct gc *g, const char *run_id, int dir)
 {
 	struct forge_error err = FORGE_ERROR_INIT;
@@ -361,7 +365,10 @@ static json_t *load(struct gc *g, const char *run_id, int dir)
 	return better;
 }
 
-/* One run: its references, its kept workdir; what its logs weigh goes into *ret. */
+/*
+ * Collects the references of one run and removes its kept workdir if too old. *ret: its
+ * logs; its id is empty when there are none to remove.
+ */
 static int look_at_run(struct gc *g, const char *run_id, struct run_logs *ret)
 {
 	forge_auto_close int dir = forge_home_open_run(&g->home, run_id);
@@ -369,7 +376,7 @@ static int look_at_run(struct gc *g, const char *run_id, struct run_logs *ret)
 
 	*ret = (struct run_logs){ .bytes = 0 };
 	if (dir == -ENOENT || dir == -ENOTDIR || dir == -EINVAL)
-		return 0; /* removed meanwhile, or not a run's */
+		return 0; /* removed meanwhile, or not the directory of a run */
 	if (dir < 0) {
 		g->is_blind = true;
 		failed(g, "open %s/runs/%s: %s", g->home.path, run_id, strerror(-dir));
@@ -377,7 +384,7 @@ static int look_at_run(struct gc *g, const char *run_id, struct run_logs *ret)
 	}
 	json_t *record = load(g, run_id, dir);
 	(void)fstatat(dir, "record.json", &st,
-		      AT_SYMLINK_NOFOLLOW); /* else it is of now */
+		      AT_SYMLINK_NOFOLLOW); /* on failure its age is 0 */
 	int rc = keep_references(g, record);
 	if (rc == 0 && forge_record_is_over(record)) {
 		(void)snprintf(ret->id, sizeof(ret->id), "%s", run_id);
@@ -463,20 +470,21 @@ static void sweep_object_dir(struct gc *g, int objects, const char *in)
 		if (name[0] == '.' || is_referenced(g, in, name) ||
 		    fstatat(forge_entries_fd(&d), name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 			continue;
-		/* ctime: the run itself can have set any mtime. */
+		/* By ctime: the run can have set any mtime. */
 		if (!is_older(g, st.st_ctime, g->cfg->keep.objects_usec))
 			continue;
 		(void)snprintf(shown, sizeof(shown), "%s%s", in, name);
-		if (doing(g, "remove object", shown, (uint64_t)st.st_size))
+		if (may_change(g, "remove object", shown, (uint64_t)st.st_size))
 			check_unlink(g, forge_entries_fd(&d), name);
 	}
 	check_end(g, &d, in);
 }
 
 /*
- * Whoever collects holds the lock from before it publishes until its record is written, so what
- * has no record under the exclusive lock has none. Records come from the directory and from the
- * store: a store that cannot be asked may point to anything, and so may a record that cannot be read.
+ * A run that collects outputs holds the lock from before it publishes an object until its
+ * record is written. So an object without a record under the exclusive lock is
+ * unreferenced. Records come from the run directories and from the store. If either
+ * cannot be read, any object may be referenced.
  */
 static int sweep_objects(struct gc *g, struct forge_error *err)
 {
@@ -503,15 +511,15 @@ static int sweep_objects(struct gc *g, struct forge_error *err)
 	return 0;
 }
 
-/* ---- small things ---- */
+/* ---- staging directories and caches ---- */
 
-/* Of a post-process that was killed; a living one holds a lock on it. */
+/* A live post-process holds a lock on its directory; those of killed ones are removed. */
 static void sweep_staging(struct gc *g)
 {
 	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
 	int rc = forge_entries_open(&d, g->home.fd, "staging");
 
-	/* One is just being made, and has no lock yet: another time. */
+	/* A post-process is just making one, which has no lock yet: skip this time. */
 	if (rc == 0 && flock(forge_entries_fd(&d), LOCK_EX | LOCK_NB) < 0)
 		return;
 	for (const char *name; (name = forge_entries_next(&d));) {
@@ -526,7 +534,7 @@ static void sweep_staging(struct gc *g)
 			continue;
 		forge_auto_free char *path =
 			forge_asprintf("%s/staging/%s", g->home.path, name);
-		if (path && doing(g, "remove staging", name, 0) &&
+		if (path && may_change(g, "remove staging", name, 0) &&
 		    forge_rmtree(path, st.st_dev, st.st_ino, NULL, &err) < 0)
 			failed(g, "%s", err.msg);
 	}
@@ -544,7 +552,7 @@ static void sweep_cache(struct gc *g)
 		    fstatat(forge_entries_fd(&d), name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
 		    g->now - st.st_mtime < CACHE_SECONDS)
 			continue;
-		if (doing(g, "forget digest", name, (uint64_t)st.st_size))
+		if (may_change(g, "forget digest", name, (uint64_t)st.st_size))
 			check_unlink(g, forge_entries_fd(&d), name);
 	}
 	check_end(g, &d, "cache");
@@ -583,7 +591,7 @@ static int sweep(struct gc *g, const char *url, struct forge_error *err)
 	return rc < 0 ? rc : sweep_objects(g, err);
 }
 
-/* Each in a line, and how many there are. */
+/* Prints each failure; the error has their number and the first. */
 static int report_failures(struct gc *g, struct forge_error *err)
 {
 	size_t n = g->failures.n;
@@ -599,7 +607,6 @@ static int report_failures(struct gc *g, struct forge_error *err)
 				   g->failures.v[0]);
 }
 
-/* What cannot be done keeps nothing else from being done; it is told at the end. */
 int forge_gc(const struct forge_config *cfg, const char *store_url, FILE *say,
 	     bool dry_run, struct forge_error *err)
 {

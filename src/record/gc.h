@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The thorough repair: everything reconcile.h does, then what time has made superfluous, by the
- * rules of retention.* in the configuration. Each thing removed is a line on say and in
- * $FORGE_HOME/gc.jsonl. What a record points to is never removed.
+ * Garbage collection: everything reconcile.h does, then removes what is too old by the
+ * rules of retention.* in the configuration. Each removal is a line on say and in
+ * $FORGE_HOME/gc.jsonl. An object that a record points to is never removed.
  */
 #pragma once
 
@@ -14,11 +14,11 @@
 #include "config/config.h"
 #include "state/home.h"
 
-/* The number of things done (or, in a dry run, that would be). Two at once take turns. */
+/* Returns the number of changes, in a dry run of possible ones. Calls take turns. */
 FORGE_MUST_CHECK int forge_gc(const struct forge_config *cfg, const char *store_url,
 			      FILE *say, bool dry_run, struct forge_error *err);
 
-/* gc.jsonl, to append to; -1: it cannot be had, and nothing is noted. */
+/* Opens gc.jsonl for appending. -1: it cannot be opened, and removals are not logged. */
 int forge_gc_open_log(const struct forge_home *home);
-/* One line there: what was removed, and how much it was. */
+/* Adds one line to it: what was removed, and its size. */
 void forge_gc_log(int log_fd, const char *what, const char *name, uint64_t bytes);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a run ended, and how to say it so that a person can act on it. */
+/* Judges how a run ended, in a sentence that tells the user what to do. */
 #include "record/judge.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@ static const char *wall(char buf[FORGE_FORMAT_MAX], const struct forge_outcome *
 	return forge_format_duration(buf, o->wall_usec);
 }
 
-/* Twice the limit, or twice what was used if that was even more, as the option is written. */
+/* An option's value for a retry: twice the limit, or twice the usage if that is more. */
 static const char *more(char buf[FORGE_FORMAT_MAX], uint64_t limit, uint64_t used)
 {
 	uint64_t base = used != UINT64_MAX && used / 2 > limit ? used : limit;
@@ -144,12 +144,15 @@ static void judge_start(const struct forge_outcome *o, struct forge_verdict *v)
 	(void)snprintf(v->notes, sizeof(v->notes), "Not started: %s.%s", e->msg, hint);
 }
 
-/* Failed close to a limit that does not kill by itself: that is then the reason. */
+/*
+ * A limit that does not kill by itself and that the run met, NULL: none. If the run
+ * failed, this is the reason.
+ */
 static const char *soft_limit(const struct forge_outcome *o, const struct forge_limits *l)
 {
 	if (o->pids_refused > 0)
 		return "pids";
-	/* A quota refuses the write that would go over: what fits stays just below. */
+	/* A quota refuses the write that would exceed it, so the usage stays below. */
 	if (l->disk_bytes != FORGE_UNLIMITED && o->disk_peak_bytes != UINT64_MAX &&
 	    o->disk_peak_bytes >= l->disk_bytes / 100 * 99)
 		return "disk";
@@ -227,7 +230,10 @@ static void judge_status(const struct forge_outcome *o, const struct forge_limit
 		return;
 	}
 	v->status = "succeeded";
-	/* It may have coped, or not noticed; whoever reads this should know. */
+	/*
+	 * The command may have coped with the limit or not noticed it; the reader of the
+	 * notes should know.
+	 */
 	const char *met = soft_limit(o, l);
 	if (met) {
 		(void)snprintf(

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The verdict: facts in, status, reason and one sentence out. Pure; see docs for the table. */
+/*
+ * The verdict: maps the facts of an ended run to status, reason and one sentence. Pure
+ * functions; docs has the table.
+ */
 #pragma once
 
 #include "config/limits.h"
@@ -17,17 +20,17 @@ struct forge_verdict {
 
 void forge_judge(const struct forge_outcome *o, const struct forge_limits *limits,
 		 struct forge_verdict *ret);
-/* The command succeeded, and somebody did not want to wait for its outputs. */
+/* The command succeeded, but the collecting of its outputs was cancelled. */
 void forge_judge_uncollected(size_t n_stored, struct forge_verdict *v);
-/* A run that succeeded, but whose outputs are not all there. */
+/* The command succeeded, but not all its outputs are there. */
 void forge_judge_missing_output(const char *problem, struct forge_verdict *v);
-/* One more sentence. */
+/* Appends a sentence to the notes, or nothing if there is no room for all of it. */
 FORGE_PRINTF(2, 3)
 void forge_judge_add(struct forge_verdict *v, const char *fmt, ...);
 /* A run that was never admitted: rc is forge_admit_try()'s, _queue()'s or _take()'s. */
 void forge_judge_not_admitted(int rc, const struct forge_error *err,
 			      struct forge_verdict *ret);
-/* For one that had started when the supervisor could not go on. */
+/* A run that had started when the supervisor could not go on. */
 void forge_judge_unwatched(const struct forge_error *err, struct forge_verdict *ret);
-/* For a run that the executor refused to start. */
+/* A run that the executor refused to start. */
 void forge_judge_refused(const struct forge_error *err, struct forge_verdict *ret);

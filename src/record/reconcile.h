@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Repair: what a killed supervisor left (cgroups, workdir, an unfinished record) is found by
- * its lock being free, and cleaned. Every forge command does this first; it costs one readdir
- * when there is nothing to do.
+ * Repair: finds the slots of killed supervisors, whose locks are free, and cleans up
+ * (cgroups, workdir, an unfinished record). Every forge command does this first. It costs
+ * one readdir when there is nothing to repair.
  */
 #pragma once
 
@@ -13,13 +13,14 @@
 #include "base/strv.h"
 
 /*
- * Returns how many runs were repaired. With say, one line for each thing removed. Without, it
- * comes before something else that opens the state, and tells if that cannot be done.
+ * Returns the number of repaired runs. With say, prints one line for each removal.
+ * Without say, a FORGE_HOME that cannot be opened is no error: the caller opens it next
+ * and reports that.
  */
 FORGE_MUST_CHECK int forge_reconcile(FILE *say, bool dry_run, struct forge_error *err);
-/* The same for who can tell all that could not be repaired: a message each, and no error for that. */
+/* The same for a caller that reports each failed repair: messages instead of an error. */
 FORGE_MUST_CHECK int forge_reconcile_all(FILE *say, bool dry_run,
 					 struct forge_strv *failures,
 					 struct forge_error *err);
-/* The same before a new run: among hundreds, not more often than five times a second. */
+/* The same before a new run: with many runs active, at most five times a second. */
 FORGE_MUST_CHECK int forge_reconcile_cheaply(struct forge_error *err);

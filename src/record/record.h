@@ -12,8 +12,8 @@
 
 struct forge_record {
 	json_t *json;
-	json_t *unsent;	   /* events that no batch had yet */
-	json_t *unwritten; /* events for which there is no file yet, or no record */
+	json_t *unsent;	   /* events that are in no batch yet */
+	json_t *unwritten; /* events without a file or a record so far */
 	json_int_t seq;	   /* of the next event */
 	int dir_fd;	   /* the run's directory */
 	int events_fd;
@@ -22,11 +22,11 @@ struct forge_record {
 #define FORGE_RECORD_INIT                                                                \
 	((struct forge_record){ .dir_fd = -1, .events_fd = -1, .log_fd = { -1, -1 } })
 
-/* The record in memory; nothing is made on disk. The status is set by forge_record_status(). */
+/* Makes the record in memory only. forge_record_status() sets the status. */
 FORGE_MUST_CHECK int forge_record_new(const struct forge_home *home,
 				      const struct forge_spec *s,
 				      struct forge_record *ret, struct forge_error *err);
-/* Makes the run's directory with its files. */
+/* Makes the run's directory and its files. */
 FORGE_MUST_CHECK int forge_record_make_files(struct forge_record *r,
 					     const struct forge_home *home,
 					     struct forge_error *err);
@@ -40,29 +40,29 @@ FORGE_MUST_CHECK int forge_record_reopen(const struct forge_home *home, json_t *
 					 struct forge_error *err);
 /* One line in events.jsonl, with the time. detail may be NULL. */
 void forge_record_event(struct forge_record *r, const char *event, const char *detail);
-/* The same for a change of status; see store/state.h for which there can be. */
+/* The same for a change of status; store/state.h has the possible ones. */
 void forge_record_status(struct forge_record *r, const char *status, const char *detail);
 void forge_record_set_outcome(struct forge_record *r, const struct forge_outcome *o,
 			      const struct forge_verdict *v);
-/* What the store has not been told yet, for forge_store_apply(). */
+/* Everything that has not been reported to the store yet, for forge_store_apply(). */
 json_t *forge_record_take_batch(struct forge_record *r);
 /*
- * Writes record.json. It is there for others when this returns, and safe on disk after
- * forge_record_sync().
+ * Writes record.json. Other processes can read it when this returns; it is safe on disk
+ * after forge_record_sync().
  */
 FORGE_MUST_CHECK int forge_record_write(struct forge_record *r, struct forge_error *err);
 FORGE_MUST_CHECK int forge_record_sync(struct forge_record *r, struct forge_error *err);
-/* What the run said, safe on disk; to be called before its verdict is told. */
+/* Syncs the logs of the run. To be called before its verdict is reported. */
 FORGE_MUST_CHECK int forge_record_sync_logs(struct forge_record *r,
 					    const struct forge_home *home,
 					    struct forge_error *err);
 /* Closes the files; json stays if it was taken. */
 void forge_record_close(struct forge_record *r);
 
-/* Who we are in records: a name or a number; into buf if need be. */
+/* The user in records: a name, or the uid as a number; in buf if need be. */
 #define FORGE_USER_MAX 64
 const char *forge_user_name(char buf[FORGE_USER_MAX]);
-/* Sets the verdict of a run that nobody saw end. */
+/* Sets the verdict of a run whose end no supervisor saw. */
 void forge_record_set_lost(json_t *record);
 /* An event as events.jsonl and the store have it; status and detail may be NULL. */
 json_t *forge_event_json(json_int_t seq, const char *actor, const char *event,

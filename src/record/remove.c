@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* First what is in FORGE_HOME, then the store: what is half removed is still found there. */
+/*
+ * Removes a run first from FORGE_HOME, then from the store: one that is half removed is
+ * still found there.
+ */
 #include "record/remove.h"
 
 #include <errno.h>
@@ -42,7 +45,7 @@ static int note_digests(struct forge_removal *r, const json_t *record, bool outp
 	return rc;
 }
 
-/* By kept.json alone, as gc does. */
+/* Trusts kept.json only, as gc does. */
 static int remove_kept(int dir, int log, struct forge_error *err)
 {
 	forge_auto_kept struct forge_kept kept = { 0 };
@@ -89,8 +92,8 @@ static int add_part(const struct forge_run_row *row, void *arg)
 }
 
 /*
- * Whether this run of ours is a post-process of that one, by its own record: others can write what the
- * store says of it.
+ * Whether run id is a post-process of the run "of", by the record in this FORGE_HOME:
+ * other users can write the row in the store.
  */
 static bool is_part(const struct forge_home *home, const char *id, const char *of,
 		    json_t **ret_record)
@@ -103,7 +106,7 @@ static bool is_part(const struct forge_home *home, const char *id, const char *o
 	return parent && strcmp(parent, of) == 0;
 }
 
-/* Its post-processes, which nobody would find without it. */
+/* Removes the post-processes of a run, which could not be found without it. */
 static int remove_parts(const struct forge_home *home, struct forge_store *st,
 			const char *run_id, int log, struct forge_removal *r,
 			struct forge_error *err)
@@ -130,13 +133,16 @@ static int remove_parts(const struct forge_home *home, struct forge_store *st,
 	return rc;
 }
 
-/* What it left is named in the record all the same, with the digests. */
+/* Moves the outputs in the record to "outputs_removed", with their digests. */
 static int drop_outputs(const struct forge_home *home, struct forge_store *st,
 			const json_t *given, struct forge_error *err)
 {
 	const char *run_id = forge_json_string(given, "run_id");
 	json_t *record = NULL, *events = NULL, *outputs;
-	/* Our own, if we have it: the store's may have been changed by others. */
+	/*
+	 * The record of this FORGE_HOME if there is one: other users may have changed the
+	 * one in the store.
+	 */
 	int rc = forge_load_record(home, run_id, &record, err);
 
 	if (rc < 0 && !forge_is_no_record(rc))
@@ -203,7 +209,7 @@ static int compare(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Sorted, each once: an equal file may be there under several names. */
+/* Sorts and drops duplicates: files under several names can be equal. */
 static void sort_digests(struct forge_strv *v)
 {
 	size_t n = 0;
@@ -221,8 +227,8 @@ static void sort_digests(struct forge_strv *v)
 		v->v[n] = NULL;
 }
 
-/* Somebody needs it: its mark goes up. */
-static void forget(struct forge_removal *r, const char *digest, bool *is_needed)
+/* Marks a digest that another run needs. */
+static void mark_needed(struct forge_removal *r, const char *digest, bool *is_needed)
 {
 	char **at = r->digests.n ? bsearch(&digest, r->digests.v, r->digests.n,
 					   sizeof(char *), compare)
@@ -232,9 +238,9 @@ static void forget(struct forge_removal *r, const char *digest, bool *is_needed)
 		is_needed[at - r->digests.v] = true;
 }
 
-/* A run in this FORGE_HOME can have told another store, or none yet. */
-static int forget_of_runs(const struct forge_home *home, struct forge_removal *r,
-			  bool *is_needed, struct forge_error *err)
+/* Marks the digests in all records here: a run can be in another store or in none. */
+static int mark_needed_by_runs(const struct forge_home *home, struct forge_removal *r,
+			       bool *is_needed, struct forge_error *err)
 {
 	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
 
@@ -249,9 +255,9 @@ static int forget_of_runs(const struct forge_home *home, struct forge_removal *r
 			return rc;
 		json_array_foreach (json_object_get(record, "outputs"), i, f)
 			if (forge_json_string(f, "sha256"))
-				forget(r, forge_json_string(f, "sha256"), is_needed);
+				mark_needed(r, forge_json_string(f, "sha256"), is_needed);
 		if (forge_asked_script(record))
-			forget(r, forge_asked_script(record), is_needed);
+			mark_needed(r, forge_asked_script(record), is_needed);
 		json_decref(record);
 	}
 	return d.error ? forge_fail_errno(err, -d.error, "read %s/runs", home->path) : 0;
@@ -275,10 +281,13 @@ static int remove_object(const struct forge_home *home, const char *digest, int 
 	return 0;
 }
 
-/* How long a run that is collecting is waited for; later, gc removes what no record points to. */
+/* How long to wait for a run that is collecting; then the objects are left to gc. */
 #define LOCK_MSEC 5000
 
-/* Whoever collects holds the lock from before it publishes until its record is written. */
+/*
+ * A run that collects outputs holds the lock from before it publishes an object until its
+ * record is written.
+ */
 int forge_remove_objects(const struct forge_home *home, struct forge_store *st,
 			 struct forge_removal *r, struct forge_error *err)
 {
@@ -292,8 +301,8 @@ int forge_remove_objects(const struct forge_home *home, struct forge_store *st,
 		return forge_fail(err, ENOMEM, "out of memory");
 	forge_auto_close int lock = forge_lock_file(home->fd, "objects.lock",
 						    FORGE_LOCK_EXCLUSIVE, LOCK_MSEC, -1);
-	/* A record that cannot be read may point to any of them. */
-	if (lock < 0 || forget_of_runs(home, r, is_needed, NULL) < 0) {
+	/* A record that cannot be read may point to any object. */
+	if (lock < 0 || mark_needed_by_runs(home, r, is_needed, NULL) < 0) {
 		r->is_left = true;
 		return 0;
 	}

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Removing runs that their user no longer wants: record, events, logs, a kept workdir, post-processes,
- * and the outputs that no other run has. Each thing removed is a line in gc.jsonl.
+ * Removes runs that their user no longer wants: record, events, logs, a kept workdir,
+ * post-processes, and the outputs that no other run has. Each removal is a line in
+ * gc.jsonl.
  */
 #pragma once
 
@@ -12,23 +13,24 @@
 #include "state/home.h"
 #include "store/store.h"
 
-/* What was given back by all calls with one of these. */
+/* The sum of all calls with the same structure. */
 struct forge_removal {
 	struct forge_strv digests; /* of the removed runs' outputs */
-	uint64_t objects, bytes;   /* that are gone */
-	bool is_left; /* objects stay for forge gc: others collect, or a record cannot be read */
+	uint64_t objects, bytes;   /* removed */
+	/* Objects are left to gc: another run collects, or a record cannot be read. */
+	bool is_left;
 };
 
 /*
- * One run that is over, by its full id, whose record was found. outputs_only: only what it left; the
- * record stays, with the digests. -EBUSY: it is not over. Crashing on the way leaves the run to be
- * removed again.
+ * Removes a finished run; record must have its full id. outputs_only: removes only its
+ * outputs, and the record keeps their names and digests. -EBUSY: the run is not over.
+ * After a crash in the middle the run can be removed again.
  */
 FORGE_MUST_CHECK int forge_remove_run(const struct forge_home *home,
 				      struct forge_store *st, const json_t *record,
 				      bool outputs_only, struct forge_removal *r,
 				      struct forge_error *err);
-/* Then, once: the objects that nobody points to any more. */
+/* To be called once, afterwards: removes their objects that no other run points to. */
 FORGE_MUST_CHECK int forge_remove_objects(const struct forge_home *home,
 					  struct forge_store *st, struct forge_removal *r,
 					  struct forge_error *err);

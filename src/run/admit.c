@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who may run now. */
+/* Decides which run may start. */
 #include "run/admit.h"
 
 #include <errno.h>
@@ -37,13 +37,14 @@ static void add_share(int dir, const char *name, struct forge_budget *used)
 }
 
 /*
- * One pass, and nothing kept but the nearest ticket before ours: hundreds may wait, and each of them
- * looks. Should that one be dead, it is gone now, and the next pass finds another.
+ * Finds the shares in use and the nearest ticket before ours, in one pass without a list:
+ * hundreds of runs may wait, and each scans. If the owner of that ticket is dead, the
+ * ticket has been removed by now, and the next pass finds another.
  */
 static int scan_queue(int dir, const char *ours, struct scan *ret,
 		      struct forge_error *err)
 {
-	/* Bounded: on a disk that has become read-only the dead stay where they are. */
+	/* Bounded: on a disk that is now read-only, dead tickets cannot be removed. */
 	unsigned left = 1000;
 
 	do {
@@ -58,7 +59,7 @@ static int scan_queue(int dir, const char *ours, struct scan *ret,
 				(void)snprintf(ret->before, sizeof(ret->before), "%s",
 					       name);
 		}
-		/* Who was not seen would be taken for nobody. */
+		/* An incomplete listing would hide runs. */
 		if (d.error)
 			return forge_fail_errno(err, -d.error, "read the queue");
 	} while (ret->before[0] && !forge_queue_is_alive(dir, ret->before) && --left > 0);
@@ -226,7 +227,7 @@ static int watch_shares(const struct forge_ticket *t)
 	return fd;
 }
 
-/* What happened before the watch was set was not seen: the caller looks once more. */
+/* Changes before the watch was set are not reported: the caller must scan once more. */
 static void set_watch(struct forge_ticket *t, const char *name)
 {
 	if (t->watch >= 0)
@@ -238,11 +239,11 @@ static void set_watch(struct forge_ticket *t, const char *name)
 	(void)snprintf(t->watched, sizeof(t->watched), "%s", t->watch < 0 ? "" : name);
 }
 
-/* Without a watch (too many inotify instances) it is looked every now and then. */
+/* Without a watch (too many inotify instances) the queue is polled. */
 #define BLIND_USEC 100000
 #define MOST_USEC  60000000
 
-/* 0: something happened. */
+/* Waits for a change of the watched file, or for a timeout. 0: scan again. */
 static int sleep_until(struct forge_ticket *t, int signal_fd, struct forge_error *err)
 {
 	struct pollfd p[] = { { .fd = t->watch, .events = POLLIN },
@@ -265,19 +266,19 @@ static int sleep_until(struct forge_ticket *t, int signal_fd, struct forge_error
 	if (strcmp(t->watched, ".") != 0) {
 		if (n > 0)
 			t->watched[0] =
-				'\0'; /* what it said is for all who read it: it stays ready */
+				'\0'; /* the fifo stays readable for all readers */
 		return 0;
 	}
-	/* A dead holder's file is told to be closed before it is unlocked: look once more. */
+	/* A dead holder's file is closed before its lock is released: scan again soon. */
 	t->was_woken = n > 0;
 	while (read(t->watch, events, sizeof(events)) > 0)
-		; /* only that something happened matters */
+		; /* the events themselves do not matter */
 	return 0;
 }
 
 /*
- * One look under the lock. 0: we are the first and, if a share was asked for, it is ours; 1: sleep now;
- * 2: look again.
+ * Scans the queue under its lock. 0: our ticket is the first and, with ret, the share is
+ * taken; 1: wait; 2: scan again.
  */
 static int look(struct forge_ticket *t, struct forge_share *ret, struct forge_error *err)
 {
@@ -355,8 +356,11 @@ void forge_admit_leave(struct forge_ticket *t)
 	if (t->fd >= 0) {
 		forge_queue_put_back(t->dir_fd, t->name, t->need.slot,
 				     FORGE_QUEUE_TICKET);
-		/* Our init has it open too, and may take long to execute the command. */
-		(void)!write(t->fd, "", 1); /* else who reads is told later */
+		/*
+		 * Wakes the waiting run now: the init of our sandbox has the fifo open
+		 * too, until it executes the command.
+		 */
+		(void)!write(t->fd, "", 1); /* on failure it wakes later */
 		close(t->fd);
 	}
 	if (t->watch >= 0)
@@ -386,7 +390,7 @@ const char *forge_admit_why(const struct forge_home *home, const struct forge_co
 
 	forge_budget_of(cfg, &b);
 	struct forge_need n = clamp(need, &b);
-	(void)forge_entries_open(&d, home->fd, "queue"); /* none: nothing is in use */
+	(void)forge_entries_open(&d, home->fd, "queue"); /* a missing queue is empty */
 	for (const char *name; (name = forge_entries_next(&d));) {
 		uint64_t bytes, cpus_milli;
 		int dir = forge_entries_fd(&d);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Admission: all runs of one FORGE_HOME together stay within the host's budget. There is no daemon: the
- * shares in use and the tickets of waiting runs are files (state/queue.h).
+ * Admission: all runs of one FORGE_HOME together stay within the host's budget. There is
+ * no daemon: the shares in use and the tickets of waiting runs are files (state/queue.h).
  *
- * Only the first run in the queue may take a share, so small runs never overtake a big one for ever. Each
- * waiting run waits for the ticket before its own; the first one watches the shares. When a supervisor ends
- * or is killed, the kernel closes its file, and that wakes only the run that waits for it.
+ * Only the first run in the queue may take a share, so small runs never overtake a big
+ * one for ever. Each waiting run waits for the ticket before its own; the first one
+ * watches the shares. When a supervisor ends or is killed, the kernel closes its file,
+ * and that wakes only the run that waits for it.
  */
 #pragma once
 
@@ -40,24 +41,22 @@ struct forge_ticket {
 	struct forge_budget budget;
 	uint64_t deadline;
 	int dir_fd, fd; /* -1: none */
-	int watch; /* the ticket before ours, or inotify on the shares; readable: look again */
-	bool was_woken; /* of a share, just now */
+	int watch;	/* on the ticket before ours, or inotify on the shares */
+	bool was_woken; /* by a share, at the last wait */
 	char name[NAME_MAX + 1];
 	char watched[NAME_MAX + 1]; /* a ticket, or "." for the shares; "" nothing yet */
 };
 #define FORGE_TICKET_INIT ((struct forge_ticket){ .dir_fd = -1, .fd = -1, .watch = -1 })
 
-/* What a run needs. A post-process takes the same share, after the run: the larger need counts. */
+/* The need of a run, or of its post-process, which uses the same share, if larger. */
 struct forge_need forge_admit_need(const struct forge_config *cfg,
 				   const struct forge_spec *spec, unsigned slot);
 
-/* -E2BIG: a run with this need can never be admitted; err has the sentence. */
+/* -E2BIG: a run with this need can never be admitted; err says why. */
 FORGE_MUST_CHECK int forge_admit_check(const struct forge_config *cfg,
 				       const struct forge_need *need,
 				       struct forge_error *err);
-/*
- * 0: *ret is held. 1: there is no room now. -E2BIG: there never can be; err has the sentence.
- */
+/* 0: *ret holds a share. 1: no room now. -E2BIG: there never is; err says why. */
 FORGE_MUST_CHECK int forge_admit_try(const struct forge_home *home,
 				     const struct forge_config *cfg,
 				     const struct forge_need *need,
@@ -68,22 +67,24 @@ FORGE_MUST_CHECK int forge_admit_hold(const struct forge_home *home,
 				      const struct forge_need *need,
 				      struct forge_share *ret, struct forge_error *err);
 /*
- * Waits in line until nobody is before us. 0: *ret is held, and while we wait for the share there is
- * time to prepare; -ECANCELED: a signal of signal_fd came; -ETIMEDOUT: longer than
- * queue.max_wait. *ret is to be left in any case.
+ * Queues a run and waits until it is the first in the queue. 0: *ret holds a ticket, and
+ * the caller can prepare the run while it waits for the share; -ECANCELED: signal_fd
+ * became readable; -ETIMEDOUT: queue.max_wait has passed. In every case *ret must be
+ * passed to forge_admit_leave().
  */
 FORGE_MUST_CHECK int forge_admit_queue(const struct forge_home *home,
 				       const struct forge_config *cfg,
 				       const struct forge_need *need, int signal_fd,
 				       struct forge_ticket *ret, struct forge_error *err);
-/* Waits for the share, as the first in line. */
+/* Waits for the share; the ticket must be the first in the queue. */
 FORGE_MUST_CHECK int forge_admit_take(struct forge_ticket *t, int signal_fd,
 				      struct forge_share *ret, struct forge_error *err);
-/* Out of the line, with the share or without. Accepts FORGE_TICKET_INIT. */
+/* Leaves the queue, with or without a share. Accepts FORGE_TICKET_INIT. */
 void forge_admit_leave(struct forge_ticket *t);
 void forge_admit_release(struct forge_share *s);
 /*
- * Why a queued run with this need waits: "waits for 1 CPU: 2 of 2 in use". Looks only. Returns buf.
+ * Why a queued run with this need waits: "waits for 1 CPU: 2 of 2 in use". Changes
+ * nothing. Returns buf.
  */
 #define FORGE_WHY_MAX 160
 const char *forge_admit_why(const struct forge_home *home, const struct forge_config *cfg,

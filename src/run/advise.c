@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Words of the command line that were meant as files, a network that is not there, programs that are not. */
+/* Looks for words of the command that are files, for a network and programs it lacks. */
 #include "run/advise.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 
 #include "base/fd.h"
 
-/* A command line can have a hundred thousand words; whoever typed it wrote a few. */
+/* A command line can have a hundred thousand words; a user types only a few. */
 #define WORDS_MAX 64
 
 static bool is_system(const char *path)
@@ -42,7 +42,7 @@ bool forge_advise_is_seen(const struct forge_spec *s, const char *path)
 	return is_system(path) || is_given(s, path);
 }
 
-/* "--data=x.csv" means x.csv; other options mean nothing. */
+/* "--data=x.csv" means x.csv; other options name no file. */
 static const char *path_of(const char *word)
 {
 	if (*word != '-')
@@ -56,8 +56,9 @@ static bool ends_as_script(const char *word);
 #define SCRIPT_BYTES (1 << 18)
 
 /*
- * Whether a script may take this option itself: it is written there, or the script has a library that makes
- * options of other things. What cannot be read whole may.
+ * Whether a script may take this option itself: its text has the option, or it uses a
+ * library that makes options from other things. A script that cannot be read as a whole
+ * may.
  */
 static bool may_take(const char *script, const char *option)
 {
@@ -113,12 +114,12 @@ static bool ends_as_script(const char *word)
 	return false;
 }
 
-/* is_word: of the command line, so that it may be what should have been run. */
+/* is_word: it is a word of the command, so the user may have meant to run it. */
 static void advise_input(const char *word, bool is_dir, bool is_word,
 			 struct forge_verdict *v)
 {
 	const char *slash = strrchr(word, '/');
-	/* The directory of a file, as somebody would who has more than one in it. */
+	/* Suggests the directory of a file, which may have more inputs. */
 	int len = !is_dir && slash && slash != word ? (int)(slash - word)
 						    : (int)strlen(word);
 
@@ -136,7 +137,7 @@ static void advise_input(const char *word, bool is_dir, bool is_word,
 				word, len, word);
 }
 
-/* What it has instead, of the programs that people look for. */
+/* Lists the common programs that the runtime has. */
 static void list_programs(const struct forge_spec *s, char *buf, size_t size)
 {
 	static const char *const programs[] = { "python3", "python", "Rscript", "R",
@@ -164,7 +165,7 @@ static void list_programs(const struct forge_spec *s, char *buf, size_t size)
 		}
 }
 
-/* A program's name may be found in PATH; a path, or a script, is meant to be here. */
+/* A program name is looked up in PATH; a path or a script must exist here. */
 static bool is_missing_file(const char *word)
 {
 	struct stat st;
@@ -178,7 +179,7 @@ int forge_advise_missing(const struct forge_spec *s, const struct forge_run_requ
 {
 	const char *word = req->argv[0];
 
-	/* A runtime may have it in its PATH, or at that place in a system of its own. */
+	/* A runtime may have it in its PATH, or at that path in its own root. */
 	if (*word == '/' ||
 	    (!strchr(word, '/') && (s->has_runtime || forge_spec_is_program(word))))
 		return 0;
@@ -187,7 +188,7 @@ int forge_advise_missing(const struct forge_spec *s, const struct forge_run_requ
 		       : 0;
 }
 
-/* Nobody needs it for a notebook; a server of it would have nobody to serve. */
+/* Notebooks run without jupyter, and its server would have no clients. */
 static bool is_jupyter(const char *word)
 {
 	return strcmp(word, "jupyter") == 0 || strncmp(word, "jupyter-", 8) == 0;
@@ -202,7 +203,7 @@ static void advise_program(const struct forge_spec *s, const char *word,
 		const char *dot = s->not_given ? strrchr(s->not_given, '.') : NULL;
 		const char *named = dot && strcmp(dot, ".ipynb") == 0 ? s->not_given
 								      : "NOTEBOOK.ipynb";
-		/* There may be one whose interpreter is not there. */
+		/* "cannot be executed": it may exist without its interpreter. */
 		(void)snprintf(v->notes, sizeof(v->notes),
 			       "Not started: %.60s cannot be executed in %s%.200s, and a "
 			       "notebook is run without it: `forge run %.300s`.",
@@ -225,7 +226,7 @@ static void advise_program(const struct forge_spec *s, const char *word,
 		       *has ? ")" : "");
 }
 
-/* What its own words do not say, its log may. */
+/* The command line names no such file, but the log may. */
 static void advise_log(const struct forge_spec *s, int run_dir, struct forge_verdict *v)
 {
 	bool is_dir = false;

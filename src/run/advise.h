@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a person who sees a run fail most likely forgot, as a sentence of its verdict. No guesses: facts. */
+/* Adds facts about likely mistakes to the verdict of a failed run. */
 #pragma once
 
 #include "base/error.h"
@@ -8,26 +8,27 @@
 #include "spec/spec.h"
 
 /*
- * Before the run: a word of the command that names something here which the run does not see. Looking may
- * wait for a file system that does not answer, and ^C still ends us then.
+ * Before the run: looks for a word of the command that names a file here which the run
+ * does not see. This may wait for a file system that does not answer; ^C still ends the
+ * process then.
  */
 FORGE_MUST_CHECK int forge_advise_prepare(struct forge_spec *s,
 					  const struct forge_run_request *req,
 					  struct forge_error *err);
-/* Whether the command is a file that is not here: -ENOENT, and err says so. */
+/* -ENOENT, with err set: the command is a file that does not exist here. */
 FORGE_MUST_CHECK int forge_advise_missing(const struct forge_spec *s,
 					  const struct forge_run_request *req,
 					  struct forge_error *err);
-/* After it, when it failed; run_dir has its log. */
+/* After a failed run; run_dir has its log. */
 void forge_advise(const struct forge_spec *s, const struct forge_run_request *req,
 		  const struct forge_outcome *o, int run_dir, struct forge_verdict *v);
 
 /* ---- between the parts ---- */
 
-/* Whether a run sees this path, absolute and without links: it was given, or it is the system's. */
+/* Whether a run sees this absolute path without links: as an input, or of the system. */
 bool forge_advise_is_seen(const struct forge_spec *s, const char *path);
 /*
- * advise_log.c: a file of the current directory, as the command named it on standard error when it did not
- * find it. The caller's; NULL: none that is certain.
+ * advise_log.c: a file of the current directory that the command did not find, by its
+ * name in standard error. The caller frees it; NULL: no certain one.
  */
 char *forge_advise_log(const struct forge_spec *s, int run_dir, bool *ret_is_dir);

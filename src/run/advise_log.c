@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A file that the command looked for by itself and did not find, by what it wrote to standard error. The
- * run wrote that text, so it is data: the end of the log is searched, and a name counts only if it is
- * relative, leads nowhere else, and is of plain characters.
+ * Finds a file that the command looked for and did not find, by its standard error. The
+ * run wrote that text, so it is untrusted: only the end of the log is searched, and a
+ * name counts only if it is relative, stays below the current directory, and has only
+ * plain characters.
  */
 #include "run/advise.h"
 
@@ -18,7 +19,7 @@
 
 #define TAIL_BYTES 4096
 
-/* The end of the log, whole lines; the length, 0: there is nothing to read. */
+/* Reads the last whole lines of the log. Returns the length, 0: nothing to read. */
 static size_t read_tail(int run_dir, char text[TAIL_BYTES + 1])
 {
 	forge_auto_close int fd =
@@ -55,7 +56,7 @@ static void make_plain(char *line)
 	*to = '\0';
 }
 
-/* Names that a person could type as they are, also in a shell. */
+/* Whether a user could type the name as it is, also in a shell. */
 static bool is_plain(const char *name)
 {
 	if (!*name || *name == '/' || *name == '-' || *name == '~' ||
@@ -77,8 +78,8 @@ static bool is_plain(const char *name)
 }
 
 /*
- * Whether it is here. No link is followed, and no other file system entered: its server may not answer, and
- * the run is over. Without openat2 nothing is certain.
+ * Whether the file exists here. No link is followed, and no other file system entered:
+ * its server may not answer, and the run is over. Without openat2 the answer is no.
  */
 static bool is_here(const char *name, bool *ret_is_dir)
 {
@@ -102,7 +103,7 @@ static bool is_unseen(const struct forge_spec *s, const char *name)
 	return path && !forge_advise_is_seen(s, path);
 }
 
-/* The first name in quotes of this line that is here and was not given; NULL: there is none. */
+/* The first quoted name in this line that exists here and is not an input; NULL: none. */
 static char *find_name(const struct forge_spec *s, char *line, bool *ret_is_dir)
 {
 	make_plain(line);
@@ -128,7 +129,7 @@ char *forge_advise_log(const struct forge_spec *s, int run_dir, bool *ret_is_dir
 		next = end ? end + 1 : text + len;
 		if (end)
 			*end = '\0';
-		/* The last one is what ended it; C, Python, R and Julia all say this. */
+		/* The last message counts. C, Python, R and Julia all print this text. */
 		if (!strstr(line, "No such file or directory"))
 			continue;
 		char *name = find_name(s, line, ret_is_dir);

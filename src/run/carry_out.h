@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Carries out a run that is ready: slot, share of the budget, execution, outputs, verdict, record, clean-up.
- * The door calls this for the runs of users; runtime_probe.c, runtime_activation.c and postprocess.c call it
- * for runs of their own.
+ * Carries out a run that is ready: slot, share of the budget, execution, outputs,
+ * verdict, record, clean-up. forge_run() calls this for the runs of users;
+ * runtime_probe.c, runtime_activation.c and postprocess.c call it for runs of their own.
  */
 #pragma once
 
@@ -21,12 +21,13 @@ struct forge_ready_run {
 		*spec; /* complete: its runtime is ready, its environment is made */
 	const struct forge_home *home;
 	const char *store; /* URL */
-	/* Makes the environment again, because the workdir got another name. */
+	/* Makes the environment again after the workdir got another name. */
 	int (*remake_environment)(const struct forge_ready_run *run,
 				  struct forge_error *err);
 	/*
-	 * Runs the post-process over the outputs of a record: *ret_result is for the record, *ret_rows is
-	 * what it printed. NULL: a run of this kind has no post-process.
+	 * Runs the post-process over the outputs of a record: *ret_result is for the
+	 * record, *ret_rows are the printed objects. NULL: a run of this kind has no
+	 * post-process.
 	 */
 	int (*post_process)(const struct forge_ready_run *run, const json_t *record,
 			    json_t **ret_result, json_t **ret_rows,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Walk, choose, publish. */
+/* Walks the workdir, selects outputs and publishes them as objects. */
 #include "run/collect.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@
 #include "base/parse.h"
 #include "base/sys.h"
 
-#define DEPTH_MAX     256 /* one descriptor a level; more are over the disk limit */
+#define DEPTH_MAX     256 /* one descriptor per level; deeper trees are killed */
 #define PATH_LEN_MAX  4000
 #define LISTED_MAX    1000
 #define NAMES_MAX     (16u << 20) /* bytes of all names: they end up in the record */
@@ -42,8 +42,8 @@ struct walk {
 	struct file *files;
 	size_t n, cap;
 	uint64_t bytes, holes, seen, names;
-	uint8_t *is_matched; /* a pattern each */
-	unsigned aside;	     /* we are below so many hidden directories */
+	uint8_t *is_matched; /* one flag per pattern */
+	unsigned aside;	     /* the number of hidden directories above */
 	char path[PATH_LEN_MAX + 256];
 	bool is_out_of_memory;
 };
@@ -54,7 +54,7 @@ static void problem(struct forge_collected *c, const char *fmt, ...)
 	va_list ap;
 
 	if (c->problem[0])
-		return; /* the first says it */
+		return; /* only the first is reported */
 	va_start(ap, fmt);
 	(void)vsnprintf(c->problem, sizeof(c->problem), fmt, ap);
 	va_end(ap);
@@ -63,7 +63,7 @@ static void problem(struct forge_collected *c, const char *fmt, ...)
 			*p = '?';
 }
 
-/* Whether nobody waits for the rest any more; asked now and then. */
+/* Whether stop_fd ends the collecting; polled now and then. */
 static bool is_stopped(struct walk *w)
 {
 	struct pollfd p = { .fd = w->spec->stop_fd, .events = POLLIN };
@@ -91,19 +91,19 @@ static void skip(struct walk *w, const char *why)
 						forge_json_name(w->path), "why", why));
 }
 
-/* More than may be taken; what there is stays where it is. */
+/* A bound is exceeded: nothing is stored, and the files stay in the workdir. */
 static void too_much(struct walk *w)
 {
 	w->ret->is_too_much = true;
 }
 
-/* What programs leave for themselves. */
+/* Files that programs make for their own use. */
 static bool is_aside(const char *name)
 {
 	return name[0] == '.' || strcmp(name, "__pycache__") == 0;
 }
 
-/* The one that a person would look for first: near the top, then by name. */
+/* Prefers the file that a user would look for first: nearest to the top, then by name. */
 static void set_example(struct walk *w)
 {
 	const char *have = w->ret->example;
@@ -116,10 +116,10 @@ static void set_example(struct walk *w)
 	if (have && (mine > its || (mine == its && strcmp(w->path, have) > 0)))
 		return;
 	free(w->ret->example);
-	w->ret->example = strdup(w->path); /* NULL: none is named */
+	w->ret->example = strdup(w->path); /* NULL: no example */
 }
 
-/* Whether any pattern means w->path; notes which have got a file that can be stored. */
+/* Whether any pattern matches w->path. Marks the patterns that match a regular file. */
 static bool is_declared(struct walk *w, bool is_file)
 {
 	const char *always = w->spec->always;
@@ -177,7 +177,7 @@ static void add_file(struct walk *w, const struct stat *st)
 	}
 	uint64_t size = (uint64_t)st->st_size, on_disk = (uint64_t)st->st_blocks * 512;
 	w->files[w->n++] = (struct file){ .path = path, .size = size };
-	/* Three holes of eight exbibytes are more than a number holds. */
+	/* Saturates: the sizes of sparse files can overflow the sum. */
 	w->bytes = w->bytes + size < size ? UINT64_MAX : w->bytes + size;
 	size = size > on_disk ? size - on_disk : 0;
 	w->holes = w->holes + size < size ? UINT64_MAX : w->holes + size;
@@ -186,7 +186,7 @@ static void add_file(struct walk *w, const struct stat *st)
 static void add_undeclared(struct walk *w, const struct stat *st)
 {
 	if (w->aside == 0 && w->ret->n_undeclared == w->ret->n_aside) {
-		free(w->ret->example); /* a link's */
+		free(w->ret->example); /* was of a link */
 		w->ret->example = NULL;
 	}
 	w->ret->n_undeclared++;
@@ -216,25 +216,25 @@ static void look_at(struct walk *w, const struct stat *st)
 	skip(w, kind_of(st->st_mode));
 	if (!S_ISLNK(st->st_mode))
 		return;
-	/* A file that was not kept is the better example. */
+	/* A file that is not collected is the better example. */
 	w->ret->n_links++;
 	if (w->ret->n_undeclared == w->ret->n_aside)
 		set_example(w);
 }
 
-/* An ordinary user's run may have taken its own rights away from a directory. */
+/* The run of an ordinary user may have removed its own permissions from a directory. */
 static int open_dir(int parent, const char *name)
 {
 	const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
 	int fd = openat(parent, name, flags);
 
-	/* All its processes are dead: what fstatat called a directory still is one. */
+	/* All processes of the run are dead: the directory cannot be replaced. */
 	if (fd < 0 && errno == EACCES && fchmodat(parent, name, 0700, 0) == 0)
 		fd = openat(parent, name, flags);
 	return fd;
 }
 
-/* A success would say that every output is there. */
+/* Something could not be read, so it is not known whether every output is stored. */
 static void not_seen(struct walk *w, int code)
 {
 	skip(w, strerror(code));
@@ -244,7 +244,7 @@ static void not_seen(struct walk *w, int code)
 
 static void walk_dir(struct walk *w, int fd, size_t len, unsigned depth);
 
-/* The directory name in dir, which is w->path. */
+/* Walks the directory name in dir, whose path is w->path. */
 static void enter(struct walk *w, int dir, const char *name, unsigned depth)
 {
 	size_t n = strlen(w->path);
@@ -261,7 +261,7 @@ static void enter(struct walk *w, int dir, const char *name, unsigned depth)
 	if (sub >= 0)
 		walk_dir(w, sub, n, depth + 1);
 	else
-		not_seen(w, errno); /* who knows what would have been in it */
+		not_seen(w, errno); /* its content is unknown */
 }
 
 static void walk_dir(struct walk *w, int fd, size_t len, unsigned depth)
@@ -315,7 +315,7 @@ static int open_file(int dir, const char *path)
 	const int flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
 	int fd = forge_open_inside(dir, path, flags);
 
-	/* Nobody is left who could swap a directory. */
+	/* No process of the run is left that could replace a directory. */
 	if (fd == -EACCES && fchmodat(dir, path, 0400, 0) == 0)
 		fd = forge_open_inside(dir, path, flags);
 	return fd;
@@ -341,12 +341,12 @@ static void *publish_some(void *arg)
 		size_t i = __atomic_fetch_add(&p->next, 1, __ATOMIC_RELAXED);
 		if (i >= p->w->n)
 			return NULL;
-		/* What stops one stays readable, and stops all the rest. */
+		/* stop_fd stays readable, so it stops all files that follow. */
 		p->w->files[i].error = publish_one(p, &p->w->files[i]);
 	}
 }
 
-/* The workdir of a run that misses an output is kept, with its files in it. */
+/* The workdir is kept with its files if an output is missing, so those are not linked. */
 static bool has_all(const struct walk *w)
 {
 	for (size_t i = 0; w->spec->must_match && i < w->spec->patterns->n; i++)
@@ -365,7 +365,7 @@ static void publish_all(struct walk *w, struct forge_objects *objects)
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
 	size_t n = 0;
 
-	/* We are the first; a thread that cannot be had is not missed. */
+	/* This thread works too. Threads that cannot be made are not needed. */
 	while (n < THREADS_MAX && (long)n + 1 < cpus && n + 1 < w->n &&
 	       pthread_create(&threads[n], NULL, publish_some, &p) == 0)
 		n++;
@@ -379,8 +379,8 @@ static void publish_all(struct walk *w, struct forge_objects *objects)
 }
 
 /*
- * When not everything could be stored, the workdir is kept for its user. What is stored is not left in it
- * as another name of the object, which somebody might write to.
+ * When not every output could be stored, the workdir is kept for the user. A stored
+ * output must not stay there as another name of its object: the user could write to it.
  */
 static void take_out_stored(struct walk *w)
 {
@@ -431,7 +431,7 @@ static void list_files(struct walk *w)
 	}
 }
 
-/* Nothing is stored of a run that left too much: half of its outputs would look like all. */
+/* If the outputs are too large nothing is stored: half of them would look like all. */
 static bool is_within_size(struct walk *w)
 {
 	char have[FORGE_FORMAT_MAX], most[FORGE_FORMAT_MAX];
@@ -469,7 +469,7 @@ static int collect(struct walk *w, struct forge_objects *objects, struct forge_e
 {
 	int fd = openat(w->spec->workdir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-	/* Ours, whatever mode the run gave it. */
+	/* The workdir belongs to this user; the run may have changed its mode. */
 	if (fd < 0 && errno == EACCES && fchmod(w->spec->workdir_fd, 0700) == 0)
 		fd = openat(w->spec->workdir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0) {

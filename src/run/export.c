@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names come from a run, so they are walked part by part. Files are made in a directory of our own beside
- * their place, on the same file system, and renamed: whoever looks sees a file whole or not at all.
+ * Names come from a run, so paths are opened part by part. Files are made in a stage, a
+ * directory beside their place on the same file system, and then renamed: other processes
+ * never see a partial file.
  */
 #include "run/export.h"
 
@@ -31,8 +32,8 @@
 #define DIR_FLAGS (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
 
 /*
- * Opens the directory of path below top; *ret_name is the last part. makes: what is missing is made,
- * otherwise it is -ENOENT.
+ * Opens the directory of path below top; *ret_name is the last part. makes: missing
+ * directories are made, otherwise they are -ENOENT.
  */
 static int open_parent(int top, const char *path, bool makes, const char **ret_name)
 {
@@ -65,18 +66,18 @@ static int open_parent(int top, const char *path, bool makes, const char **ret_n
 	return -errno;
 }
 
-/* An output, and what has become of it. */
+/* An output and the state of its copy. */
 struct item {
 	const json_t *output;
 	const struct forge_export_run *run;
-	char *path; /* below the directory, in bytes */
+	char *path; /* below the target directory, as raw bytes */
 	enum { STAGED, MOVED, EXCHANGED } state;
 };
 
 struct items {
 	struct item *at;
 	size_t n;
-	const struct forge_export_run *unread; /* one of whose files could not be read */
+	const struct forge_export_run *unread; /* whose output could not be copied */
 };
 
 static void items_done(struct items *items)
@@ -87,7 +88,7 @@ static void items_done(struct items *items)
 	*items = (struct items){ .at = NULL };
 }
 
-/* Where an output goes, below the directory; NULL: it has no name, or out of memory. */
+/* The path of an output below the directory; NULL: it has no name, or out of memory. */
 static char *path_of(const struct forge_export_run *run, const json_t *output)
 {
 	const char *written = forge_json_string(output, "path");
@@ -129,7 +130,7 @@ static int copy_one(int top, const struct item *item, int stop_fd)
 	char stored[FORGE_STORED_MAX], digest[FORGE_DIGEST_MAX];
 	uint64_t size;
 
-	/* A store that others write too says where nothing is. */
+	/* Never uses a path from the record: other users may have written it. */
 	if (!forge_objects_is_digest(wanted))
 		return -EINVAL;
 	forge_auto_close int from = openat(home->fd, forge_objects_path(stored, wanted),
@@ -209,8 +210,9 @@ static int check_all(const struct items *items, int top, const struct forge_expo
 }
 
 /*
- * For file systems whose renames take no flags, as NFS: what is in the place is kept in the stage before it is
- * replaced. The stage is ours alone, so a name that is free there stays free.
+ * For file systems without rename flags, such as NFS: moves the existing file into the
+ * stage before it is replaced. Only this process uses the stage, so a free name there
+ * stays free.
  */
 static int replace_keeping(int from, int to, const char *name)
 {
@@ -221,12 +223,12 @@ static int replace_keeping(int from, int to, const char *name)
 	do
 		(void)snprintf(aside, sizeof(aside), ".forge-old-%u", n++);
 	while (fstatat(from, aside, &st, AT_SYMLINK_NOFOLLOW) == 0);
-	/* With a link the place is never empty. Not every file system has links. */
+	/* With a link the target always exists. Not every file system has links. */
 	if (linkat(to, name, from, aside, 0) < 0 && renameat(to, name, from, aside) < 0)
 		return -errno;
 	if (renameat(from, name, to, name) < 0) {
 		int code = errno;
-		(void)renameat(from, aside, to, name); /* it cannot be done better */
+		(void)renameat(from, aside, to, name); /* best effort */
 		return -code;
 	}
 	return renameat(from, aside, from, name) < 0 ? -errno : 0;
@@ -248,7 +250,7 @@ static int move_without_flags(int from, int to, const char *name, struct item *i
 	return rc;
 }
 
-/* What is replaced goes into the stage in exchange, so that it can come back. */
+/* A replaced file is exchanged with the one in the stage, so that it can be restored. */
 static int move_one(int stage, int top, struct item *item, bool replaces)
 {
 	const char *name, *same;
@@ -271,7 +273,7 @@ static int move_one(int stage, int top, struct item *item, bool replaces)
 	return move_without_flags(from, to, name, item, replaces);
 }
 
-/* What was replaced returns over the copy, which is not needed any more. */
+/* Restores a replaced file, over the copy, or moves the copy back. */
 static void move_back(int stage, int top, const struct item *item)
 {
 	const char *name, *same;
@@ -281,7 +283,7 @@ static void move_back(int stage, int top, const struct item *item)
 	if (from < 0 || to < 0 || item->state == STAGED)
 		return;
 	if (item->state == EXCHANGED)
-		(void)renameat(from, name, to, name); /* or the copy stays */
+		(void)renameat(from, name, to, name); /* on failure the copy stays */
 	else
 		(void)renameat(to, name, from, name);
 }
@@ -295,7 +297,7 @@ static int move_all(struct items *items, int stage, int top,
 			continue;
 		while (i-- > 0)
 			move_back(stage, top, &items->at[i]);
-		/* i has gone below the first. */
+		/* Finds the item that failed: the first that is still staged. */
 		for (i = 0; i < items->n && items->at[i].state != STAGED; i++)
 			;
 		return fail_output(&items->at[i], how->to, rc, err);
@@ -306,7 +308,7 @@ static int move_all(struct items *items, int stage, int top,
 /* ---- the stage ---- */
 
 #define STAGE	     "/.forge-copy-"
-#define STAGE_RANDOM 6 /* of mkdtemp() */
+#define STAGE_RANDOM 6 /* letters that mkdtemp() appends */
 
 static bool is_stage_name(const char *name)
 {
@@ -319,8 +321,8 @@ static bool is_stage_name(const char *name)
 }
 
 /*
- * Whether a lock that can be taken proves that no process has it. A network's file system may keep the
- * locks of each host to that host.
+ * Whether a free lock proves that no process holds it. Network file systems may keep
+ * locks local to a host.
  */
 static bool has_true_locks(int fd)
 {
@@ -337,7 +339,7 @@ static bool has_true_locks(int fd)
 	return false;
 }
 
-/* What a copy left that was killed: the stage is ours, and the lock that its process held is free. */
+/* Removes the stage of a killed process: it is this user's, and its lock is free. */
 static void remove_if_stale(int dir, const char *real, const char *name)
 {
 	forge_auto_close int fd = openat(dir, name, DIR_FLAGS);
@@ -347,20 +349,20 @@ static void remove_if_stale(int dir, const char *real, const char *name)
 	if (fd < 0 || fstat(fd, &st) < 0 || st.st_uid != geteuid() ||
 	    !has_true_locks(fd) || flock(fd, LOCK_EX | LOCK_NB) < 0)
 		return;
-	/* A copy that went on until now may have given it its name. */
+	/* Its process may have finished just now and renamed it. */
 	if (fstatat(dir, name, &named, AT_SYMLINK_NOFOLLOW) < 0 ||
 	    named.st_dev != st.st_dev || named.st_ino != st.st_ino)
 		return;
 	path = forge_asprintf("%s/%s", real, name);
 	if (path)
 		(void)!forge_rmtree(path, st.st_dev, st.st_ino, NULL,
-				    NULL); /* or stays */
+				    NULL); /* on failure it stays */
 }
 
 static void remove_stale(const char *dir)
 {
 	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
-	/* rmtree takes no path with a link in it. */
+	/* forge_rmtree() accepts no path with a link. */
 	forge_auto_free char *real = realpath(dir, NULL);
 
 	if (!real || forge_entries_open(&d, AT_FDCWD, real) < 0)
@@ -370,18 +372,18 @@ static void remove_stale(const char *dir)
 			remove_if_stale(forge_entries_fd(&d), real, name);
 }
 
-/* 1: another copy took it for a stale one, before it was locked. */
+/* 1: another process took it for stale before it was locked. */
 static int lock_stage(int fd)
 {
 	struct stat st;
 
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
 		return 1;
-	/* Without locks there, nobody takes it for stale. */
+	/* On a file system without locks no process takes it for stale. */
 	return fstat(fd, &st) == 0 && st.st_nlink == 0 ? 1 : 0;
 }
 
-/* Makes a stage in dir; its process holds its lock until the descriptor is closed. 0 or -errno. */
+/* Makes a stage in dir, locked until the descriptor is closed. Returns 0 or -errno. */
 static int make_stage(const char *dir, char **ret_path, int *ret_fd)
 {
 	for (int tries = 0; tries < 100; tries++) {
@@ -396,7 +398,7 @@ static int make_stage(const char *dir, char **ret_path, int *ret_fd)
 			continue;
 		if (fd < 0) {
 			int code = errno;
-			(void)rmdir(path); /* empty, or it stays */
+			(void)rmdir(path); /* it is empty */
 			return -code;
 		}
 		if (lock_stage(fd) != 0)
@@ -421,7 +423,7 @@ static int make_above(const char *path)
 	return copy ? 0 : -ENOMEM;
 }
 
-/* The stage was the whole directory: it gets the directory's name, and the mode of any other. */
+/* Renames the stage to the target directory, with the mode of a usual directory. */
 static int name_stage(int stage, const char *path, const char *to,
 		      struct forge_error *err)
 {
@@ -431,7 +433,7 @@ static int name_stage(int stage, const char *path, const char *to,
 	if (fchmod(stage, 0777 & ~mask) < 0)
 		return forge_fail_errno(err, errno, "make %s", to);
 	int rc = renameat2(AT_FDCWD, path, AT_FDCWD, to, RENAME_NOREPLACE);
-	/* Without the flag nothing but an empty directory is replaced. */
+	/* A plain rename replaces nothing but an empty directory. */
 	if (rc < 0 && (errno == EINVAL || errno == ENOSYS))
 		rc = rename(path, to);
 	return rc < 0 ? forge_fail_errno(err, errno, "make %s", to) : 0;
@@ -451,7 +453,7 @@ static int export(struct items *items, int top, int stage, const char *real,
 		if (rc == 0)
 			return 0;
 	}
-	/* Only now: meanwhile somebody else may have put something there. */
+	/* Again after copying: another process may have made files there. */
 	if (rc == 0)
 		rc = check_all(items, top, how, err);
 	if (rc == 0)
@@ -478,7 +480,7 @@ static int export_below(struct items *items, const struct forge_export *how,
 	rc = top < 0 ? make_above(to) : 0;
 	if (rc < 0)
 		return forge_fail_errno(err, -rc, "make %s", to);
-	/* Beside a directory that is not there yet: the stage becomes that directory. */
+	/* If the target does not exist, the stage is made beside it and becomes it. */
 	forge_auto_free char *dir =
 		top >= 0 ? strdup(to)
 		: slash	 ? forge_asprintf("%.*s/", (int)(slash - to), to)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hashing inputs, with a memory. Everything up to be_hasher() runs in the child. */
+/* Hashes inputs, with a cache. Everything up to be_hasher() runs in the child. */
 #include "run/input_hasher.h"
 
 #include <errno.h>
@@ -30,13 +30,13 @@
 #define XFS_SUPER_MAGIC 0x58465342
 #endif
 
-/* Smaller ones are read as fast as they are looked up. */
+/* Reading a smaller file is as fast as a look-up in the cache. */
 #define CACHED_FROM (1 << 20)
-/* A file changed within the clock's grain of being read could change again unseen. */
+/* A file that changed this recently could change again with the same times. */
 #define SETTLED_SECONDS 2
 #define THREADS_MAX	8
 #define DEPTH_MAX	64
-/* How long a killed hasher is waited for; what waits for a dead file server does not end. */
+/* How long to wait for a killed hasher, which may hang on a dead file server. */
 #define REAP_MSEC 200
 
 struct hashed {
@@ -52,11 +52,11 @@ struct tree {
 	struct hashed *files;
 	size_t n, cap, next;
 	bool is_out_of_memory;
-	int unseen_error; /* why something below is not in it, 0: all is */
+	int unseen_error; /* why an entry below is missing, 0: none is */
 	char unseen[PATH_MAX];
 };
 
-/* What makes a file another one, as text; and which rules it was remembered by. */
+/* The cache key of a file's state as text; "2" is the version of these rules. */
 static void identity(const struct stat *st, char buf[160])
 {
 	(void)snprintf(buf, 160, "2 %" PRIu64 " %lld.%09ld %lld.%09ld ",
@@ -87,12 +87,12 @@ static void remember(int cache, const char *name, const struct stat *st, const c
 		return;
 	int len = snprintf(text, sizeof(text), "%s%s", id, digest);
 	(void)!forge_replace_file(cache, name, text, (size_t)len,
-				  false); /* only costs reading it again */
+				  false); /* on failure it is hashed again */
 }
 
 /*
- * Whether a store to a mapping of this file changes its times, at least the first one that a mapping
- * is used for. tmpfs never does that, and of the others nobody has looked.
+ * Whether a write to a mapping of this file changes its times, at least the first write
+ * to a mapping. tmpfs never does that; other file systems are not known.
  */
 static bool has_honest_times(int fd)
 {
@@ -108,7 +108,7 @@ static bool has_honest_times(int fd)
 	return false;
 }
 
-/* -EBUSY: somebody wrote it while it was read. */
+/* -EBUSY: the file changed while it was read. */
 static int hash_settled(int fd, const struct stat *before, char digest[FORGE_DIGEST_MAX],
 			uint64_t *ret_size)
 {
@@ -143,8 +143,9 @@ static int hash_file(const struct forge_home *home, int fd, char digest[FORGE_DI
 	if (recall(cache, name, id, digest))
 		return 0;
 	/*
-	 * A mapping that has been written to once can be written to again without a change of the file's
-	 * times. With nobody there before and after, everything that comes later changes them.
+	 * A mapping that was written once can be written again without a change of the
+	 * file's times. If there is no writer before and after, every later write changes
+	 * them.
 	 */
 	bool is_quiet = has_honest_times(fd) && forge_has_no_writer(fd);
 	int rc = hash_settled(fd, &st, digest, ret_size);
@@ -174,7 +175,10 @@ static struct hashed *add(struct tree *t, const char *path)
 	return &t->files[t->n++];
 }
 
-/* A digest of the rest would be that of another tree: the first that was not seen is told instead. */
+/*
+ * An entry could not be read. A digest of the rest would be wrong, so the first such
+ * entry is reported instead.
+ */
 static void not_seen(struct tree *t, const char *path, int error)
 {
 	if (t->unseen_error)
@@ -183,7 +187,7 @@ static void not_seen(struct tree *t, const char *path, int error)
 	(void)snprintf(t->unseen, sizeof(t->unseen), "%s", *path ? path : ".");
 }
 
-/* A link is what it says; where it leads is another input's business. */
+/* A link is hashed by the text of its target; the file there is not part of the tree. */
 static void add_link(struct tree *t, int dir, const char *name, const char *path)
 {
 	char target[PATH_MAX];
@@ -192,7 +196,7 @@ static void add_link(struct tree *t, int dir, const char *name, const char *path
 	struct hashed *f = len < 0 ? NULL : add(t, path);
 
 	if (len < 0)
-		not_seen(t, path, errno); /* no link any more */
+		not_seen(t, path, errno); /* not a link any more */
 	if (!f)
 		return;
 	forge_sha256_init(&h);
@@ -223,7 +227,7 @@ static void list(struct tree *t, int fd, const char *prefix, unsigned depth)
 		} else if (S_ISLNK(st.st_mode)) {
 			add_link(t, dir, name, path);
 		} else if (S_ISREG(st.st_mode)) {
-			(void)add(t, path); /* out of memory is noted in t */
+			(void)add(t, path); /* t->is_out_of_memory is set */
 		} else if (S_ISDIR(st.st_mode)) {
 			int sub = openat(dir, name,
 					 O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -248,7 +252,7 @@ static void *hash_some(void *arg)
 		struct hashed *f = &t->files[i];
 		if (f->digest[0])
 			continue; /* a link */
-		/* A directory on the way may be a link by now, to where its owner cannot read. */
+		/* A parent may be a link by now, to a file its owner cannot read. */
 		forge_auto_close int fd = forge_open_inside(
 			t->root, f->path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
 		f->error = fd < 0 ? fd : hash_file(t->home, fd, f->digest, &f->size);
@@ -348,28 +352,28 @@ static json_t *hash_inputs(const struct forge_home *home, const struct forge_str
 	return a;
 }
 
-/* The child. Its result is one text; whatever else the supervisor has open is not for it. */
+/* The child. Its result is one JSON text; it closes the supervisor's descriptors. */
 static void be_hasher(int fd, pid_t supervisor, const struct forge_home *home,
 		      const struct forge_strv *inputs)
 {
 	struct forge_home own = *home;
 
 	(void)prctl(PR_SET_NAME, "forge-hasher"); /* for ps(1) */
-	/* Nobody reads the result of a dead one's terabyte. */
+	/* Ends with the supervisor: nothing would read the result. */
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != supervisor)
 		_exit(0);
-	/* In place of the standard streams: this works with the few descriptors there may be. */
+	/* Uses the numbers of the standard streams: the limit may allow no more. */
 	(void)dup2(home->fd, 0);
 	(void)dup2(fd, 1);
 	(void)sys_close_range(2, ~0u, 0);
 	own.fd = 0;
-	(void)!nice(10); /* the run comes first */
+	(void)!nice(10); /* the run has priority */
 	json_t *a = hash_inputs(&own, inputs);
 	char *text = a ? json_dumps(a, JSON_COMPACT) : NULL;
 	if (text)
-		(void)!forge_write_all(1, text,
-				       strlen(text)); /* a torn text is no JSON */
+		(void)!forge_write_all(
+			1, text, strlen(text)); /* an incomplete text is not valid JSON */
 	_exit(0);
 }
 
@@ -402,7 +406,7 @@ static uint64_t bytes_read_by(pid_t pid)
 		       : forge_key_u64(text, "rchar:", 0);
 }
 
-/* Reads to the end. NULL, or why not. */
+/* Reads the result to its end. Returns NULL, or the reason of a failure. */
 static const char *read_result(const struct forge_hasher *h, int signal_fd,
 			       int stall_seconds, char **text, size_t *len)
 {
@@ -437,16 +441,15 @@ static const char *read_result(const struct forge_hasher *h, int signal_fd,
 	}
 }
 
-/* One that cannot die is left to init, which reaps it when it can. */
+/* A hasher that does not die is left to init, which reaps it later. */
 static void reap(pid_t pid)
 {
 	forge_auto_close int pidfd = sys_pidfd_open(pid, 0);
 	struct pollfd p = { .fd = pidfd, .events = POLLIN };
 
-	(void)kill(pid, SIGKILL); /* done, or stuck */
+	(void)kill(pid, SIGKILL); /* it has finished or hangs */
 	if (pidfd >= 0)
-		(void)poll(&p, 1,
-			   REAP_MSEC); /* what is missed is a zombie, for a moment */
+		(void)poll(&p, 1, REAP_MSEC); /* after a timeout, a zombie */
 	(void)waitpid(pid, NULL, WNOHANG);
 }
 

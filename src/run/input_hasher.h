@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Digests of inputs. Those of big files that nobody writes are remembered by inode, size and times. */
+/* Digests of inputs. Those of big files without writers are cached by inode and times. */
 #pragma once
 
 #include <jansson.h>
@@ -9,8 +9,9 @@
 #include "state/home.h"
 
 /*
- * Hashing goes on in a child process beside the run: a slow or hanging file system under an input
- * then keeps nobody from the run's limits, and a big input does not delay its start.
+ * A child process hashes while the run goes on. So a slow or hanging file system under an
+ * input does not keep the supervisor from enforcing limits, and a big input does not
+ * delay the start.
  */
 struct forge_hasher {
 	pid_t pid; /* 0: none */
@@ -18,16 +19,17 @@ struct forge_hasher {
 };
 #define FORGE_HASHER_INIT ((struct forge_hasher){ .fd = -1 })
 
-/* Begins with the canonical paths of inputs. A failure shows in what finish() returns. */
+/* Starts hashing these canonical paths. A failure shows in the result of finish(). */
 void forge_hasher_start(struct forge_hasher *h, const struct forge_home *home,
 			const struct forge_strv *inputs);
 /*
- * Waits as long as it makes progress within stall_seconds and signal_fd (-1: none) is quiet.
- * Returns a new array
+ * Waits as long as the child makes progress within stall_seconds and signal_fd (-1: none)
+ * is not readable. Returns a new array
  *   [{path, size, sha256}]
  * where a directory also has "files", and its digest is that of the list of its files
- * ("<digest>  <path>", each ended by NUL, sorted; a link's is of "link:<target>"). What could not
- * be hashed, or changed meanwhile, has "error" in place of a digest.
+ * ("<digest> <path>", each ended by NUL, sorted; the digest of a link is that of
+ * "link:<target>"). An input that could not be hashed, or changed meanwhile, has "error"
+ * instead of a digest.
  */
 json_t *forge_hasher_finish(struct forge_hasher *h, const struct forge_strv *inputs,
 			    int signal_fd, int stall_seconds);

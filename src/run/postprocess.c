@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stages the outputs, runs the command through the one door, checks what it printed. */
+/* Stages the outputs, carries out the command as a run, and checks its output. */
 #include "run/postprocess.h"
 
 #include <errno.h>
@@ -25,11 +25,11 @@
 #include "state/objects.h"
 
 #define ROWS_MAX 100000
-/* In all rows: two bytes of text can be forty of memory, ours and the courier's. */
+/* In all rows: two bytes of text can take forty of memory, here and in the courier. */
 #define VALUES_MAX 2000000
 #define TEXT_MAX   (64u << 20)
 
-/* How many values there are, at most; text need not be JSON. */
+/* An upper bound of the number of values; text need not be JSON. */
 static size_t count_values(const char *text, size_t len)
 {
 	bool is_string = false;
@@ -37,7 +37,7 @@ static size_t count_values(const char *text, size_t len)
 
 	for (size_t i = 0; i < len; i++) {
 		if (text[i] == '\n')
-			is_string = false; /* no string goes on in the next line */
+			is_string = false; /* a string ends with its line */
 		else if (is_string && text[i] == '\\')
 			i++;
 		else if (text[i] == '"')
@@ -90,7 +90,7 @@ int forge_post_parse(const char *text, size_t len, json_t **ret_rows,
 	return 0;
 }
 
-/* mkdir -p for the directories of path, below dir; none of them can be a link: all are new. */
+/* mkdir -p for the parents of path below dir. None of them can be a link: all are new. */
 static int make_parents(int dir, const char *path)
 {
 	char buf[PATH_MAX];
@@ -118,7 +118,10 @@ static bool is_below(const char *path)
 	return true;
 }
 
-/* One output under its own name: the object itself, which is shown read-only, or a copy. */
+/*
+ * Stages one output under its own name: a link to the object, which the run sees
+ * read-only, or a copy.
+ */
 static int stage_one(const struct forge_home *home, int dir, const json_t *output)
 {
 	const char *path = forge_json_string(output, "path");
@@ -126,7 +129,7 @@ static int stage_one(const struct forge_home *home, int dir, const json_t *outpu
 	char self[40], digest[FORGE_DIGEST_MAX];
 	uint64_t size;
 
-	/* Both may come from a store that others write. */
+	/* Path and digest may come from a store that other users can write. */
 	if (!path || !is_below(path))
 		return -EINVAL;
 	forge_auto_close int from = forge_objects_get(home, of);
@@ -135,7 +138,7 @@ static int stage_one(const struct forge_home *home, int dir, const json_t *outpu
 	int rc = make_parents(dir, path);
 	if (rc < 0)
 		return rc;
-	/* The inode that was checked, whatever has its name by now. */
+	/* Links the inode that was checked; its name may refer to another file by now. */
 	(void)snprintf(self, sizeof(self), "/proc/self/fd/%d", from);
 	if (linkat(AT_FDCWD, self, dir, path, AT_SYMLINK_FOLLOW) == 0)
 		return 0;
@@ -150,7 +153,7 @@ static int stage_one(const struct forge_home *home, int dir, const json_t *outpu
 
 struct stage {
 	char path[PATH_MAX];
-	int fd; /* locked: gc leaves it alone */
+	int fd; /* locked, so that gc does not remove it */
 	dev_t dev;
 	ino_t ino;
 	bool is_made;
@@ -170,7 +173,7 @@ static int stage_outputs(const struct forge_post_spec *spec, struct stage *ret,
 	if (staging < 0)
 		return staging;
 	const char *name = strrchr(ret->path, '/') + 1;
-	/* Until it has a lock of its own; gc takes this one for itself. */
+	/* gc takes this lock exclusively: held until the new directory is locked. */
 	if (flock(staging, LOCK_SH) < 0 || mkdirat(staging, name, 0755) < 0)
 		return forge_fail_errno(err, errno, "make %s", ret->path);
 	int dir = ret->fd =
@@ -193,7 +196,7 @@ static int stage_outputs(const struct forge_post_spec *spec, struct stage *ret,
 	return 0;
 }
 
-/* Its standard output, which is all that it may say. */
+/* The standard output of the command, its only result. */
 static char *read_stdout(const struct forge_home *home, const json_t *record,
 			 size_t *ret_len)
 {
@@ -251,7 +254,7 @@ static void judge(const struct forge_home *home, const json_t *record, json_t *r
 	}
 }
 
-/* It sees what the run saw, by the same names: a script that summarises is an input too. */
+/* Adds the inputs of the run under the same names: a script may be among them. */
 static int add_inputs(const json_t *record, struct forge_run_request *req)
 {
 	size_t i;
@@ -345,7 +348,7 @@ int forge_post_process(const struct forge_post_spec *spec, json_t **ret_result,
 	}
 	if (stage.is_made)
 		(void)!forge_rmtree(stage.path, stage.dev, stage.ino, NULL,
-				    NULL); /* gc does */
+				    NULL); /* else gc removes it */
 	if (stage.fd >= 0)
 		close(stage.fd);
 	*ret_result = result;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Post-processing: a command in a sandbox of its own reads a run's collected outputs and prints
- * JSON objects, one a line. forge checks them and puts them in the store; the command itself
- * never sees it. It is a run like any other, with parent_run set and profile post_process.
+ * Post-processing: a command in its own sandbox reads the collected outputs of a run and
+ * prints JSON objects, one per line. forge checks them and puts them in the store; the
+ * command itself has no access to the store. It is a run like any other, with parent_run
+ * set and profile post_process.
  */
 #pragma once
 
@@ -22,13 +23,13 @@ struct forge_post_spec {
 };
 
 /*
- * Runs it and waits. *ret_result goes into the record as "post_process":
- * {status, run_id, command, records, completion_notes}; *ret_rows are the objects, empty unless status is
- * "succeeded". A failure of the command is a result, not an error.
+ * Runs the post-process and waits. *ret_result goes into the record as "post_process":
+ * {status, run_id, command, records, completion_notes}; *ret_rows has the objects, and is
+ * empty unless status is "succeeded". A failure of the command is a result, not an error.
  */
 FORGE_MUST_CHECK int forge_post_process(const struct forge_post_spec *spec,
 					json_t **ret_result, json_t **ret_rows,
 					struct forge_error *err);
-/* For tests: text of lines into an array, or -EINVAL with the line's number. */
+/* For tests: parses lines into an array, or -EINVAL with the number of the bad line. */
 FORGE_MUST_CHECK int forge_post_parse(const char *text, size_t len, json_t **ret_rows,
 				      struct forge_error *err);

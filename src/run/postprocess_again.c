@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chooses the command, runs it, replaces what it made before. */
+/* Chooses the command, runs it and replaces its earlier result. */
 #include "run/postprocess_again.h"
 
 #include <errno.h>
@@ -44,7 +44,7 @@ static int choose(const struct forge_config *cfg, const json_t *record,
 				   "Give one with --command");
 }
 
-/* The directory's copy follows; the store is what counts by now. */
+/* Updates the copy in the run's directory; the store is authoritative by now. */
 static void update_files(const struct forge_home *home, const json_t *record,
 			 const json_t *result, const json_t *rows)
 {
@@ -105,8 +105,9 @@ static int post_process_again(const struct forge_config *cfg,
 }
 
 /*
- * Of a run whose directory a power cut took, the store alone knows command and inputs, and others write
- * there too: then both are the user's to name.
+ * If a power cut destroyed the directory of a run, its command and inputs are known only
+ * from the store, which other users can write. Then the user must give the command, and
+ * no inputs are used.
  */
 static int check_trusted(const json_t *own, const char *command, struct forge_error *err)
 {
@@ -122,7 +123,7 @@ static int check_trusted(const json_t *own, const char *command, struct forge_er
 		"Give the command with --command");
 }
 
-/* Whose it is, and where, if the record says so. */
+/* Reports the owner and the FORGE_HOME of the run, if the record has them. */
 static int fail_foreign(const struct forge_home *home, const json_t *record,
 			struct forge_error *err)
 {
@@ -154,8 +155,8 @@ static int fail_foreign(const struct forge_home *home, const json_t *record,
 }
 
 /*
- * By the record in our own directory: a team's store is written by others too, and whoever could
- * choose the command and its inputs there would have us show them any file of ours.
+ * Uses the record in this FORGE_HOME: other users can write a team's store. If they could
+ * choose the command and its inputs, they could read any file of this user.
  */
 int forge_post_process_again(const struct forge_config *cfg,
 			     const struct forge_home *home, const char *url,

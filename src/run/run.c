@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one door: resolve the request, make the runtime ready, carry the run out. */
+/* Resolves the request, makes the runtime ready and carries out the run. */
 #include "run/run.h"
 
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 #include "run/runtime_ready.h"
 #include "run/signals.h"
 
-/* A request on its way through the door. */
+/* A request and all that is resolved from it. */
 struct visit {
 	struct forge_ready_run ready;
 	struct forge_spec spec;
@@ -59,7 +59,7 @@ static void visit_done(struct visit *v)
 	free(v->store);
 }
 
-/* What can be known about --copy before the run is reported before it: hours later is too late. */
+/* Reports errors of --copy before the run, if they show by then: later is too late. */
 static int check_copy(const struct forge_run_request *req, struct forge_error *err)
 {
 	int rc = req->copy_to ? forge_export_check(req->copy_to, NULL, true, err) : 0;
@@ -81,7 +81,7 @@ static int resolve(struct visit *v, struct forge_error *err)
 	return rc < 0 ? rc : forge_advise_prepare(&v->spec, req, err);
 }
 
-/* A caller that submits is gone when the run begins: a run that can never happen is refused now. */
+/* A caller of submit has exited when the run begins: an impossible run is refused now. */
 static int check_submission(const struct visit *v, struct forge_error *err)
 {
 	struct forge_need need = forge_admit_need(v->ready.cfg, &v->spec, 0);
@@ -118,7 +118,7 @@ int forge_run(const struct forge_config *cfg, const struct forge_run_request *re
 	struct visit v;
 
 	visit_init(&v, cfg, req);
-	/* Nothing is made yet, and a look at an input may wait for ever: ^C ends the process. */
+	/* Nothing is made yet, and access to an input may hang: ^C ends the process. */
 	int rc = resolve(&v, err);
 	if (rc == 0 && req->wait_durable)
 		rc = check_submission(&v, err);
@@ -139,7 +139,7 @@ int forge_run_explain(const struct forge_config *cfg, const struct forge_run_req
 
 	visit_init(&v, cfg, req);
 	int rc = resolve(&v, err);
-	/* The scripts of a runtime may have to be run; without a runtime nothing is made. */
+	/* Scripts of a runtime may have to run; without a runtime nothing is made. */
 	if (rc == 0 && v.spec.has_runtime)
 		rc = forge_home_open(true, &v.home, err);
 	if (rc == 0)

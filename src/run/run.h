@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The one door. Every run, whoever asks for it, goes through forge_run(): resolve, prepare,
- * run, judge, record, clean.
+ * The entry point of all runs that a user starts: resolve, prepare, run, judge, record,
+ * clean up. The runs that forge starts for its own purposes are in carry_out.h.
  */
 #pragma once
 
@@ -14,16 +14,20 @@
 #include "spec/request.h"
 
 /*
- * Runs one analysis and waits. 0: there is a record, whatever the verdict says (also when the
+ * Runs one analysis and waits. 0: there is a record, whatever its verdict (also when the
  * sandbox could not start: status "rejected" or "failed", reason "sandbox"). Negative:
- * nothing was run and nothing was recorded (bad request, no state directory); or, with a record in
- * ret, it was run and judged, but neither disk nor store could keep the verdict.
+ * nothing was run and nothing was recorded (bad request, no state directory); or, with a
+ * record in ret, the run ended, but its verdict could be written neither to disk nor to
+ * the store.
  */
 FORGE_MUST_CHECK int forge_run(const struct forge_config *cfg,
 			       const struct forge_run_request *req,
 			       struct forge_run_result *ret, struct forge_error *err);
 
-/* The plan of such a run as JSON (`--dry-run`); creates nothing. */
+/*
+ * The plan of such a run as JSON (`--dry-run`). Without a runtime it makes nothing; the
+ * scripts of a runtime may have to be sourced.
+ */
 FORGE_MUST_CHECK int forge_run_explain(const struct forge_config *cfg,
 				       const struct forge_run_request *req, json_t **ret,
 				       struct forge_error *err);

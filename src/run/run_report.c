@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is told of a run while it goes on: to who asked for it, to its record, to the store. */
+/* Reports the progress of a run to the caller, to its record and to the store. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "run/run_state.h"
 #include "store/store.h"
 
-/* The same for what is told in passing, while the run's limits are to be watched. */
+/* STORE_USEC for reports without waiting, while the limits are to be watched. */
 #define PASSING_USEC 20000ull
 
 void forge_run_warn(const struct run *r, const struct forge_error *warning)
@@ -48,14 +48,15 @@ int forge_run_make_files(struct run *r, struct forge_error *err)
 {
 	if (r->record.dir_fd >= 0)
 		return 0;
-	/* First in the slot: a directory that no slot has a record for is none that repair may touch. */
+	/* The slot comes first: repair needs its record to touch the directory. */
 	int rc = forge_slot_add_record(&r->slot, r->record.json, err);
 	return rc < 0 ? rc : forge_record_make_files(&r->record, r->home, err);
 }
 
 /*
- * What is not waited for must not keep the supervisor from its work either: a batch with a long
- * command does not fit into the socket while the courier still connects. It is told at the end.
+ * A report without waiting must not block the supervisor: a batch with a long command
+ * does not fit into the socket while the courier still connects. It is reported again at
+ * the end.
  */
 void forge_run_report(struct run *r, bool durable, bool is_last)
 {
@@ -68,7 +69,7 @@ void forge_run_report(struct run *r, bool durable, bool is_last)
 	json_decref(batch);
 }
 
-/* The run goes on without the store; the user should know, once. */
+/* The run continues without the store; the user is warned once. */
 static void warn_of_store(struct run *r, const struct forge_error *why)
 {
 	struct forge_error e = *why;
@@ -86,13 +87,19 @@ static void warn_of_store(struct run *r, const struct forge_error *why)
 	forge_record_event(&r->record, "store_unreachable", why->msg);
 }
 
-/* Marked anew each time: another command may have delivered what there was by then. */
+/*
+ * Marks the run each time: another command may have delivered an earlier state and
+ * removed the mark.
+ */
 void forge_run_defer_delivery(struct run *r, const struct forge_error *why)
 {
 	struct forge_error late = FORGE_ERROR_INIT;
 
 	warn_of_store(r, why);
-	/* The run's directory is all there is now; with a store that was told, it would do without. */
+	/*
+	 * Only the run's directory has the verdict now, so it must be durable; with the
+	 * store it need not be.
+	 */
 	if (fsync(r->home->runs_fd) < 0) {
 		(void)forge_fail_errno(&late, errno, "write %s/runs", r->home->path);
 		forge_run_warn(r, &late);
@@ -101,12 +108,12 @@ void forge_run_defer_delivery(struct run *r, const struct forge_error *why)
 		forge_run_warn(r, &late);
 }
 
-/* What an earlier batch brought in vain is told again, from the run's directory: all of it. */
+/* Reports everything again, from the run's directory: an earlier batch failed. */
 void forge_run_report_all(struct run *r)
 {
 	json_t *events = NULL;
 
-	/* Unread, the courier's error stays: the record is kept for a later delivery. */
+	/* On failure the courier's error stays, and the delivery is deferred. */
 	if (forge_load_events(r->home, r->spec->run_id, &events, NULL) < 0)
 		return;
 	json_t *batch =

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Scripts of an environment, which have to be sourced: once, in a sandbox. */
+/* Sources the scripts of an environment once, in a sandbox, and caches their effect. */
 #include "run/runtime_activation.h"
 
 #include <errno.h>
@@ -15,15 +15,15 @@
 #include "run/runtime_identity.h"
 
 #define SCRIPT_MAX   (1u << 20)
-#define DUMP_MAX     (1 << 20) /* of what they set, altogether */
-#define WORKDIR_MARK "\001"    /* in what is remembered: the workdir of whichever run */
+#define DUMP_MAX     (1 << 20) /* of all variables together */
+#define WORKDIR_MARK "\001"    /* stands for the workdir in a cached value */
 
 static void add_text(struct forge_sha256 *h, const char *text)
 {
 	forge_sha256_add(h, text, strlen(text) + 1);
 }
 
-/* What a script opens: below the prefix, and a file. Its content is the key. */
+/* Hashes a script, which must be a regular file below the prefix. */
 static int hash_script(int top, const char *prefix, const char *path,
 		       char digest[FORGE_DIGEST_MAX], struct forge_error *err)
 {
@@ -40,7 +40,7 @@ static int hash_script(int top, const char *prefix, const char *path,
 		      : 0;
 }
 
-/* What the scripts say, and what they are given. */
+/* The cache key: the content of the scripts and their environment. */
 static int scripts_key(const struct forge_runtime *rt, const struct forge_strv *scripts,
 		       const struct forge_strv *env, char ret[FORGE_DIGEST_MAX],
 		       struct forge_error *err)
@@ -59,7 +59,7 @@ static int scripts_key(const struct forge_runtime *rt, const struct forge_strv *
 		add_text(&h, path);
 		add_text(&h, digest);
 	}
-	/* Run ids and the like differ each time and are no business of theirs. */
+	/* Run ids and the like differ each time; scripts must not depend on them. */
 	forge_strv_foreach (pair, env)
 		if (strncmp(pair, "FORGE_", 6) != 0 && strncmp(pair, "HOME=", 5) != 0 &&
 		    strncmp(pair, "PWD=", 4) != 0)
@@ -88,7 +88,7 @@ static char *substitute(const char *text, const char *from, const char *to)
 	return fclose(f) == 0 ? out : (free(out), NULL);
 }
 
-/* {"NAME": "value" or null} applied to env, in a run with this workdir. */
+/* Applies {"NAME": "value" or null} to env, for a run with this workdir. */
 static int apply_changes(const json_t *changes, const char *workdir,
 			 struct forge_strv *env)
 {
@@ -121,8 +121,8 @@ static bool is_noise(const char *name)
 }
 
 /*
- * One variable that they set. The directory of the run that sourced them is in every value that was
- * made from $HOME; another run has another.
+ * Adds one variable that the scripts set. A value made from $HOME has the workdir of the
+ * run that sourced them; another run has another workdir.
  */
 static int add_change(json_t *changes, const char *name, const char *value,
 		      const char *workdir)
@@ -164,7 +164,7 @@ static int add_changes(const struct forge_strv *env, const struct forge_strv *af
 	return rc;
 }
 
-/* What the run that sourced them left under this name. Its length or -errno. */
+/* Reads an output of the run that sourced the scripts. Returns its length or -errno. */
 static ssize_t read_output(const struct forge_home *home, const json_t *record,
 			   const char *path, char *buf, size_t size)
 {
@@ -179,7 +179,7 @@ static ssize_t read_output(const struct forge_home *home, const json_t *record,
 	return -ENOENT;
 }
 
-/* The one that the shell began last; NULL where that is not known. What it says must be one of them. */
+/* The script that the shell began last, by a number from the run; NULL: unknown. */
 static const char *last_script(const struct forge_home *home, const json_t *record,
 			       const struct forge_strv *scripts)
 {
@@ -295,7 +295,7 @@ int forge_probe_run(const struct forge_config *cfg, const struct forge_run_reque
 	return rc < 0 ? rc : forge_carry_out(&ready, ret, err);
 }
 
-/* A minute, or what its runs have when that is less. */
+/* A minute, or the limit of the runtime's runs if that is less. */
 static uint64_t scripts_time(const struct forge_runtime_decl *d)
 {
 	const uint64_t most = 60 * 1000000ull;
@@ -305,10 +305,11 @@ static uint64_t scripts_time(const struct forge_runtime_decl *d)
 }
 
 /*
- * Sources them in a sandbox that has the runtime and the environment as it is so far. What they
- * print is theirs; the environment comes through a file that is an output, and the number of the one
- * under way through another. They are opened first: a script may go elsewhere. What a script returns
- * is nobody's business, as with conda; to end the shell is.
+ * Sources the scripts in a sandbox that has the runtime and the environment so far. Their
+ * output goes to the log. The environment is written to one output file, and the number
+ * of the current script to another. Both are opened first, because a script may change
+ * the directory. The return value of a script is ignored, as conda does; a script that
+ * ends the shell is an error.
  */
 static int source_scripts(const struct forge_config *cfg, const struct forge_home *home,
 			  const char *store, const struct forge_runtime *rt,
@@ -359,7 +360,7 @@ static json_t *load_changes(int cache, const char *name)
 	return n > 0 ? json_loadb(text, (size_t)n, 0, NULL) : NULL;
 }
 
-/* Remembered, or found out now. */
+/* Returns the changes from the cache, or sources the scripts now. */
 static int changes_of(const struct forge_config *cfg, const struct forge_home *home,
 		      const char *store, const struct forge_runtime *rt,
 		      const struct forge_strv *scripts, const struct forge_strv *env,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The activated environment of a run. Scripts of a runtime are sourced in a sandbox, once for each content. */
+/* Makes the environment of a run; sources scripts of a runtime once, in a sandbox. */
 #pragma once
 
 #include <jansson.h>
@@ -11,9 +11,9 @@
 #include "state/home.h"
 
 /*
- * The activated environment: env is changed. Scripts of the environment are sourced once, in a
- * sandbox; what they change is remembered by their content. workdir: of the run to come. Lines for the
- * user are added to warnings.
+ * Activates the runtime in env. Its scripts are sourced once, in a sandbox; their changes
+ * are cached by the content of the scripts. workdir: of the run that follows. Adds
+ * messages for the user to warnings.
  */
 FORGE_MUST_CHECK int forge_runtime_enter(const struct forge_config *cfg,
 					 const struct forge_home *home, const char *store,
@@ -21,19 +21,17 @@ FORGE_MUST_CHECK int forge_runtime_enter(const struct forge_config *cfg,
 					 const char *workdir, struct forge_strv *env,
 					 struct forge_strv *warnings,
 					 struct forge_error *err);
-/* s->env, complete: with the runtime activated, and what the configuration and the request set. */
+/* Completes s->env: the runtime, then settings of the configuration and the request. */
 FORGE_MUST_CHECK int forge_activate(const struct forge_config *cfg,
 				    const struct forge_run_request *req,
 				    const struct forge_home *home, const char *store,
 				    struct forge_spec *s, struct forge_error *err);
 
-/* A quiet run in a runtime, to find out about it. */
+/* A request without output for a run that checks a runtime. */
 struct forge_run_request forge_probe_request(const struct forge_runtime *rt,
 					     const char *store, char **argv,
 					     uint64_t wall_usec);
-/*
- * Carries out such a run, whose runtime need not be known to be healthy. Returns as forge_run() does.
- */
+/* Carries out such a run; the runtime need not be healthy. Returns as forge_run(). */
 FORGE_MUST_CHECK int forge_probe_run(const struct forge_config *cfg,
 				     const struct forge_run_request *req,
 				     const struct forge_home *home, const char *store,

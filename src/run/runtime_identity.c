@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Identity and health, both with a memory. */
+/* Computes and caches the identity of a runtime; loads and saves its health. */
 
 #include "run/runtime_identity.h"
 
@@ -20,9 +20,9 @@
 #include "base/json.h"
 #include "runtime/dpkg.h"
 
-/* A new version of how identity is computed makes what was remembered worthless. */
+/* To be changed with the computation of the identity: it invalidates the cache. */
 #define IDENTITY_VERSION "2"
-/* Some ticks of the clock that files get their times from. */
+/* A few ticks of the clock that sets the times of files. */
 #define FRESH_SECONDS 0.05
 
 void forge_runtime_state_done(struct forge_runtime_state *s)
@@ -31,7 +31,7 @@ void forge_runtime_state_done(struct forge_runtime_state *s)
 	*s = (struct forge_runtime_state){ .health = FORGE_UNCHECKED };
 }
 
-/* ---- the digest, remembered ---- */
+/* ---- the digest and its cache ---- */
 
 static void add_text(struct forge_sha256 *h, const char *text)
 {
@@ -45,7 +45,7 @@ static void add_list(struct forge_sha256 *h, const struct forge_strv *list)
 	add_text(h, NULL);
 }
 
-/* What was written down; a probe of another declaration says nothing about this one. */
+/* A probe of another declaration is not valid for this one. */
 static void add_declaration(struct forge_sha256 *h, const struct forge_runtime_decl *d)
 {
 	add_text(h, d->kind);
@@ -63,13 +63,13 @@ static void add_declaration(struct forge_sha256 *h, const struct forge_runtime_d
 	}
 }
 
-/* What content looks like from outside, and when any of it last changed. */
-struct print {
+/* The attributes of the content's files, and the time of their last change. */
+struct fingerprint {
 	struct forge_sha256 h;
 	struct timespec newest;
 };
 
-static void add_look(struct print *p, const char *name, const struct stat *st)
+static void add_attributes(struct fingerprint *p, const char *name, const struct stat *st)
 {
 	char text[200];
 
@@ -86,8 +86,8 @@ static void add_look(struct print *p, const char *name, const struct stat *st)
 		p->newest = st->st_ctim;
 }
 
-/* flags: AT_SYMLINK_NOFOLLOW, or 0 for what a link leads to. */
-static bool add_stat(struct print *p, int dir, const char *name, int flags)
+/* flags: AT_SYMLINK_NOFOLLOW, or 0 for the target of a link. */
+static bool add_stat(struct fingerprint *p, int dir, const char *name, int flags)
 {
 	struct stat st;
 
@@ -95,7 +95,7 @@ static bool add_stat(struct print *p, int dir, const char *name, int flags)
 		add_text(&p->h, name);
 		return false;
 	}
-	add_look(p, name, &st);
+	add_attributes(p, name, &st);
 	return S_ISDIR(st.st_mode);
 }
 
@@ -104,14 +104,14 @@ static int by_name(const struct dirent **a, const struct dirent **b)
 	return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-static bool is_looked_at(const char *name)
+static bool is_relevant(const char *name)
 {
 	return strcmp(name, ".") != 0 && strcmp(name, "..") != 0 &&
 	       strcmp(name, "__pycache__") != 0;
 }
 
-/* Every entry of a directory, and of those below it down to depth. inner: of each, this file. */
-static void add_dir(struct print *p, int dir, const char *name, unsigned depth,
+/* Adds all entries of a directory, down to depth. inner: also this file in each. */
+static void add_dir(struct fingerprint *p, int dir, const char *name, unsigned depth,
 		    const char *inner)
 {
 	struct dirent **list = NULL;
@@ -122,8 +122,8 @@ static void add_dir(struct print *p, int dir, const char *name, unsigned depth,
 	for (int i = 0; i < n; i++) {
 		const char *entry = list[i]->d_name;
 		char path[NAME_MAX + 32];
-		bool is_dir = is_looked_at(entry) &&
-			      add_stat(p, fd, entry, AT_SYMLINK_NOFOLLOW);
+		bool is_dir =
+			is_relevant(entry) && add_stat(p, fd, entry, AT_SYMLINK_NOFOLLOW);
 		if (is_dir && depth > 0)
 			add_dir(p, fd, entry, depth - 1, NULL);
 		if (is_dir && inner) {
@@ -135,10 +135,10 @@ static void add_dir(struct print *p, int dir, const char *name, unsigned depth,
 	free(list);
 }
 
-/* ---- by kind: what package managers touch when they install or remove anything ---- */
+/* ---- by kind: files that change with every installation or removal ---- */
 
-/* The host's programs and modules; those that no package owns count by themselves. */
-static void add_host(struct print *p, const struct forge_runtime_decl *d)
+/* Programs and modules of the host; those without a package are added one by one. */
+static void add_host(struct fingerprint *p, const struct forge_runtime_decl *d)
 {
 	static const char *const places[] = {
 		"/var/lib/dpkg/status",	   "/usr/bin",
@@ -157,16 +157,16 @@ static void add_host(struct print *p, const struct forge_runtime_decl *d)
 			(void)add_stat(p, AT_FDCWD, path, 0);
 		}
 	forge_strv_foreach (module, &d->python)
-		(void)!forge_python_module_file(
-			module, &files); /* out of memory: a memory less */
+		(void)!forge_python_module_file(module,
+						&files); /* out of memory: left out */
 	forge_strv_foreach (file, &files)
 		(void)add_stat(p, AT_FDCWD, file, 0);
 	forge_strv_foreach (dir, &d->libraries)
 		add_dir(p, AT_FDCWD, dir, 0, "DESCRIPTION");
 }
 
-/* Its interpreter may lie elsewhere; then it counts too. */
-static void add_python(struct print *p, int top)
+/* Includes the interpreter, which may be outside of the prefix. */
+static void add_python(struct fingerprint *p, int top)
 {
 	forge_auto_close int lib = openat(top, "lib", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	struct dirent **list = NULL;
@@ -186,8 +186,8 @@ static void add_python(struct print *p, int top)
 	free(list);
 }
 
-/* Without a package database every file counts. */
-static void add_rootfs(struct print *p, int top)
+/* Without a package database every file is added. */
+static void add_rootfs(struct fingerprint *p, int top)
 {
 	static const char *const trees[] = { "usr", "bin", "sbin", "lib", "lib64" };
 	struct stat st;
@@ -200,7 +200,7 @@ static void add_rootfs(struct print *p, int top)
 			add_dir(p, top, trees[i], 64, NULL);
 }
 
-static void add_places(struct print *p, const struct forge_runtime *rt)
+static void add_places(struct fingerprint *p, const struct forge_runtime *rt)
 {
 	add_host(p, rt->decl);
 	if (!rt->real_prefix)
@@ -209,7 +209,7 @@ static void add_places(struct print *p, const struct forge_runtime *rt)
 		open(rt->real_prefix, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (top < 0)
 		return;
-	/* No package manager vouches for these: every file is looked at. */
+	/* These have no package manager: every file is added. */
 	if (rt->kind == &forge_kind_prefix) {
 		add_dir(p, top, ".", 64, NULL);
 	} else if (rt->kind == &forge_kind_rootfs) {
@@ -221,13 +221,13 @@ static void add_places(struct print *p, const struct forge_runtime *rt)
 }
 
 /*
- * *ret_is_fresh: something changed within the clock's last ticks. It may change once more and look
- * the same.
+ * *ret_is_fresh: something changed within the last clock ticks, and could change again
+ * with the same times.
  */
-static void fingerprint(const struct forge_runtime *rt, char ret[FORGE_DIGEST_MAX],
-			bool *ret_is_fresh)
+static void take_fingerprint(const struct forge_runtime *rt, char ret[FORGE_DIGEST_MAX],
+			     bool *ret_is_fresh)
 {
-	struct print p = { .newest = { 0 } };
+	struct fingerprint p = { .newest = { 0 } };
 	struct timespec now;
 
 	forge_sha256_init(&p.h);
@@ -254,10 +254,10 @@ static int identify(const struct forge_runtime *rt, char ret[FORGE_DIGEST_MAX],
 	return rc;
 }
 
-/* Until it looks afterwards as it did before: what was read in between is then one content. */
-static int identify_whole(const struct forge_runtime *rt, char print[FORGE_DIGEST_MAX],
-			  char ret[FORGE_DIGEST_MAX], bool *is_fresh,
-			  struct forge_error *err)
+/* Retries until the fingerprint is the same before and after: no change in between. */
+static int identify_whole(const struct forge_runtime *rt,
+			  char fingerprint[FORGE_DIGEST_MAX], char ret[FORGE_DIGEST_MAX],
+			  bool *is_fresh, struct forge_error *err)
 {
 	char after[FORGE_DIGEST_MAX];
 
@@ -265,27 +265,27 @@ static int identify_whole(const struct forge_runtime *rt, char print[FORGE_DIGES
 		int rc = identify(rt, ret, err);
 		if (rc < 0)
 			return rc;
-		fingerprint(rt, after, is_fresh);
-		if (strcmp(print, after) == 0)
+		take_fingerprint(rt, after, is_fresh);
+		if (strcmp(fingerprint, after) == 0)
 			return 0;
-		memcpy(print, after, FORGE_DIGEST_MAX);
+		memcpy(fingerprint, after, FORGE_DIGEST_MAX);
 	}
 	return forge_hint(
 		err,
 		forge_fail(err, EBUSY, "runtime %s changes while it is looked at",
 			   rt->decl->name),
-		"Somebody installs something there; try again when that is done");
+		"Packages are being installed there; try again when that is done");
 }
 
 /* Names in cache/ are "identity-<hex>"; the content is the digest. */
 int forge_runtime_digest(const struct forge_home *home, const struct forge_runtime *rt,
 			 char ret[FORGE_DIGEST_MAX], struct forge_error *err)
 {
-	char print[FORGE_DIGEST_MAX], name[96], text[FORGE_DIGEST_MAX + 1];
+	char fingerprint[FORGE_DIGEST_MAX], name[96], text[FORGE_DIGEST_MAX + 1];
 	bool is_fresh;
 
-	fingerprint(rt, print, &is_fresh);
-	(void)snprintf(name, sizeof(name), "identity-%s", strchr(print, ':') + 1);
+	take_fingerprint(rt, fingerprint, &is_fresh);
+	(void)snprintf(name, sizeof(name), "identity-%s", strchr(fingerprint, ':') + 1);
 	forge_auto_close int cache = forge_home_subdir(home, "cache", err);
 	if (cache < 0)
 		return cache;
@@ -293,15 +293,16 @@ int forge_runtime_digest(const struct forge_home *home, const struct forge_runti
 		memcpy(ret, text, FORGE_DIGEST_MAX);
 		return 0;
 	}
-	int rc = identify_whole(rt, print, ret, &is_fresh, err);
+	int rc = identify_whole(rt, fingerprint, ret, &is_fresh, err);
 	if (rc < 0 || is_fresh)
 		return rc;
-	(void)snprintf(name, sizeof(name), "identity-%s", strchr(print, ':') + 1);
-	(void)!forge_replace_file(cache, name, ret, strlen(ret), false); /* a memory */
+	(void)snprintf(name, sizeof(name), "identity-%s", strchr(fingerprint, ':') + 1);
+	(void)!forge_replace_file(cache, name, ret, strlen(ret),
+				  false); /* only a cache */
 	return 0;
 }
 
-/* ---- what the last probe said ---- */
+/* ---- the result of the last probe ---- */
 
 static void declaration_digest(const struct forge_runtime *rt, char ret[FORGE_DIGEST_MAX])
 {
@@ -312,7 +313,10 @@ static void declaration_digest(const struct forge_runtime *rt, char ret[FORGE_DI
 	forge_sha256_done(&h, ret);
 }
 
-/* An id is its own name. What else is in it is "%2F"; what is too long then is its hash. */
+/*
+ * The file is named after the runtime. Other characters than those of an id become "%2F"
+ * and the like; a name that is too long then becomes its hash.
+ */
 const char *forge_runtime_file(const struct forge_runtime *rt, const char *ending,
 			       char buf[FORGE_RUNTIME_FILE_MAX])
 {
@@ -378,7 +382,6 @@ int forge_runtime_state(const struct forge_home *home, const struct forge_runtim
 	return 0;
 }
 
-/* A failure may have been the machine's: it is believed for a while. */
 bool forge_runtime_is_known_broken(const struct forge_runtime_state *s)
 {
 	time_t now = time(NULL);

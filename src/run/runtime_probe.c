@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether a runtime works: tried in a sandbox, written down, told to the store. */
+/* Checks in a sandbox whether a runtime works; saves and stores the result. */
 #include "run/runtime_probe.h"
 
 #include <errno.h>
@@ -22,16 +22,17 @@
 #include "run/signals.h"
 #include "runtime/dpkg.h"
 
-/* How often, and each time how long, a probe waits while packages are installed. */
+/* How often a probe waits while packages are installed, and how long each time. */
 #define QUIET_TRIES 3
 #define QUIET_MSEC  60000
 #define POLL_MSEC   200
 
 /*
- * Runs inside, under sh. The first word is where its own programs are, the second is "" when Python
- * and R may be the host's. Then "c NAME" for a program, "o NAME" for one that must be its own, "p
- * MODULE" for Python, "r PACKAGE" for R, "s LINE" for the smoke test. Each answers with one line:
- * what, name, tab, "ok" or "no", tab, a version or what is wrong. Not every program knows --version,
+ * Runs in the sandbox, under sh. The first word is the directory of the runtime's own
+ * programs, the second is "" when Python and R may be the host's. Then "c NAME" for a
+ * program, "o NAME" for one that must be the runtime's own, "p MODULE" for Python, "r
+ * PACKAGE" for R, "s LINE" for the smoke test. Each is answered by one line: kind, name,
+ * tab, "ok" or "no", tab, a version or the error. Not every program supports --version,
  * but one that cannot be executed, or dies of a signal, does not work.
  */
 static const char probe_script[] =
@@ -119,7 +120,9 @@ static int add_commands(const struct forge_runtime *rt, struct forge_strv *argv)
 	return rc;
 }
 
-/* Is there a program of that name in bin/? By the file alone: it is run in the sandbox. */
+/*
+ * Whether bin/ has a program of that name. Only looks at the file; the sandbox runs it.
+ */
 static bool is_program(int bin, const char *name)
 {
 	struct stat st;
@@ -142,9 +145,9 @@ static void package_name(const char *file, char *buf, size_t size)
 		buf[n - 5] = '\0';
 }
 
-#define TOOLS_MAX 3 /* that are tried of an environment without interpreters */
+#define TOOLS_MAX 3 /* tried in an environment without interpreters */
 
-/* Programs that are called as a package is; else the first there is. */
+/* Programs with the name of a package, or else the first program. */
 static int tool_commands(const struct forge_runtime *rt, struct forge_strv *ret)
 {
 	char name[NAME_MAX + 1], first[NAME_MAX + 1] = "";
@@ -179,8 +182,8 @@ static int tool_commands(const struct forge_runtime *rt, struct forge_strv *ret)
 }
 
 /*
- * What is asked of a runtime that says nothing about itself: its interpreters must run, or else some
- * program of its own.
+ * The commands to check of a runtime that declares nothing: its interpreters, or else
+ * some of its programs.
  */
 static int default_commands(const struct forge_runtime *rt, struct forge_strv *ret)
 {
@@ -236,7 +239,7 @@ static int probe_argv(const struct forge_runtime *rt, const struct forge_strv *u
 	return rc == 0 && d->smoke ? add_word(argv, "s", d->smoke) : rc;
 }
 
-/* The run's standard output, as far as it is kept. */
+/* The standard output of the run, as far as the log has it. */
 static char *read_log(const json_t *record)
 {
 	const char *path =
@@ -250,7 +253,7 @@ static char *read_log(const json_t *record)
 	return text;
 }
 
-/* One answer; the first bad one is the reason. */
+/* Reads one answer. The first "no" is the reason. */
 static void take_answer(char *line, struct forge_runtime_state *s)
 {
 	char *name = strchr(line, '\t'), *how = name ? strchr(name + 1, '\t') : NULL;
@@ -289,7 +292,7 @@ static void judge_probe(size_t asked, const json_t *record, struct forge_runtime
 		answers++;
 		take_answer(line, s);
 	}
-	/* It died in the middle: then the verdict of the run says why. */
+	/* The probe ended early: the verdict of the run says why. */
 	if (!s->problem[0] &&
 	    (answers < asked ||
 	     strcmp(forge_json_string_or(record, "status", ""), "succeeded") != 0))
@@ -299,7 +302,7 @@ static void judge_probe(size_t asked, const json_t *record, struct forge_runtime
 	s->health = s->problem[0] ? FORGE_BROKEN : FORGE_HEALTHY;
 }
 
-/* Two minutes, or what its runs have when that is less. */
+/* Two minutes, or the limit of the runtime's runs if that is less. */
 static uint64_t probe_time(const struct forge_runtime_decl *d)
 {
 	const uint64_t most = 120 * 1000000ull;
@@ -308,11 +311,11 @@ static uint64_t probe_time(const struct forge_runtime_decl *d)
 								 : most;
 }
 
-/* ---- telling the store ---- */
+/* ---- the store ---- */
 
 static void note_store(void *arg, const struct forge_error *warning)
 {
-	/* Having to wait for room is no trouble of the store's. The state file is told later. */
+	/* With EAGAIN the run only waits for room; others are about the store. */
 	if (warning->code != EAGAIN)
 		*(bool *)arg = true;
 }
@@ -345,7 +348,7 @@ int forge_runtime_store(const struct forge_home *home, struct forge_store *st,
 	return forge_runtime_save(home, rt, s, err);
 }
 
-/* Opened and closed again: whoever probes forks afterwards, and SQLite does not survive that. */
+/* Opens and closes the store: the caller forks later, which SQLite does not survive. */
 static void store_now(const struct forge_home *home, const char *url,
 		      const struct forge_runtime *rt, struct forge_runtime_state *s)
 {
@@ -353,12 +356,12 @@ static void store_now(const struct forge_home *home, const char *url,
 
 	if (forge_store_open(url, &st, NULL) == 0)
 		(void)!forge_runtime_store(home, st, rt, s,
-					   NULL); /* history tells it later */
+					   NULL); /* the next history command retries */
 }
 
-/* ---- all of it ---- */
+/* ---- the probe ---- */
 
-/* The words to try. How many answers are to come, or a negative error. */
+/* Makes the words of the probe. Returns the number of expected answers, or an error. */
 static int prepare_probe(const struct forge_runtime *rt, struct forge_strv *argv,
 			 struct forge_error *err)
 {
@@ -369,7 +372,7 @@ static int prepare_probe(const struct forge_runtime *rt, struct forge_strv *argv
 	    probe_argv(rt, &usual, argv) < 0)
 		return forge_fail(err, ENOMEM, "out of memory");
 	asked += usual.n;
-	/* What nothing was tried of is not known to work. */
+	/* Without any check it is not known whether the runtime works. */
 	if (!asked)
 		return forge_hint(err,
 				  forge_fail(err, ENOEXEC,
@@ -379,7 +382,7 @@ static int prepare_probe(const struct forge_runtime *rt, struct forge_strv *argv
 	return (int)asked;
 }
 
-/* Scripts that fail make it broken too; other failures are not about the runtime. */
+/* Failed scripts also make a runtime broken; other failures are not about the runtime. */
 static int judge_failure(const struct forge_runtime *rt, int rc, struct forge_error *why,
 			 struct forge_runtime_state *s, struct forge_error *err)
 {
@@ -431,7 +434,7 @@ static int run_probe(const struct forge_config *cfg, const struct forge_home *ho
 	return rc;
 }
 
-/* It came from a program, and may have been cut in the middle of a letter. */
+/* The text came from a program and may have been cut inside a character. */
 static void clean_problem(struct forge_runtime_state *s)
 {
 	json_t *text = forge_json_text(s->problem);
@@ -442,7 +445,7 @@ static void clean_problem(struct forge_runtime_state *s)
 	json_decref(text);
 }
 
-/* What was tried is then neither what was there before nor what is there now. */
+/* If it changed meanwhile, neither the old nor the new content was probed. */
 static int note_change(const struct forge_home *home, const struct forge_runtime *rt,
 		       struct forge_runtime_state *s, struct forge_error *err)
 {
@@ -471,11 +474,11 @@ static int probe_once(const struct forge_config *cfg, const struct forge_home *h
 	return rc == 0 ? note_change(home, rt, s, err) : rc;
 }
 
-/* ---- packages that are installed meanwhile ---- */
+/* ---- waiting for package installations ---- */
 
-/* Waits until no packages are being installed, or has waited long enough. */
+/* Waits until no packages are being installed, or until a timeout. */
 static int wait_until_quiet(const struct forge_runtime *rt,
-			    const struct forge_probe_listener *who,
+			    const struct forge_probe_listener *listener,
 			    struct forge_error *err)
 {
 	forge_auto_close int signals = forge_signals_fd();
@@ -488,9 +491,9 @@ static int wait_until_quiet(const struct forge_runtime *rt,
 				 "packages are being installed on this host (dpkg): "
 				 "runtime %s is checked when that is over",
 				 rt->decl->name);
-		if (waited == 0 && who->call)
-			who->call(who->arg, &warning);
-		/* Locks have no descriptor to wait for. */
+		if (waited == 0 && listener->call)
+			listener->call(listener->arg, &warning);
+		/* There is no descriptor that shows the release of dpkg's lock. */
 		if (poll(&end, 1, POLL_MSEC) > 0)
 			return forge_fail(err, ECANCELED,
 					  "interrupted while packages are installed");
@@ -498,7 +501,7 @@ static int wait_until_quiet(const struct forge_runtime *rt,
 	return 0;
 }
 
-/* Did packages of the host change since the stamp, or are they changing? */
+/* Whether packages of the host have changed since the stamp, or are changing. */
 static bool is_installing(uint64_t stamp)
 {
 	return forge_dpkg_stamp() != stamp || forge_dpkg_is_busy();
@@ -506,7 +509,7 @@ static bool is_installing(uint64_t stamp)
 
 int forge_runtime_probe(const struct forge_config *cfg, const struct forge_home *home,
 			const char *store, const struct forge_runtime *rt,
-			const struct forge_probe_listener *who,
+			const struct forge_probe_listener *listener,
 			struct forge_runtime_state *ret, struct forge_error *err)
 {
 	struct forge_runtime_state s;
@@ -527,7 +530,7 @@ int forge_runtime_probe(const struct forge_config *cfg, const struct forge_home 
 			break;
 		}
 		forge_runtime_state_done(&s);
-		rc = wait_until_quiet(rt, who, err);
+		rc = wait_until_quiet(rt, listener, err);
 		if (rc < 0)
 			return rc;
 		if (err)
@@ -551,7 +554,7 @@ int forge_runtime_probe(const struct forge_config *cfg, const struct forge_home 
 
 /* ---- for a run ---- */
 
-/* One probe at a time: the others wait for what it finds. The fd, or -errno. */
+/* One probe at a time; other runs wait for its result. Returns the fd or -errno. */
 static int lock_probe(const struct forge_home *home, const struct forge_runtime *rt,
 		      struct forge_error *err)
 {
@@ -577,16 +580,16 @@ static bool is_known(const struct forge_runtime_state *s)
 	return s->health == FORGE_HEALTHY || forge_runtime_is_known_broken(s);
 }
 
-/* What is known, once no installation changes it while it is read. */
+/* The saved result, read while no installation changes the runtime. */
 static int known_state(const struct forge_home *home, const struct forge_runtime *rt,
-		       const struct forge_probe_listener *who,
+		       const struct forge_probe_listener *listener,
 		       struct forge_runtime_state *ret, struct forge_error *err)
 {
 	int rc = forge_runtime_state(home, rt, ret, err);
 
 	for (int tries = 0; rc == -EBUSY && tries < QUIET_TRIES && forge_dpkg_is_busy();
 	     tries++) {
-		rc = wait_until_quiet(rt, who, err);
+		rc = wait_until_quiet(rt, listener, err);
 		if (rc == 0)
 			rc = forge_runtime_state(home, rt, ret, err);
 	}
@@ -595,10 +598,10 @@ static int known_state(const struct forge_home *home, const struct forge_runtime
 
 int forge_runtime_ensure(const struct forge_config *cfg, const struct forge_home *home,
 			 const char *store, const struct forge_runtime *rt,
-			 const struct forge_probe_listener *who,
+			 const struct forge_probe_listener *listener,
 			 struct forge_runtime_state *ret, struct forge_error *err)
 {
-	int rc = known_state(home, rt, who, ret, err);
+	int rc = known_state(home, rt, listener, ret, err);
 
 	if (rc < 0 || is_known(ret))
 		return rc;
@@ -606,12 +609,12 @@ int forge_runtime_ensure(const struct forge_config *cfg, const struct forge_home
 	forge_runtime_state_done(ret);
 	if (lock < 0)
 		return lock;
-	/* Whoever had the lock may have found out. */
-	rc = known_state(home, rt, who, ret, err);
+	/* The previous holder of the lock may have probed it. */
+	rc = known_state(home, rt, listener, ret, err);
 	if (rc == 0 && !is_known(ret)) {
 		forge_runtime_state_done(ret);
-		rc = forge_runtime_probe(cfg, home, store, rt, who, ret, err);
+		rc = forge_runtime_probe(cfg, home, store, rt, listener, ret, err);
 	}
-	(void)flock(lock, LOCK_UN); /* a child that is still there may have it open */
+	(void)flock(lock, LOCK_UN); /* a live child may have it open */
 	return rc;
 }

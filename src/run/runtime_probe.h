@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether a runtime works: tried in a sandbox, kept in $FORGE_HOME, reported to the store. */
+/* Checks in a sandbox whether a runtime works; saves and stores the result. */
 #pragma once
 
 #include "base/error.h"
@@ -7,7 +7,7 @@
 #include "run/runtime_identity.h"
 #include "store/store.h"
 
-/* Stores what a probe found, and keeps that it is stored. */
+/* Stores the result of a probe, and saves that it is stored. */
 FORGE_MUST_CHECK int forge_runtime_store(const struct forge_home *home,
 					 struct forge_store *st,
 					 const struct forge_runtime *rt,
@@ -19,19 +19,19 @@ struct forge_probe_listener {
 	void *arg;
 };
 /*
- * Runs the probe in a sandbox, now, and keeps what it found. 0: *ret says how it is, which may be
- * broken. Negative: it could not be run at all. The store is told if it can be reached, and is
- * closed again when this returns. What fails while packages of the host are installed is tried again
- * when that is over, within bounds.
+ * Runs the probe in a sandbox now and saves its result. 0: *ret has the result, which may
+ * be "broken". Negative: the probe could not run at all. The result is also stored if the
+ * store can be reached; the store is closed when this returns. A failure while packages
+ * of the host are being installed is retried after that, within bounds.
  */
 FORGE_MUST_CHECK int forge_runtime_probe(const struct forge_config *cfg,
 					 const struct forge_home *home, const char *store,
 					 const struct forge_runtime *rt,
-					 const struct forge_probe_listener *who,
+					 const struct forge_probe_listener *listener,
 					 struct forge_runtime_state *ret,
 					 struct forge_error *err);
-/* For a run: what is known of it, or else a probe; many runs at once start one probe. */
+/* For a run: the saved result, or a new probe. Concurrent runs start only one. */
 FORGE_MUST_CHECK int forge_runtime_ensure(
 	const struct forge_config *cfg, const struct forge_home *home, const char *store,
-	const struct forge_runtime *rt, const struct forge_probe_listener *who,
+	const struct forge_runtime *rt, const struct forge_probe_listener *listener,
 	struct forge_runtime_state *ret, struct forge_error *err);

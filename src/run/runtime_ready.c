@@ -8,7 +8,7 @@
 
 #include "run/runtime_probe.h"
 
-/* Behind the runtime PATH has the directories of the host, which may have a program of the same name. */
+/* After the runtime's, PATH has directories of the host, with programs of that name. */
 static int check_program(const struct forge_spec *s, struct forge_error *err)
 {
 	const char *program = s->argv.v[0];
@@ -31,11 +31,12 @@ int forge_ready_runtime(const struct forge_config *cfg,
 			struct forge_spec *s, struct forge_error *err)
 {
 	struct forge_runtime_state state = { .health = FORGE_UNCHECKED };
-	const struct forge_probe_listener who = { req->on_warning, req->arg };
+	const struct forge_probe_listener listener = { req->on_warning, req->arg };
 
 	if (!s->has_runtime)
 		return 0;
-	int rc = forge_runtime_ensure(cfg, home, store, &s->runtime, &who, &state, err);
+	int rc = forge_runtime_ensure(cfg, home, store, &s->runtime, &listener, &state,
+				      err);
 	if (rc == 0 && state.health != FORGE_HEALTHY)
 		rc = forge_hint(err,
 				forge_fail(err, ENOEXEC, "runtime %s is broken: %s",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes the runtime of a spec ready: known to be healthy, described for the record. */
+/* Makes the runtime of a spec ready: checked, and described for the record. */
 #pragma once
 
 #include "base/error.h"
@@ -7,8 +7,8 @@
 #include "state/home.h"
 
 /*
- * Refuses a runtime that is not healthy; probes one that has not been checked. s->runtime_json is then what
- * the record says about it. Without a runtime there is nothing to do.
+ * Refuses a runtime that is not healthy; probes one that has not been checked. Sets
+ * s->runtime_json, the description for the record. Does nothing without a runtime.
  */
 FORGE_MUST_CHECK int forge_ready_runtime(const struct forge_config *cfg,
 					 const struct forge_run_request *req,

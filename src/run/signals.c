@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Signals of a supervisor. */
+/* Blocks and restores the signals of a supervisor. */
 #include "run/signals.h"
 
 #include <sys/signalfd.h>
@@ -14,9 +14,9 @@ _Static_assert(FORGE_ARRAY_SIZE(ignored) ==
 	       "one to restore for each that is ignored");
 
 /*
- * Signals arrive at the supervisor's descriptor; a broken pipe or a log at the caller's file
- * size limit is an error code. Stopped by the terminal, nobody would watch the limits. What
- * the caller ignores (nohup) stays ignored.
+ * Signals are read from a descriptor; a broken pipe, or a log at the caller's file size
+ * limit, is an error code. The supervisor must not be stopped by the terminal, because it
+ * enforces the limits. Signals that the caller ignores (nohup) stay ignored.
  */
 void forge_signals_catch(struct forge_signals *ret_before)
 {
@@ -33,8 +33,9 @@ void forge_signals_catch(struct forge_signals *ret_before)
 }
 
 /*
- * A signal that was only seen waiting (in the queue, while hashing) or that came too late is
- * answered by the verdict; still pending it would kill us before that is told.
+ * A signal that was only polled (in the queue, while hashing) or that came too late is
+ * answered by the verdict. If it stayed pending it would kill this process before the
+ * verdict is reported.
  */
 void forge_signals_release(const struct forge_signals *before)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Forks the supervisor; a pipe brings back the run's id or the reason why there is none. */
+/* Forks the supervisor, which reports the run's id or an error through a pipe. */
 #include "run/submit.h"
 
 #include <errno.h>
@@ -30,7 +30,7 @@ static void report(struct supervisor *s, const struct message *m)
 {
 	if (s->pipe < 0)
 		return;
-	(void)!forge_write_all(s->pipe, m, sizeof(*m)); /* its reader may be gone */
+	(void)!forge_write_all(s->pipe, m, sizeof(*m)); /* the caller may have exited */
 	close(s->pipe);
 	s->pipe = -1;
 }
@@ -52,7 +52,7 @@ static void on_warning(void *arg, const struct forge_error *warning)
 		s->warning = *warning;
 }
 
-/* Nothing of the caller's may be kept: neither its terminal nor its pipes. */
+/* Releases everything of the caller: its terminal and its pipes. */
 static void detach(struct supervisor *s)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -65,7 +65,7 @@ static void detach(struct supervisor *s)
 		s->pipe = 3;
 	}
 	(void)sys_close_range(4, ~0u, 0);
-	/* A hang-up is the terminal's, and that is gone. */
+	/* A hang-up comes from the terminal, which is detached. */
 	(void)signal(SIGHUP, SIG_IGN);
 }
 
@@ -87,7 +87,7 @@ static void supervise(struct supervisor *s, const struct forge_config *cfg)
 		memcpy(m.submitted.run_id, result.existing_run,
 		       sizeof(m.submitted.run_id));
 	} else if (m.rc == 0) {
-		/* Judged before it was recorded: rejected at once. That is a run too. */
+		/* The run was rejected before on_recorded(). That is a run too. */
 		const char *id = forge_json_string(result.record, "run_id");
 		(void)snprintf(m.submitted.run_id, sizeof(m.submitted.run_id), "%s", id);
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Detached runs: the same door, behind a supervisor that outlives its caller. */
+/* Detached runs: forge_run() in a supervisor that outlives its caller. */
 #pragma once
 
 #include "run/run.h"
@@ -7,13 +7,13 @@
 /* What `forge submit` prints. */
 struct forge_submitted {
 	char run_id[27];
-	bool is_existing;	    /* the idempotency key had this run already */
-	struct forge_error warning; /* code != 0: it will happen, but */
+	bool is_existing;	    /* an earlier run has the idempotency key */
+	struct forge_error warning; /* code != 0: a warning about the run */
 };
 
 /*
- * Starts a supervisor in a session of its own and returns when the run is recorded, durably. What
- * forge_run() would refuse is refused here, with the same words.
+ * Starts a supervisor in a session of its own and returns when the run is stored durably.
+ * Requests that forge_run() would refuse are refused here, with the same message.
  */
 FORGE_MUST_CHECK int forge_submit(const struct forge_config *cfg,
 				  const struct forge_run_request *req,

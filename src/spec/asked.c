@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The request, as JSON and back. */
+/* Converts a request to JSON and back. */
 #include "spec/asked.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 #include "base/json.h"
 #include "base/strv.h"
 
-/* A script, not a program somebody compiled: those are inputs with a digest. */
+/* A larger file is a program, of which the record has only the digest as an input. */
 #define SCRIPT_MAX (1u << 20)
 
 bool forge_asked_is_secret(const char *name, size_t len)
@@ -31,7 +31,7 @@ bool forge_asked_is_secret(const char *name, size_t len)
 	return false;
 }
 
-/* "://user:password@host", in whatever variable. */
+/* "://user:password@host", in any variable. */
 static bool has_password(const char *value)
 {
 	const char *at = strstr(value, "://");
@@ -54,7 +54,7 @@ static json_t *env_json(const struct forge_strv *env)
 	return list;
 }
 
-/* Those of the command line, as the record's own limits are called. */
+/* The limits of the command line, with the names that the record uses for limits. */
 static json_t *limits_json(const struct forge_limits *given)
 {
 	json_t *j = json_object();
@@ -80,7 +80,7 @@ static json_t *words_json(char *const *words)
 	return list;
 }
 
-/* The input that the command's first word became, "" when it is none. */
+/* The input that the first word of the command became; "" if it is not one. */
 static const char *script_of(const struct forge_spec *s,
 			     const struct forge_run_request *req)
 {
@@ -149,7 +149,7 @@ static const char *digest_of_input(const json_t *record, const char *path)
 	return NULL;
 }
 
-/* As it was while the command ran: what has been edited since is another text. */
+/* Stores the script only if its digest is still that of the run. */
 void forge_asked_keep_script(json_t *record, struct forge_objects *objects)
 {
 	json_t *script = json_object_get(json_object_get(record, "asked"), "script");
@@ -170,9 +170,9 @@ void forge_asked_keep_script(json_t *record, struct forge_objects *objects)
 		json_object_set_new(script, "sha256", json_string(o.digest));
 }
 
-/* ---- and back ---- */
+/* ---- from a record to a request ---- */
 
-/* What the record says first, then what was given now. */
+/* The values of the record come first, then those that were given now. */
 static int put_before(const json_t *list, struct forge_strv *v)
 {
 	forge_auto_strv struct forge_strv both = { 0 };
@@ -207,7 +207,7 @@ static void put_limits(const json_t *limits, struct forge_limits *given)
 	}
 }
 
-/* A variable whose value was not kept must be in the environment now. */
+/* A variable whose value was not stored must be in the environment now. */
 static int check_env(const struct forge_strv *env, struct forge_error *err)
 {
 	forge_strv_foreach (var, env)
@@ -223,7 +223,7 @@ static int check_env(const struct forge_strv *env, struct forge_error *err)
 	return 0;
 }
 
-/* The same name with a value, or as one to pass on. */
+/* Whether env has this name, with a value or to be passed on. */
 static bool is_given(const struct forge_strv *env, const char *var)
 {
 	size_t len = strcspn(var, "=");

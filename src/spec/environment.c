@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The environment of a run: an allowlist of the caller's, what the configuration and the
- * command line set, and forge's own. Nothing else of the caller's environment gets in.
+ * The environment of a run: allowed variables of the caller, those of the configuration
+ * and the command line, and forge's own. No other variable of the caller is passed.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +16,7 @@
 
 extern char **environ;
 
-/* Every library with a thread pool of its own has its own name for its size. */
+/* Each library with a thread pool has its own variable for the size. */
 static const char *const thread_variables[] = {
 	"OMP_NUM_THREADS",	     "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS",
 	"BLIS_NUM_THREADS",	     "NUMEXPR_NUM_THREADS",  "NUMEXPR_MAX_THREADS",
@@ -49,7 +49,7 @@ static int pass_allowed(struct forge_spec *s, const struct forge_strv *patterns)
 		size_t len = strcspn(*e, "=");
 		if ((*e)[len] != '=' || !matches(*e, len, patterns))
 			continue;
-		/* One value of a name, also of PATH, which has one already. */
+		/* Only one value per name, also for PATH, which has one already. */
 		forge_auto_free char *name = strndup(*e, len);
 		const char *value = name ? getenv(name) : NULL;
 		rc = name ? forge_strv_setenv(&s->env, name, value ? value : *e + len + 1)
@@ -171,7 +171,7 @@ int forge_spec_begin_environment(struct forge_spec *s, const struct forge_config
 {
 	int rc = 0;
 
-	/* It is made again when the workdir gets another name. */
+	/* The environment is made again when the workdir gets another name. */
 	forge_strv_done(&s->env);
 	s->env = (struct forge_strv){ 0 };
 	forge_strv_done(&s->warnings);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inputs and the command: paths as people type them to paths as the sandbox shows them. */
+/* Inputs and the command: maps paths as typed to paths in the sandbox. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -17,7 +17,7 @@
 #include "spec/spec.h"
 #include "state/home.h"
 
-/* "a/./b//c/" -> "a/b/c"; *has_up tells of a ".." component. */
+/* "a/./b//c/" -> "a/b/c"; *has_up: there is a ".." component. */
 static void normalise(const char *in, char out[PATH_MAX], bool *has_up)
 {
 	size_t len = 0;
@@ -41,7 +41,7 @@ static void normalise(const char *in, char out[PATH_MAX], bool *has_up)
 	out[len] = '\0';
 }
 
-/* Root's runs have another uid inside; say now what would be "permission denied" there. */
+/* Runs of root have another uid in the sandbox: reports now what it could not read. */
 static int check_readable(const char *path, const struct stat *st,
 			  struct forge_error *err)
 {
@@ -82,7 +82,7 @@ static int check_input(const char *typed, const char *path, const char *workdir,
 	return check_readable(path, &st, err);
 }
 
-/* "-i .": what is in it is found by its own names, as it would be without forge. */
+/* "-i .": links each entry into the workdir under its own name, as without forge. */
 int forge_spec_link_entries(struct forge_spec *s, const char *real)
 {
 	const size_t most = 10000;
@@ -99,8 +99,8 @@ int forge_spec_link_entries(struct forge_spec *s, const char *real)
 }
 
 /*
- * "../data" is found by that name from the workdir too: there it is beside the workdir. Only by its
- * absolute path when there is more to it ("..", "../a/../b").
+ * Makes "../data" work from the workdir too, as an alias beside the workdir. Other paths
+ * upwards ("..", "../a/../b") work only by the absolute path.
  */
 static int add_outside(struct forge_spec *s, const char *name, const char *real)
 {
@@ -145,7 +145,7 @@ static int add_names(struct forge_spec *s, const char *typed, const char *real)
 	return rc < 0 ? rc : forge_strv_add(&s->links, real);
 }
 
-/* real: where it is; name: how it was written, and is found by. */
+/* real: the canonical path; name: the path as typed, which the run uses. */
 static int add_input(struct forge_spec *s, const char *real, const char *name,
 		     struct forge_error *err)
 {
@@ -157,7 +157,7 @@ static int add_input(struct forge_spec *s, const char *real, const char *name,
 	rc = forge_strv_add(&s->inputs, real);
 	if (rc == 0)
 		rc = add_names(s, name, real);
-	/* One name for the record; "-i ." has many. */
+	/* The record has one name per input; "-i ." has many links. */
 	const char *linked = s->links.n == before + 2 ? s->links.v[before] : "";
 	if (rc == 0)
 		rc = forge_strv_add(&s->input_names, linked);
@@ -192,7 +192,7 @@ bool forge_spec_is_program(const char *word)
 	return false;
 }
 
-/* Who runs a script that is not executable itself, by its ending. */
+/* The interpreter for a script that is not executable, by its ending. */
 static const char *interpreter(const char *path)
 {
 	static const struct {
@@ -206,7 +206,7 @@ static const char *interpreter(const char *path)
 	return NULL;
 }
 
-/* Installed, or beside us in a build tree. */
+/* The installed one, or the one in the build tree. */
 static char *find_notebook_runner(void)
 {
 	char self[PATH_MAX];
@@ -228,8 +228,8 @@ static char *find_notebook_runner(void)
 }
 
 /*
- * A notebook is executed by a program of ours in the runtime's Python; what it leaves is an output
- * of the notebook's name.
+ * A notebook is executed by share/run_notebook.py in the runtime's Python. The executed
+ * notebook is an output with the name of the notebook.
  */
 static int add_notebook(struct forge_spec *s, const char *real,
 			const struct forge_strv *parameters, struct forge_error *err)
@@ -266,7 +266,7 @@ bool forge_spec_is_notebook(const char *word)
 	       S_ISREG(st.st_mode);
 }
 
-/* A file named as the thing to run is an input by itself, and runs by where it is. */
+/* A file that is the command becomes an input, and is run by its path there. */
 static int add_script(struct forge_spec *s, const char *word, bool *ret_is_script,
 		      struct forge_error *err)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a caller asks of forge_run(), before anything is checked. */
+/* The request of a caller of forge_run(), before any check. */
 #pragma once
 
 #include <stdbool.h>
@@ -8,7 +8,7 @@
 #include "base/strv.h"
 #include "config/config.h"
 
-/* What the caller asks for. All pointers are borrowed for the duration of the call. */
+/* All pointers are borrowed for the duration of the call. */
 struct forge_run_request {
 	const char *analysis_id;      /* NULL: the run id */
 	const char *profile;	      /* NULL: "default" */
@@ -22,32 +22,35 @@ struct forge_run_request {
 	struct forge_strv
 		outputs; /* patterns below the workdir, or "none"; empty: as configured */
 	const char *copy_to; /* a directory for the outputs of a success; NULL: none */
-	bool copy_replaces;  /* what is there already */
+	bool copy_replaces;  /* replaces existing files */
 	const char *network; /* "none" (also NULL) or "host" */
 	const char *store;   /* URL, NULL: as configured */
 	const char *idempotency_key; /* NULL: none */
 	const char *post_process;    /* a line for sh; NULL: as configured */
 	int priority;		     /* higher goes first */
 	bool wait_durable; /* record the run durably before it starts (forge submit) */
-	/* Called once, when the run is recorded and will happen. NULL: not wanted. */
+	/* Called once, when the run is recorded and will be carried out. May be NULL. */
 	void (*on_recorded)(void *arg, const char *run_id);
-	/* Called when something went on but the user should know. NULL: not wanted. */
+	/* Called for a problem that did not stop the run. May be NULL. */
 	void (*on_warning)(void *arg, const struct forge_error *warning);
-	/* The same for what is no reason to worry: the run is queued, or being ended. */
+	/* The same for news that are no problem: the run is queued, or is being ended. */
 	void (*on_note)(void *arg, const char *text);
 	void *arg;
-	/* Of a post-process: the run it belongs to, its outputs as a directory, and pairs of
-	 * names below the workdir and inputs that they lead to. */
 	const char *rerun_of; /* the run that this one repeats; NULL: none */
+	/*
+	 * For a post-process: its run, the outputs of that run as a directory, and pairs
+	 * of a name below the workdir and the input that it links to.
+	 */
 	const char *parent_run, *parent_outputs;
 	struct forge_strv links;
-	/* Finding out about a runtime: it need not be healthy, nothing of the caller's counts. */
+	/* The run checks a runtime, which need not be healthy, without user settings. */
 	bool is_probe;
-	const struct forge_strv *exact_env; /* instead of the environment; NULL: not */
-	bool keep;			    /* keep the workdir */
+	const struct forge_strv
+		*exact_env;	  /* replaces the whole environment; NULL: does not */
+	bool keep;		  /* keep the workdir */
 	bool pass_stdin;	  /* feed the caller's standard input to the command */
 	int stdout_fd, stderr_fd; /* where output is also shown live, -1: nowhere */
 	char **argv;		  /* the command, NULL-terminated, at least one word */
-	/* A word behind the first that is an option of `forge run`, and its value; NULL: none. */
+	/* An option of `forge run` after the command, and its value; NULL: none. */
 	const char *late_option, *late_value;
 };

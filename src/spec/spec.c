@@ -88,7 +88,7 @@ static int expand_workdir(struct forge_spec *s, const char *template,
 	s->workdir = strdup(buf);
 	if (!s->workdir)
 		return forge_fail(err, ENOMEM, "out of memory");
-	/* Taken, by whomever: known this early, it is as if it had been asked for so. */
+	/* Some file has this name: use the other name from the start. */
 	struct stat st;
 	return lstat(buf, &st) == 0 ? forge_spec_rename_workdir(s, err) : 0;
 }
@@ -109,7 +109,7 @@ int forge_spec_rename_workdir(struct forge_spec *s, struct forge_error *err)
 	return 0;
 }
 
-/* What no sandbox can be made with, or no kernel takes: said before it is tried. */
+/* Refuses values that no sandbox or kernel accepts, before they are used. */
 static int check_possible(struct forge_spec *s, const struct forge_run_request *req,
 			  struct forge_error *err)
 {
@@ -125,7 +125,7 @@ static int check_possible(struct forge_spec *s, const struct forge_run_request *
 	if (getrlimit(RLIMIT_NOFILE, &files) < 0 || files.rlim_max == RLIM_INFINITY ||
 	    l->open_files <= files.rlim_max)
 		return 0;
-	/* Ours is the most we can give. A default gives way, a wish is refused. */
+	/* At most the hard limit of forge. A default is lowered, a request refused. */
 	if (req->limits.open_files && req->limits.open_files != FORGE_UNLIMITED)
 		return forge_fail(err, EINVAL,
 				  "--open-files: this host's hard limit is %llu",
@@ -134,7 +134,7 @@ static int check_possible(struct forge_spec *s, const struct forge_run_request *
 	return 0;
 }
 
-/* A small host: what nobody asked for gives way; a wish that cannot be is refused later. */
+/* Lowers defaults to the budget of a small host. A larger request is refused later. */
 static void fit_budget(struct forge_spec *s, const struct forge_config *cfg,
 		       const struct forge_run_request *req)
 {
@@ -147,7 +147,7 @@ static void fit_budget(struct forge_spec *s, const struct forge_config *cfg,
 		s->limits.cpus_milli = b.cpus_milli;
 }
 
-/* Later ones win; where each came from is kept for --explain-limits. */
+/* Later values win; their origin is for --explain-limits. */
 static void overlay(struct forge_spec *s, const struct forge_limits *over,
 		    const char *from)
 {
@@ -188,7 +188,7 @@ static bool is_image(const struct forge_spec *s)
 	return s->has_runtime && s->runtime.decl->image;
 }
 
-/* A runtime that is an image runs where there are containers. */
+/* A runtime that is an image needs an executor with containers. */
 static int resolve_executor(struct forge_spec *s, const struct forge_config *cfg,
 			    const struct forge_run_request *req, struct forge_error *err)
 {
@@ -301,7 +301,7 @@ static int resolve_post_process(struct forge_spec *s, const struct forge_config 
 {
 	int rc = 0;
 
-	if (req->parent_run) /* it is one itself */
+	if (req->parent_run) /* a post-process has none itself */
 		return 0;
 	if (req->post_process) {
 		rc = forge_strv_add(&s->post_process, "/bin/sh");
@@ -338,7 +338,7 @@ static int resolve_key(struct forge_spec *s, const struct forge_run_request *req
 				    "--idempotency-key: 1 to 200 characters");
 }
 
-/* One that is absent would be found missing by the analysis, if at all, and not by name. */
+/* A missing root is an error here: the analysis might not report it by name. */
 static int add_roots(struct forge_spec *s, const struct forge_config *cfg,
 		     struct forge_error *err)
 {
@@ -357,7 +357,7 @@ static int add_roots(struct forge_spec *s, const struct forge_config *cfg,
 	return rc < 0 ? forge_fail(err, ENOMEM, "out of memory") : 0;
 }
 
-/* A post-process: the outputs lie where the run had put them, and nothing else is new. */
+/* For a post-process: links the outputs to the paths that the run gave them. */
 static int add_parent(struct forge_spec *s, const struct forge_run_request *req)
 {
 	int rc = 0;

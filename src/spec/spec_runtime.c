@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which runtime a run has, and why; what a script says about itself. */
+/* Chooses the runtime of a run, and reads the requests of its script. */
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -114,7 +114,7 @@ static int read_header(struct forge_spec *s, const char *script, struct forge_er
 	return rc;
 }
 
-/* forge.yaml in the script's directory, of which only the section "analysis" counts here. */
+/* Reads forge.yaml in the script's directory; only the section "analysis" is used. */
 static int read_beside(struct forge_spec *s, const char *script, struct forge_error *err)
 {
 	const char *slash = strrchr(script, '/');
@@ -140,7 +140,6 @@ static int read_beside(struct forge_spec *s, const char *script, struct forge_er
 	return 0;
 }
 
-/* A path that a script names is meant from where the script is. NULL: out of memory. */
 char *forge_spec_beside(const char *script, const char *path)
 {
 	const char *slash = strrchr(script, '/');
@@ -150,7 +149,7 @@ char *forge_spec_beside(const char *script, const char *path)
 		       : forge_asprintf("%.*s/%s", (int)(slash - script), script, path);
 }
 
-/* The directory that a script was named in: a link to a script elsewhere does not widen it. */
+/* The directory that names the script: a link to a script elsewhere does not widen it. */
 static char *home_of(const char *script)
 {
 	const char *slash = strrchr(script, '/');
@@ -160,7 +159,7 @@ static char *home_of(const char *script)
 	return dir ? realpath(dir, NULL) : NULL;
 }
 
-/* real: below the script's own directory, or what the configuration shows to every run. */
+/* Whether real is below the script's own directory or a root of every run. */
 static bool may_read(const struct forge_config *cfg, const char *script, const char *real)
 {
 	forge_auto_free char *here = home_of(script);
@@ -176,8 +175,8 @@ static bool may_read(const struct forge_config *cfg, const char *script, const c
 }
 
 /*
- * Nobody has read the script: what it wishes beyond its own place a person gives it, by an option. Each
- * path is resolved once, and what it led to then is what the run gets.
+ * The user may not have read the script. So inputs outside of its own directory have to
+ * be given by an option. Each path is resolved once, and the run gets the resolved path.
  */
 static int resolve_wishes(struct forge_spec *s, const struct forge_config *cfg,
 			  const char *script, struct forge_error *err)
@@ -210,7 +209,9 @@ static int check_wishes(struct forge_spec *s, const struct forge_config *cfg,
 			const struct forge_run_request *req, const char *script,
 			struct forge_error *err)
 {
-	/* A directory is shown to the run whole, and most directories have a bin/ somewhere. */
+	/*
+	 * The run sees the whole directory, and most directories have a bin/ somewhere.
+	 */
 	if (!req->runtime && s->header_runtime &&
 	    forge_runtime_is_path(s->header_runtime)) {
 		forge_auto_free char *joined =
@@ -235,7 +236,7 @@ static int check_wishes(struct forge_spec *s, const struct forge_config *cfg,
 	return resolve_wishes(s, cfg, script, err);
 }
 
-/* An input that was given by hand is given, whatever the script says of it. */
+/* Drops requests of the script for inputs that the user gave. */
 static void drop_given(struct forge_spec *s, const struct forge_run_request *req,
 		       const char *script)
 {
@@ -260,7 +261,7 @@ static void drop_given(struct forge_spec *s, const struct forge_run_request *req
 	}
 }
 
-/* Only a script that is named as what to run speaks for the run. */
+/* Only a script that is the command can make requests for the run. */
 int forge_spec_header(struct forge_spec *s, const struct forge_config *cfg,
 		      const struct forge_run_request *req, struct forge_error *err)
 {
@@ -281,7 +282,7 @@ int forge_spec_header(struct forge_spec *s, const struct forge_config *cfg,
 
 /* ---- the runtime ---- */
 
-/* The programs that kind system declares, by their names and nothing else. */
+/* Links only the programs that a runtime of kind system declares. */
 static int add_tools(struct forge_spec *s)
 {
 	static const char *const dirs[] = { "/usr/local/bin", "/usr/bin", "/bin" };
@@ -304,7 +305,7 @@ static int add_tools(struct forge_spec *s)
 	return rc;
 }
 
-/* A prefix that was reached through a link is there by both names. */
+/* A prefix that was named by a link is visible under both names. */
 static int add_name(struct forge_spec *s)
 {
 	const struct forge_runtime *rt = &s->runtime;
@@ -317,8 +318,8 @@ static int add_name(struct forge_spec *s)
 }
 
 /*
- * A path in a file is below the file's directory; one of the command line below the current one, as it
- * is. NULL: out of memory.
+ * A relative path in a file is below the file's directory; a path of the command line
+ * stays as it is. NULL: out of memory.
  */
 static char *from_file(const char *word, const char *file)
 {
@@ -330,7 +331,7 @@ static char *from_file(const char *word, const char *file)
 		       : strdup(word);
 }
 
-/* What was chosen, by whomever; *ret is NULL where nobody chose. */
+/* The runtime of the command line, the script or the configuration; NULL: none. */
 static int choose(struct forge_spec *s, const struct forge_config *cfg,
 		  const struct forge_run_request *req, char **ret)
 {
@@ -345,7 +346,7 @@ static int choose(struct forge_spec *s, const struct forge_config *cfg,
 									     : -ENOMEM;
 }
 
-/* pyenv's programs are scripts that look for the one that is meant; there is no prefix in a variable. */
+/* pyenv sets no variable with a prefix; its programs are scripts that find others. */
 static bool is_pyenv_first(char *buf, size_t size)
 {
 	const char *path = getenv("PATH");
@@ -361,8 +362,8 @@ static bool is_pyenv_first(char *buf, size_t size)
 }
 
 /*
- * Whether a command would have used the Python whose directory of programs this is, without forge: Python
- * itself, pip, a script or a notebook for it, or anything else that is installed there.
+ * Whether the command would have used this Python program without forge: Python itself,
+ * pip, a Python script or a notebook, or another program in the same directory.
  */
 static bool would_use_python(const char *command, const char *python)
 {
