@@ -429,7 +429,7 @@ static void a_batch_that_is_not_taken_times_out(void **state)
 	assert_none(&c);
 	assert_true(is_reaped(pid));
 	assert_int_equal(forge_courier_wait(&c, LONG_USEC, &err), -ETIMEDOUT);
-	assert_contains(err.msg, "tell the store");
+	assert_contains(err.msg, "report to the store");
 	stored("a", "", 0);
 	/* A courier that reads takes it. */
 	c = courier();
