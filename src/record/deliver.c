@@ -300,18 +300,6 @@ int forge_deliver_later(const struct forge_home *home, const char *run_id,
 	return rc < 0 ? forge_fail_errno(err, -rc, "write undelivered/%s", run_id) : 0;
 }
 
-bool forge_deliver_is_due(const struct forge_home *home)
-{
-	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
-
-	(void)forge_entries_open(&d, home->fd,
-				 "undelivered"); /* usually does not exist */
-	for (const char *name; (name = forge_entries_next(&d));)
-		if (name[0] != '.')
-			return true;
-	return d.error && d.error != -ENOENT; /* the delivery reports the error */
-}
-
 /* 1: delivered, 0: the run is for another store. err may be filled in any case. */
 static int deliver_one(const struct forge_home *home, struct forge_store *st, int dir,
 		       const char *name, const char *url, struct forge_error *err)

@@ -57,8 +57,6 @@ FORGE_MUST_CHECK int forge_deliver_run(const struct forge_home *home,
 FORGE_MUST_CHECK int forge_deliver_later(const struct forge_home *home,
 					 const char *run_id, const char *url,
 					 struct forge_error *err);
-/* Whether any run waits for delivery. */
-bool forge_deliver_is_due(const struct forge_home *home);
 /*
  * Delivers the runs that are marked for this store. Then closes as lost the runs that are
  * open in the store, belong to this host and are dead. Never fails: returns the number of
