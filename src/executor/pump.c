@@ -101,7 +101,7 @@ static void on_alarm(int sig)
 }
 
 /*
- * The descriptor is the caller's: shared with his shell, so it must not become non-blocking, and
+ * The descriptor is the caller's: its shell shares it, so it must not become non-blocking, and
  * maybe with another writer, so that "poll says writable" promises nothing; a terminal that is
  * stopped blocks too. A blocked supervisor would enforce nothing, so a timer ends the write.
  * It repeats: the first alarm could come just before the write begins.
@@ -138,7 +138,7 @@ void forge_pump_flush(struct forge_pump *p)
 	if (n >= 0) {
 		p->buf_pos += (unsigned)n;
 	} else if (errno != EINTR && errno != EAGAIN) {
-		/* Nobody reads any more (EPIPE): the log goes on. */
+		/* The reader is gone (EPIPE): the log goes on. */
 		p->live = -1;
 		p->buf_pos = p->buf_len;
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Moves one output stream of a run from its pipe to its log, up to a limit, and a copy to a
- * live reader who may be slow, gone, or share his descriptor with others.
+ * live reader, which may be slow, gone, or share its descriptor with other processes.
  */
 #pragma once
 
@@ -11,7 +11,7 @@
 struct forge_pump {
 	int src;	   /* non-blocking pipe, -1 after its end */
 	int log;	   /* plain file */
-	int live;	   /* -1: nobody watches */
+	int live;	   /* -1: no live reader */
 	bool live_is_file; /* always writable, poll would not help */
 	uint64_t limit;	   /* bytes the log may hold */
 	uint64_t logged, seen;

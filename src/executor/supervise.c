@@ -48,9 +48,9 @@ struct loop {
 	uint64_t wall_at, grace_at, cpu_at, disk_at, dead_at, memory_at, start_at;
 	uint64_t sockets_at; /* not before this: the next answer about a socket */
 	uint64_t asked_usec, asked_cost; /* the last one, and what they cost lately */
-	uint64_t look_at;   /* not before this: the next look at who has the memory */
+	uint64_t look_at;   /* not before this: the next search for the largest process */
 	uint64_t cpu_dying; /* CPU time of the run at the last look at its dying */
-	struct forge_ctl_exit end; /* as init told it */
+	struct forge_ctl_exit end; /* as init reported it */
 	bool is_killed;
 };
 
@@ -81,7 +81,7 @@ static void stop(struct loop *l, enum forge_stop why, const char *event, bool po
 		l->out->stop = why;
 		l->job->on_event(l->job->arg, event, NULL);
 	}
-	/* Before the command runs nobody is there to be polite to, and init may not listen. */
+	/* Before the command runs, no process could handle SIGTERM, and init may not read its socket. */
 	if (!politely || !l->out->has_started) {
 		kill_all(l);
 	} else if (!l->is_killed && l->grace_at == NEVER) {

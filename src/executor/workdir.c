@@ -91,7 +91,7 @@ static bool is_closed(int dir, const char *name)
 	       st.st_uid == geteuid() && (st.st_mode & 0777) == 0700;
 }
 
-/* The spare one, or a new one. Somebody may have opened all of FORGE_HOME (chmod -R) meanwhile. */
+/* The spare directory, or a new one. A chmod -R of FORGE_HOME may have opened the spare one to others. */
 static int make_outer(int parent, const char *name, const struct forge_home *home,
 		      unsigned slot)
 {
@@ -217,7 +217,7 @@ static int move_up(int parent, const char *name, const char *aside,
 	return rc < 0 ? rc : rc == 1 ? 0 : -ENOENT;
 }
 
-/* To us, whatever is in it, and closed again: who was let in by its mode was let in by the run. */
+/* Takes ownership of the whole tree and closes it to others: the run may have given it any mode. */
 static int take_over(const char *path, const struct forge_workdir *w,
 		     struct forge_error *err)
 {

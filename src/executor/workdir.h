@@ -3,8 +3,8 @@
  * The run's own directory on disk: made once, never reused, removed whatever is in it.
  *
  * On the host it is FORGE_WORKDIR_INNER in a directory of mode 0700 that the supervisor owns, and that has
- * the name of the template. The run may give its own directory any mode; it cannot let anybody else in,
- * for nobody passes the directory around it. Inside it is mounted under the template's name.
+ * the name of the template. The run may give its own directory any mode, but no
+ * other user can pass the directory around it. Inside it is mounted under the template's name.
  */
 #pragma once
 
@@ -55,7 +55,7 @@ void forge_workdir_close(struct forge_workdir *w);
 /*
  * For --keep, when everything that ran is dead: the run's own directory takes the place of the one
  * around it, belongs to us and is closed to others. Where it is then goes into *ret_path, a new string: the
- * same path or, if somebody else took that name in this very moment, that with the run's id; its identity
+ * same path or, if another process took that name at this moment, that with the run's id; its identity
  * is dev and inner. Can be repeated after a crash at any point.
  */
 FORGE_MUST_CHECK int forge_workdir_keep(const struct forge_workdir *w, const char *run_id,

@@ -50,8 +50,8 @@ static const char *const run_files[] = { "record.json", "events.jsonl", "stdout"
 					 "stderr" };
 
 /*
- * Before the first event is written nobody has been told of the run, and nothing has come of it. A file
- * that cannot be looked at may have something in it.
+ * Before the first event is written, the run has been reported to no one and has made nothing. A file that
+ * cannot be read may have content.
  */
 static bool has_begun(int dir)
 {
@@ -108,7 +108,7 @@ static int note_kept(const struct repair *r, json_t *record, struct forge_error 
 	return 1;
 }
 
-/* The verdict came before the workdir was seen to, or from somebody who knew nothing of that. */
+/* The verdict was written before the workdir was kept or removed, or by a process that knew nothing of it. */
 static int complete_record(const struct repair *r, json_t *verdict,
 			   struct forge_error *err)
 {
@@ -130,7 +130,7 @@ static void remove_unbegun(const struct repair *r)
 	(void)unlinkat(r->home->runs_fd, r->run_id, AT_REMOVEDIR);
 }
 
-/* Without a verdict the only true one is that nobody knows how it ended. */
+/* A run without a verdict gets the verdict "lost": how it ended is not known. */
 static int close_lost(const struct repair *r, struct forge_error *err)
 {
 	struct forge_error why = FORGE_ERROR_INIT;
@@ -179,7 +179,7 @@ static int close_record(const struct repair *r, struct forge_error *err)
 	return rc;
 }
 
-/* Whoever was killed after it wrote the verdict may not have waited for the disk. */
+/* A supervisor that was killed after it wrote the verdict may not have synced it to the disk. */
 static int sync_record(const struct repair *r)
 {
 	forge_auto_close int fd = openat(r->dir, "record.json",
@@ -309,7 +309,7 @@ static int look_at(const struct forge_home *home, const char *name, FILE *out,
 {
 	struct stat st;
 
-	/* The common case, without a lock: nobody is there. */
+	/* The common case needs no lock: the slot is empty. */
 	if (fstatat(home->active_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT
 			       ? 0
@@ -374,7 +374,7 @@ static void note_crowd(const struct forge_home *home, unsigned live)
 		(void)futimens(fd, NULL);
 }
 
-/* Who is told what could not be repaired: each, or only the first. */
+/* Where failed repairs are reported: all of them in a list, or only the first. */
 struct complaint {
 	struct forge_strv *all; /* NULL: only the first, in *err */
 	struct forge_error *err;

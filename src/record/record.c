@@ -42,7 +42,7 @@ static json_t *limits_json(const struct forge_limits *l)
 }
 
 /*
- * By the uid: $USER is whatever somebody set, and cron sets nothing. From the file alone: other sources of
+ * By the uid: $USER can have any value, and cron sets none. From the file alone: other sources of
  * names (LDAP) can take seconds, and are asked over a network.
  */
 const char *forge_user_name(char buf[FORGE_USER_MAX])
@@ -74,7 +74,7 @@ static json_t *supervisor_json(const struct forge_home *home)
 }
 
 /*
- * What was asked for, as a digest: who gives a key again gets the first run only if this is the same.
+ * A digest of the request: a key that is given again means the first run only if this digest is the same.
  * Limits and priority are not part of it: they say how, not what.
  */
 static json_t *request_json(const struct forge_spec *s)
@@ -193,7 +193,7 @@ static bool is_over(const struct forge_record *r)
 
 /*
  * A verdict without its line is repaired by writing the line; a line without its verdict would be
- * one that nobody knows the rest of. So the record comes first.
+ * one whose rest is lost. So the record comes first.
  */
 static void write_events(struct forge_record *r)
 {
@@ -218,7 +218,7 @@ int forge_record_make_files(struct forge_record *r, const struct forge_home *hom
 			       : open_file(r->dir_fd, "events.jsonl", &r->events_fd);
 	if (r->dir_fd < 0)
 		(void)unlinkat(home->runs_fd, run_id,
-			       AT_REMOVEDIR); /* it is made again to tell that */
+			       AT_REMOVEDIR); /* it is made again to record the failure */
 	if (rc == 0)
 		rc = open_file(r->dir_fd, "stdout", &r->log_fd[0]);
 	if (rc == 0)
@@ -335,7 +335,7 @@ json_t *forge_record_take_batch(struct forge_record *r)
 	return batch;
 }
 
-/* Of a run that nothing was made for nobody can say that it was isolated. */
+/* A run for which nothing was made has no isolation. */
 static json_t *isolation_json(const struct forge_outcome *o, bool own_network,
 			      bool was_made)
 {

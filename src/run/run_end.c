@@ -78,8 +78,8 @@ int forge_run_clean(struct run *r, struct forge_error *err)
 }
 
 /*
- * Who reads slowly is waited for as long as it gets on. An input that does not answer at all is given up
- * sooner when the run did not end by itself: its digest is of no use to whoever waits for the verdict.
+ * The hasher may be slow, as long as it makes progress. An input that does not answer at all is given up
+ * sooner when the run did not end by itself: its digest is not worth a late verdict.
  */
 static void set_inputs(struct run *r, const struct forge_outcome *o)
 {
@@ -114,7 +114,7 @@ static void keep_what_is_left(struct run *r, const struct forge_outcome *o,
 	r->keeps = true;
 	if (forge_slot_add_keep(&r->slot, &late) < 0 || keep_workdir(r, &late) < 0) {
 		forge_record_event(&r->record, "keep_failed", late.msg);
-		return; /* forge_run_clean() tries again, and tells it */
+		return; /* forge_run_clean() tries again, and reports the error */
 	}
 	forge_judge_add(v, "The workdir is kept: %s.",
 			forge_json_string(r->record.json, "workdir"));
@@ -128,7 +128,7 @@ static void miss_output(struct run *r, const char *problem, struct forge_verdict
 		forge_judge_missing_output(problem, v);
 }
 
-/* Somebody installed something meanwhile: what the run had is then not known. */
+/* Packages were installed meanwhile: which of them the run used is not known. */
 static void note_runtime(struct run *r)
 {
 	char digest[FORGE_DIGEST_MAX];
@@ -153,7 +153,7 @@ static bool is_plain_name(const char *name)
 	return *name != '\0';
 }
 
-/* Whatever is not kept is told: the user may have meant to have it. */
+/* The verdict names what is not kept: the user may want it. */
 static void report_rest(const struct run *r, const struct forge_collected *c,
 			const struct forge_outcome *o, struct forge_verdict *v)
 {
@@ -218,7 +218,7 @@ static void take_outputs(struct run *r, struct forge_collected *c,
 	report_rest(r, c, o, v);
 }
 
-/* Outputs are safe on disk before anybody reads that the run succeeded. */
+/* Outputs are safe on disk before the success of the run is reported. */
 static void collect(struct run *r, const struct forge_outcome *o, struct forge_verdict *v)
 {
 	uint64_t disk = r->spec->limits.disk_bytes, most = r->cfg->outputs_max_bytes;
@@ -234,7 +234,7 @@ static void collect(struct run *r, const struct forge_outcome *o, struct forge_v
 		.max_holes = most ? UINT64_MAX : HOLES_MAX,
 		.stop_fd = signals,
 		.max_files = r->cfg->outputs_max_files,
-		/* Who could not be killed may still finish a write. */
+		/* A process that could not be killed may still finish a write. */
 		.may_link = !r->keeps && !o->is_stuck,
 		.is_partial = o->stop != FORGE_STOP_NONE,
 	};
@@ -269,8 +269,8 @@ static void collect(struct run *r, const struct forge_outcome *o, struct forge_v
 }
 
 /*
- * Who gave --copy looks there for the outputs, and only there: when they cannot be put there the run has
- * not done what it was asked for. They are stored all the same.
+ * A user of --copy expects the outputs in that directory: when they cannot be copied, the run has failed.
+ * They are stored all the same.
  */
 static void copy_outputs(struct run *r, struct forge_verdict *v)
 {
@@ -369,10 +369,10 @@ static int confirm(struct run *r, int local, struct forge_error *full,
 }
 
 /*
- * The verdict is in record.json before the store hears of it, so that whoever finds this process
- * dead knows it. A tree that takes long to remove does not keep the verdict waiting; a small one
- * is removed first, and the run is told in one transaction. Should a cgroup stay, the slot does
- * too, and repair tells the store.
+ * The verdict is in record.json before it is sent to the store, so that repair finds it when this process
+ * dies. A tree that takes long to remove does not keep the verdict waiting; a small one
+ * is removed first, and the run is stored in one transaction. When a cgroup
+ * cannot be removed, the slot stays too, and repair reports to the store.
  */
 int forge_run_finish(struct run *r, const struct forge_outcome *o,
 		     const struct forge_verdict *v, struct forge_error *err)

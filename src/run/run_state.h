@@ -46,7 +46,7 @@ struct run {
 	const char *store; /* URL */
 	json_t *post_rows; /* what the post-process said */
 	bool has_started;  /* the command ran: there is something to keep */
-	bool is_stopping;  /* whoever asked for that has been answered */
+	bool is_stopping;  /* the user knows that it is being stopped */
 	bool keeps; /* the workdir: the user wants it, or it has outputs that are not stored */
 	bool is_confirmed; /* the caller knows that this run will happen */
 	bool is_behind; /* the store misses something of this run, and the user knows */

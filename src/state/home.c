@@ -39,7 +39,7 @@ char *forge_home_path(void)
 	return s && s[0] == '/' ? forge_asprintf("%s/.local/state/forge", s) : NULL;
 }
 
-/* Somebody else's directory, or a link to one, would have us write and empty files there. */
+/* In a directory of another user, or behind a link to one, forge would write and truncate files. */
 static int check_own(int fd, const char *path, struct forge_error *err)
 {
 	struct stat st;
@@ -107,7 +107,7 @@ void forge_home_share(const struct forge_home *h, int fd)
 
 	if (!h->shared || fstat(fd, &st) < 0)
 		return;
-	/* Not by the mode it is made with: the umask is for what nobody has asked to share. */
+	/* Not by the mode it is made with: the umask is for files that are not to be shared. */
 	mode_t more = S_ISDIR(st.st_mode) ? 050 : 040;
 	if ((st.st_mode & more) != more)
 		(void)!fchmod(fd, (st.st_mode & 07777) | more);

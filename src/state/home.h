@@ -10,7 +10,7 @@
  *   runs/<run_id>/   record.json, events.jsonl, stdout, stderr; kept.json: see kept.h
  *   active/<slot>    locked by a supervisor; enough facts to repair after a crash
  *   objects/ab/...   collected outputs by their digest
- *   queue/           who waits for room, and who has how much of it
+ *   queue/           shares of the budget in use, and tickets of waiting runs
  *   spare/           files of the queue, and directories around workdirs, that are not in use
  *   undelivered/     runs whose end the store has not heard of
  *   cache/           digests of big inputs and of runtimes, what activation scripts change

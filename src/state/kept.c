@@ -45,7 +45,7 @@ int forge_kept_read(int dir, struct forge_kept *ret, struct forge_error *err)
 	};
 	json_decref(j);
 	if (!k.path)
-		return 0; /* torn by a power cut: nobody knows it any more */
+		return 0; /* torn by a power cut: the path is lost */
 	*ret = k;
 	return 1;
 }

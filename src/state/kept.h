@@ -2,7 +2,7 @@
 /*
  * Which directory a run kept: runs/<run_id>/kept.json. gc removes what this says and nothing else. The
  * record says it too, for people; but a record can be made from a row of the store, which others
- * write, and this file is made only by who made the directory.
+ * write, and this file is made only by the process that made the directory.
  */
 #pragma once
 
@@ -21,7 +21,7 @@ struct forge_kept {
 /* dir: the run's directory, as for all of these. */
 FORGE_MUST_CHECK int forge_kept_write(int dir, const char *path, dev_t dev, ino_t ino,
 				      struct forge_error *err);
-/* 1: read, 0: nothing is kept, negative: it cannot be told. */
+/* 1: read, 0: nothing is kept, negative: not known. */
 FORGE_MUST_CHECK int forge_kept_read(int dir, struct forge_kept *ret,
 				     struct forge_error *err);
 /* It was removed. */

@@ -75,7 +75,7 @@ static void touch(struct forge_objects *o, const char *name)
 	__atomic_or_fetch(&o->touched[n / 8], (uint8_t)(1u << n % 8), __ATOMIC_RELAXED);
 }
 
-/* Whoever made it may have died before it was on disk, or be just about to write it. */
+/* The process that made it may have died before the file was on disk, or may be about to sync it. */
 static int sync_object(const struct forge_objects *o, const char *name)
 {
 	forge_auto_close int fd = openat(o->fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
@@ -144,7 +144,7 @@ static int publish(struct forge_objects *o, int fd, bool sync,
 	if (named < 0 || !sync)
 		return named < 0 ? named : 0;
 	int rc = sync_object(o, name);
-	/* Who comes next would be told that all is well: an error is reported once. */
+	/* The kernel reports a write error once: the next fsync() would succeed. */
 	if (rc < 0 && named == 0)
 		(void)unlinkat(o->fd, name, 0);
 	return rc;
@@ -169,7 +169,7 @@ static int leave_project(const struct forge_objects *o, int fd)
 }
 
 /*
- * Its owner becomes us, so that no later run with the same uid could write it. Who has it open for
+ * Its owner becomes us, so that no later run with the same uid could write it. A process that has it open for
  * writing already, having been handed a descriptor by the run, could do so for ever: -EXDEV, copy it.
  */
 static int put_itself(struct forge_objects *o, int fd, bool sync,

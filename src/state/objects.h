@@ -36,9 +36,9 @@ struct forge_object {
 };
 
 /*
- * Publishes the file that fd (read-only, regular, nobody writes it) is: hashed, on disk, then
+ * Publishes the file that fd (read-only, regular, without a writer) is: hashed, on disk, then
  * named by its digest. With may_link the file itself becomes the object where that is possible
- * (it is then ours and read-only, and nobody has it open for writing); otherwise, and across file systems, it
+ * (it is then ours and read-only, and no process has it open for writing); otherwise, and across file systems, it
  * is copied. Threads may
  * call this at once. sync: wait for the disk for this one file.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The files of the queue, in $FORGE_HOME/queue. Each is locked by the supervisor that made it, so the kernel
- * tells which of them belong to living runs.
+ * knows which of them belong to living runs.
  *
  *   s-<memory>-<cpus>-<run id>      a share of the host's budget that is in use
  *   w-<priority>-<time>-<run id>    a ticket of a run that waits; names sort in the order of service

@@ -19,7 +19,7 @@ struct forge_engine {
 	bool is_podman, is_rootless;
 };
 
-/* Connects and asks who is there. Initialise with {0}; close in any case. */
+/* Connects and asks for the name of the engine. Initialise with {0}; close in any case. */
 FORGE_MUST_CHECK int forge_engine_open(const char *socket, struct forge_engine *ret,
 				       struct forge_error *err);
 void forge_engine_close(struct forge_engine *e);

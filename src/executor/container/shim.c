@@ -231,7 +231,7 @@ static void lose_supervisor(struct shim *s)
 	close(s->control);
 	s->control = -1;
 	s->orphaned_at = forge_now_usec();
-	/* It has been told, and has read what it wanted. */
+	/* The supervisor has the exit status, and has read the counters. */
 	if (s->has_ended)
 		leave(s);
 }

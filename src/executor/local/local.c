@@ -280,7 +280,7 @@ static int local_wait(struct forge_execution *base, struct forge_outcome *ret,
 						.watches_kernel_memory = true };
 	int rc = forge_supervise(&what, ret, err);
 
-	/* It was told to start, and nothing has seen whether it did. */
+	/* The command was allowed to start, and the supervisor has not seen whether it did. */
 	if (rc < 0 && !ret->has_started)
 		e->job->on_event(e->job->arg, "started", NULL);
 	forge_quota_stop(&e->quota);
