@@ -126,6 +126,8 @@ struct forge_child_filter {
 	int control, report;
 };
 void forge_child_filter(const struct forge_child_filter *f);
+/* Sends a listener to the supervisor, which decides about sockets. 0 or -1. */
+int forge_child_send_listener(int control, int listener);
 _Noreturn void forge_child_exec(const struct forge_child *c);
 /*
  * Counts how often a process in this network namespace tried to reach a host or look up a name,

@@ -97,7 +97,7 @@ static int load_by_prctl(void)
 }
 
 /* The supervisor, which is outside, decides about sockets. */
-static int send_listener(int control, int listener)
+int forge_child_send_listener(int control, int listener)
 {
 	char what = FORGE_CTL_LISTENER, room[CMSG_SPACE(sizeof(int))] = { 0 };
 	struct iovec iov = { .iov_base = &what, .iov_len = 1 };
@@ -126,7 +126,7 @@ void forge_child_filter(const struct forge_child_filter *c)
 	choose_answers(c, is_counted, answer);
 	set_answers(answer);
 	int listener = load_filter(SECCOMP_FILTER_FLAG_NEW_LISTENER);
-	if (listener >= 0 && send_listener(c->control, listener) == 0)
+	if (listener >= 0 && forge_child_send_listener(c->control, listener) == 0)
 		return;
 	/*
 	 * EBUSY: a container manager around us has a listener already, and there can be only

@@ -39,6 +39,8 @@ extern char **environ;
 struct shim {
 	int control; /* -1: no supervisor */
 	int signals;
+	int filter; /* the command sends the listener of its filter here; -1: it has done so, or has none */
+	int listener; /* every supervisor gets it: it decides about sockets; -1: none */
 	int fds[FORGE_SHIM_FDS];
 	char **argv;
 	pid_t command; /* 0: not started */
@@ -87,6 +89,8 @@ static int receive_hello(int control, struct forge_shim_hello *ret,
 
 _Noreturn static void die(int report, const char *what, int error)
 {
+	(void)signal(SIGPIPE,
+		     SIG_IGN); /* the supervisor that reads reports may be dead */
 	errno = error;
 	forge_child_die(report, FORGE_STAGE_EXEC, what);
 }
@@ -95,7 +99,7 @@ _Noreturn static void die(int report, const char *what, int error)
  * The engine has its own mechanisms; these are added. Landlock is left out where the engine's filter refuses
  * it: the record says so.
  */
-static void confine(const struct shim *s)
+static void confine(const struct shim *s, int filter)
 {
 	static const char *const devices[] = {
 		"/dev/null",   "/dev/zero",    "/dev/full",
@@ -122,7 +126,7 @@ static void confine(const struct shim *s)
 	}
 	forge_child_filter(&(struct forge_child_filter){ .own_network = s->own_network,
 							 .sockets = s->sockets,
-							 .control = s->control,
+							 .control = filter,
 							 .report = report });
 }
 
@@ -154,28 +158,68 @@ _Noreturn static void execute(char **argv, int report)
 	die(report, tried, error);
 }
 
+_Noreturn static void be_command(struct shim *s, int filter)
+{
+	sigset_t none;
+
+	sigemptyset(&none);
+	(void)setsid(); /* cannot fail in a new child */
+	for (int i = 0; i < 3; i++)
+		if (dup2(s->fds[i], i) < 0)
+			die(s->fds[FORGE_SHIM_REPORT], "dup2", errno);
+	confine(s, filter);
+	(void)sigprocmask(SIG_SETMASK, &none, NULL);
+	execute(s->argv, s->fds[FORGE_SHIM_REPORT]); /* all others are close-on-exec */
+}
+
 static void start_command(struct shim *s)
 {
-	char **argv = s->argv;
+	int filter[2];
 
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, filter) < 0)
+		die(s->fds[FORGE_SHIM_REPORT], "socketpair", errno);
 	s->command = fork();
 	if (s->command < 0)
-		die(s->fds[FORGE_SHIM_REPORT], argv[0], errno);
-	if (s->command == 0) {
-		sigset_t none;
-
-		sigemptyset(&none);
-		(void)setsid(); /* cannot fail in a new child */
-		for (int i = 0; i < 3; i++)
-			if (dup2(s->fds[i], i) < 0)
-				die(s->fds[FORGE_SHIM_REPORT], "dup2", errno);
-		(void)sigprocmask(SIG_SETMASK, &none, NULL);
-		confine(s);
-		execute(argv,
-			s->fds[FORGE_SHIM_REPORT]); /* all others are close-on-exec */
-	}
+		die(s->fds[FORGE_SHIM_REPORT], s->argv[0], errno);
+	if (s->command == 0)
+		be_command(s, filter[1]);
+	close(filter[1]);
+	s->filter = filter[0];
 	for (int i = 0; i < FORGE_SHIM_KEEP_OUT; i++)
 		close(s->fds[i]);
+}
+
+/* One descriptor with a message of one byte; -1: there is none. */
+static int receive_listener(int from)
+{
+	char what, room[CMSG_SPACE(sizeof(int))];
+	struct iovec iov = { .iov_base = &what, .iov_len = 1 };
+	struct msghdr m = { .msg_iov = &iov,
+			    .msg_iovlen = 1,
+			    .msg_control = room,
+			    .msg_controllen = sizeof(room) };
+	ssize_t n = recvmsg(from, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+	const struct cmsghdr *c = n == 1 ? CMSG_FIRSTHDR(&m) : NULL;
+	int fd = -1;
+
+	if (c && c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(sizeof(int)))
+		memcpy(&fd, CMSG_DATA(c), sizeof(int));
+	return fd;
+}
+
+static void hand_over_listener(const struct shim *s)
+{
+	if (s->listener >= 0 && s->control >= 0)
+		(void)!forge_child_send_listener(
+			s->control, s->listener); /* or the next one gets it */
+}
+
+static void serve_filter(struct shim *s)
+{
+	s->listener = receive_listener(s->filter);
+	close(s->filter);
+	s->filter = -1;
+	hand_over_listener(s);
 }
 
 /* Everything that the command left is killed before its end is reported: then nothing runs any more. */
@@ -272,6 +316,7 @@ static void find_supervisor(struct shim *s)
 	}
 	for (int i = 0; i < FORGE_SHIM_FDS; i++)
 		close(fds[i]);
+	hand_over_listener(s);
 	if (s->has_ended)
 		report_end(s);
 }
@@ -280,7 +325,8 @@ _Noreturn static void serve(struct shim *s)
 {
 	for (;;) {
 		struct pollfd fds[] = { { .fd = s->signals, .events = POLLIN },
-					{ .fd = s->control, .events = POLLIN } };
+					{ .fd = s->control, .events = POLLIN },
+					{ .fd = s->filter, .events = POLLIN } };
 		uint64_t now = forge_now_usec();
 
 		/* Without a supervisor a command is never started. */
@@ -293,11 +339,12 @@ _Noreturn static void serve(struct shim *s)
 		if (s->control < 0)
 			find_supervisor(s);
 		fds[1].fd = s->control;
+		fds[2].fd = s->filter;
 		uint64_t left = s->last_moment > now ? s->last_moment - now : 1000000;
 		int msec = s->control < 0	  ? RETRY_MSEC
 			   : left > 3600000000ull ? 3600000
 						  : (int)(left / 1000) + 1;
-		if (poll(fds, 2, msec) < 0 && errno != EINTR)
+		if (poll(fds, 3, msec) < 0 && errno != EINTR)
 			leave(s);
 		if (fds[0].revents) {
 			struct signalfd_siginfo si;
@@ -306,6 +353,8 @@ _Noreturn static void serve(struct shim *s)
 			if (!s->has_ended)
 				reap(s);
 		}
+		if (s->filter >= 0 && fds[2].revents)
+			serve_filter(s);
 		if (s->control >= 0 && fds[1].revents)
 			serve_control(s);
 	}
@@ -313,7 +362,9 @@ _Noreturn static void serve(struct shim *s)
 
 int main(int argc, char **argv)
 {
-	struct shim s = { .control = -1, .last_moment = UINT64_MAX };
+	struct shim s = {
+		.control = -1, .filter = -1, .listener = -1, .last_moment = UINT64_MAX
+	};
 	sigset_t all, chld;
 
 	if (argc < 2 || getpid() != 1) {
