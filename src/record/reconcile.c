@@ -263,9 +263,9 @@ static int empty_slot(const struct forge_home *home, const char *name,
  * A run that outlives its supervisor is not repaired while it may go on: a new supervisor takes the slot. That
  * is another process of this program, which returns when it has the slot, and goes on in the background.
  */
-static bool is_resumable(int fd)
+static bool is_resumable(const struct forge_home *home, int fd)
 {
-	json_t *slot = NULL;
+	json_t *slot = NULL, *verdict = NULL;
 	bool is_it = false;
 
 	if (forge_slot_read(fd, &slot) == 0 && slot) {
@@ -274,7 +274,13 @@ static bool is_resumable(int fd)
 			json_object_get(slot, "saved") &&
 			json_object_get(slot, "start_usec") &&
 			!json_is_true(json_object_get(slot, "is_gone"));
+		/* One that has its verdict is only to be cleaned up after. */
+		const char *run_id = forge_json_string(slot, "run_id");
+		if (is_it && run_id &&
+		    forge_load_verdict(home, run_id, &verdict, NULL) == 0 && verdict)
+			is_it = false;
 	}
+	json_decref(verdict);
 	json_decref(slot);
 	return is_it;
 }
@@ -327,7 +333,7 @@ static int look_at(const struct forge_home *home, const char *name, FILE *out,
 	}
 	if (fstat(fd, &st) < 0 || st.st_size == 0)
 		return 0; /* it has just ended, or another repair was faster */
-	if (is_resumable(fd)) {
+	if (is_resumable(home, fd)) {
 		++*live;
 		/* The new supervisor needs the lock. */
 		(void)flock(fd, LOCK_UN);

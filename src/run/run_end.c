@@ -378,7 +378,9 @@ int forge_run_finish(struct run *r, const struct forge_outcome *o,
 		     const struct forge_verdict *v, struct forge_error *err)
 {
 	struct forge_error full = FORGE_ERROR_INIT;
-	bool is_small = o->inodes_peak <= SMALL_TREE;
+	/* Another supervisor may have to collect again, until there is a verdict: then the workdir goes last. */
+	bool is_small = o->inodes_peak <= SMALL_TREE &&
+			!(r->executor->caps & FORGE_EXECUTOR_OUTLIVES);
 
 	forge_record_set_outcome(&r->record, o, v);
 	/* Refused by the host while it waited for its share, which it then could have had. */

@@ -529,21 +529,53 @@ static int attach_running(struct container *e, pid_t shim_pid, struct forge_erro
 	return rc;
 }
 
+/* 1: it ends just now, and is to be looked at again. */
 static int attach_to(struct container *e, const json_t *state, struct forge_outcome *ret,
 		     struct forge_error *err)
 {
+	static const char *const ended[] = { "exited", "dead", "stopped" };
+	static const char *const never_ran[] = { "created", "configured", "initialized" };
 	const char *status = forge_json_string_or(state, "Status", "");
 
-	if (strcmp(status, "exited") == 0 || strcmp(status, "dead") == 0 ||
-	    strcmp(status, "stopped") == 0) {
-		take_exit(state, ret);
-		e->has_ended = true;
-		return 0;
-	}
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(ended); i++)
+		if (strcmp(status, ended[i]) == 0) {
+			take_exit(state, ret);
+			e->has_ended = true;
+			return 0;
+		}
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(never_ran); i++)
+		if (strcmp(status, never_ran[i]) == 0)
+			return forge_fail(err, ESRCH, "the container is %s", status);
 	if (strcmp(status, "running") != 0)
-		return forge_fail(err, ESRCH, "the container is %s", status);
+		return 1;
 	return attach_running(e, (pid_t)json_integer_value(json_object_get(state, "Pid")),
 			      err);
+}
+
+static int inspect_and_attach(struct container *e, struct forge_outcome *ret,
+			      struct forge_error *err)
+{
+	uint64_t end = forge_now_usec() + END_MSEC * 1000ull;
+	int rc;
+
+	do {
+		json_t *c = NULL;
+		rc = forge_engine_inspect(&e->engine, e->name, &c, err);
+		if (rc < 0)
+			return rc == -ENOENT ? -ESRCH : rc;
+		e->is_made = true;
+		(void)snprintf(
+			ret->image, sizeof(ret->image), "%s",
+			forge_json_string_or(json_object_get(c, "Config"), "Image", ""));
+		(void)snprintf(ret->image_id, sizeof(ret->image_id), "%s",
+			       forge_json_string_or(c, "Image", ""));
+		rc = attach_to(e, json_object_get(c, "State"), ret, err);
+		json_decref(c);
+		if (rc != 1)
+			return rc;
+		(void)poll(NULL, 0, 50);
+	} while (forge_now_usec() < end);
+	return forge_fail(err, EAGAIN, "the container is neither running nor ended");
 }
 
 static int container_attach(struct forge_execution *base, const struct forge_job *job,
@@ -551,7 +583,6 @@ static int container_attach(struct forge_execution *base, const struct forge_job
 			    struct forge_error *err)
 {
 	struct container *e = of(base);
-	json_t *c = NULL;
 
 	*ret = FORGE_OUTCOME_INIT;
 	e->job = job;
@@ -567,20 +598,13 @@ static int container_attach(struct forge_execution *base, const struct forge_job
 	e->control_fd = open(e->control, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	int rc = forge_engine_open(e->decl->socket, &e->engine, err);
 	if (rc == 0)
-		rc = forge_engine_inspect(&e->engine, e->name, &c, err);
-	if (rc == -ENOENT)
-		rc = -ESRCH;
-	e->is_made = rc == 0;
-	if (rc == 0)
 		rc = forge_workdir_reopen(slot, job->workdir, &e->workdir, err);
+	/* Without its directory nothing of the run can be collected: repair ends it. */
+	if (rc == -ENOENT || rc == -ESTALE)
+		return -ESRCH;
 	if (rc == 0)
-		rc = attach_to(e, json_object_get(c, "State"), ret, err);
+		rc = inspect_and_attach(e, ret, err);
 	(void)snprintf(ret->engine, sizeof(ret->engine), "%s", e->engine.name);
-	(void)snprintf(ret->image, sizeof(ret->image), "%s",
-		       forge_json_string_or(json_object_get(c, "Config"), "Image", ""));
-	(void)snprintf(ret->image_id, sizeof(ret->image_id), "%s",
-		       forge_json_string_or(c, "Image", ""));
-	json_decref(c);
 	return rc;
 }
 
