@@ -87,6 +87,8 @@ plain() { printf '%s\n' "$1" | sed 's/\x1b\[[0-9;]*m//g' | tr -d '\r'; }
 @test "ps has a line of at most 100 columns a run, on a terminal of that width" {
     forge run -q --id a-name -- sh -c 'echo "$0"' "$(printf 'long %.0s' {1..60})"
     forge submit --id going -- sleep 300 >/dev/null
+    # Its memory is known as soon as it has a cgroup.
+    wait_for sh -c '"$FORGE" ps -r | grep -q "[KM]iB"'
     run script -qec 'stty cols 100; forge ps' /dev/null
     [ "${#lines[@]}" -eq 3 ]
     for line in "${lines[@]}"; do
