@@ -528,9 +528,11 @@ static void end_shim(struct container *e)
 {
 	struct pollfd dead = { .fd = e->sb->pidfd, .events = POLLIN };
 
-	close(e->sb->control);
+	if (e->sb->control >= 0)
+		close(e->sb->control);
 	e->sb->control = -1;
-	if (poll(&dead, 1, 100) == 0) {
+	/* Without a pidfd it never connected: poll would only wait. */
+	if (dead.fd >= 0 && poll(&dead, 1, 100) == 0) {
 		forge_sandbox_kill(e->sb);
 		(void)poll(&dead, 1, END_MSEC);
 	}
