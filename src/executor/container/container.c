@@ -51,7 +51,7 @@ struct container {
 	char name[48];		  /* "forge-<run id>" */
 	char *control;		  /* the directory of socket and fifos */
 	int control_fd, listener; /* -1: none */
-	bool is_open, is_made, is_stuck;
+	bool is_open, is_made, is_ended, is_stuck;
 };
 _Static_assert(offsetof(struct container, base) == 0, "base must come first");
 
@@ -563,8 +563,9 @@ static int container_end(struct forge_execution *base, struct forge_error *err)
 	struct container *e = of(base);
 	int rc = 0;
 
-	if (!e->is_open)
+	if (!e->is_open || e->is_ended)
 		return 0;
+	e->is_ended = true;
 	if (e->sb)
 		end_shim(e);
 	if (e->is_made)
@@ -573,7 +574,6 @@ static int container_end(struct forge_execution *base, struct forge_error *err)
 		remove_control(e->control);
 		free(forge_take_ptr(e->control));
 	}
-	e->is_made = e->is_made && rc < 0;
 	forge_cgroup_free(forge_take_ptr(e->cg));
 	return rc;
 }
