@@ -534,7 +534,8 @@ static void end_shim(struct container *e)
 	/* Without a pidfd it never connected: poll would only wait. */
 	if (dead.fd >= 0 && poll(&dead, 1, 100) == 0) {
 		forge_sandbox_kill(e->sb);
-		(void)poll(&dead, 1, END_MSEC);
+		/* One that does not die may be frozen (docker pause): the engine can remove it all the same. */
+		(void)poll(&dead, 1, e->is_stuck ? 0 : END_MSEC);
 	}
 	e->sb->pid = 0; /* it is a child of the engine */
 	forge_sandbox_free(forge_take_ptr(e->sb));
