@@ -133,6 +133,7 @@ static int body_of(const struct forge_job *job, const struct forge_ids *ids,
 		.uid = ids->uid,
 		.gid = ids->gid,
 		.keeps_ids = engine && engine->is_podman && engine->is_rootless,
+		.joins_paths = engine && engine->is_podman,
 		.has_path = job->image && has_path(image),
 	};
 	*ret = forge_create_body(&c, err);
