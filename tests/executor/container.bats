@@ -451,3 +451,35 @@ over_without() {
     patiently no_containers docker
     patiently nothing_active
 }
+
+# ---- rootless Podman
+
+# Its containers have cgroups of their own only where systemd delegates some to the user.
+@test "rootless Podman: what it does not enforce is named, and the command does not run" {
+    skip_unless "an ordinary user needs newuidmap for that" command -v newuidmap
+    skip_unless "a user has cgroups of its own here" test -d /sys/fs/cgroup/memory
+    rootless_start 12345
+    copy_forge "$rootless/bin" forge-shim
+    configure "workdir: $rootless/work/{run_id}" 'executors:' \
+        "  podman: {kind: container, socket: $rootless/podman.sock, image: tiny}"
+    cp "$FORGE_CONFIG" "$rootless/forge.yaml"
+    rootless_run() {
+        status=0
+        as_rootless env FORGE_HOME="$rootless/forge" FORGE_CONFIG="$rootless/forge.yaml" "$rootless/bin/forge" \
+            run --json --executor podman "$@" >"$record" 2>"$err" </dev/null || status=$?
+        echo "$* -> $status $(field .status) $(field .reason): $(field .completion_notes)"
+    }
+    rootless_run -- sh -c 'echo ran'
+    refused "Podman" "does not enforce here: memory, cpus, pids" "no cgroups of their own"
+    [ ! -s "$(field .logs.stdout)" ]
+    # Allowed, it runs as the user itself, under the limits that need no cgroup, and the record says what was missing.
+    echo 'sandbox: {allow_missing: [memory, cpus, pids, cpu_time]}' >>"$rootless/forge.yaml"
+    rootless_run --timeout 1s --grace 200ms -- sh -c 'id -u; echo x >f; sleep 60'
+    [ "$status" -eq 124 ]
+    [ "$(field .reason)" = wall_time ]
+    [ "$(cat "$(field .logs.stdout)")" = 12345 ]
+    [ "$(field '.isolation.missing | sort | join(" ")')" = "cpu_time cpus memory pids" ]
+    [ "$(field '.outputs | length')" -eq 1 ]
+    [ -z "$(rootless_podman ps -aq)" ]
+    [ -z "$(find "$rootless/work" "$rootless/forge/containers" -mindepth 1)" ]
+}

@@ -8,6 +8,8 @@
 #   engine NAME ARG...      its command line
 #   engine_socket NAME      the path of its socket
 #   containers NAME         the names of all containers it has
+#   rootless_start UID      a Podman service of an ordinary user; sets rootless, its directory
+#   as_rootless COMMAND...  as that user
 #   engines_remove          ends whatever runs, and removes the directory
 #
 # Images, in both: "tiny" (busybox) and "py" (busybox and the host's Python).
@@ -18,7 +20,7 @@
 engines_missing() {
     local program missing=()
     [ "$(id -u)" -eq 0 ] || missing+=(root)
-    for program in dockerd docker podman runc busybox; do
+    for program in dockerd docker podman runc busybox curl; do
         PATH=$PATH:/usr/sbin command -v "$program" >/dev/null || missing+=("$program")
     done
     echo "${missing[*]}"
@@ -139,8 +141,12 @@ engine_start() {
     pid=$!
     echo "$pid" >"$FORGE_ENGINES/$1.pid"
     until curl -sf --unix-socket "$(engine_socket "$1")" http://engine/v1.41/_ping >/dev/null; do
-        [ "$SECONDS" -lt "$deadline" ] && kill -0 "$pid" || { tail -n 20 "$FORGE_ENGINES/$1.log" >&2; return 1; }
-        read -rt 0.05 <> <(:) || true
+        if [ "$SECONDS" -lt "$deadline" ] && kill -0 "$pid"; then
+            read -rt 0.05 <> <(:) || true
+            continue
+        fi
+        tail -n 20 "$FORGE_ENGINES/$1.log" >&2
+        return 1
     done
     for image in tiny py; do
         [ ! -e "$FORGE_ENGINES/$1.$image" ] || continue
@@ -173,12 +179,53 @@ children_of() { cat "/proc/$1/task/$1/children" 2>/dev/null || true; }
 
 containers() { engine "$1" ps -a --format '{{.Names}}'; }
 
+# The user has a name and subordinate ids in a mount namespace of the service's own: the files of the host stay as
+# they are.
+rootless_start() {
+    local deadline=$((SECONDS + 60)) file
+    rootless=$FORGE_ENGINES/rootless
+    mkdir -m 755 "$rootless"
+    mkdir "$rootless"/{home,run,tmp,forge,work}
+    for file in passwd group; do
+        cp "/etc/$file" "$rootless/$file"
+    done
+    echo "rootless:x:$1:$1::$rootless/home:/bin/sh" >>"$rootless/passwd"
+    echo "rootless:x:$1:" >>"$rootless/group"
+    echo "rootless:200000:65536" | tee "$rootless/subuid" >"$rootless/subgid"
+    grep -v -e network "$FORGE_ENGINES/containers.conf" >"$rootless/containers.conf"
+    cat >"$rootless/enter" <<ENTER
+for file in passwd group subuid subgid; do mount --bind "$rootless/\$file" "/etc/\$file" || exit; done
+cd "$rootless/home"
+exec setpriv --reuid "$1" --regid "$1" --clear-groups env -i PATH="$PATH" HOME="$rootless/home" \
+    XDG_RUNTIME_DIR="$rootless/run" CONTAINERS_CONF="$rootless/containers.conf" "\$@"
+ENTER
+    cp "$FORGE_ENGINES/tiny.tar" "$rootless/"
+    chown -R "$1:$1" "$rootless"
+    chmod 700 "$rootless"/{home,run,forge,work}
+    rootless_podman import "$rootless/tiny.tar" tiny >"$rootless/log" 2>&1 || { cat "$rootless/log" >&2; return 1; }
+    rootless_podman system service --time=0 "unix://$rootless/podman.sock" </dev/null >>"$rootless/log" 2>&1 3>&- 4>&- &
+    until curl -sf --unix-socket "$rootless/podman.sock" http://engine/v1.41/_ping >/dev/null; do
+        [ "$SECONDS" -lt "$deadline" ] || { cat "$rootless/log" >&2; return 1; }
+        read -rt 0.05 <> <(:) || true
+    done
+}
+
+as_rootless() { unshare -m --propagation private bash "$rootless/enter" "$@"; }
+
+rootless_podman() {
+    as_rootless podman --root "$rootless/store" --runroot "$rootless/rr" --tmpdir "$rootless/tmp" --storage-driver vfs "$@"
+}
+
 # Every process that works for this directory, wherever its parent has gone: all name it.
 engine_pids() {
     local dir
     for dir in /proc/[0-9]*; do
         [ "${dir#/proc/}" != $$ ] || continue
-        ! grep -qsF -- "$FORGE_ENGINES/" "$dir/cmdline" || echo "${dir#/proc/}"
+        # Podman's process that holds a user's namespace open names it only in its environment, and so do ours.
+        if grep -qsF -- "$FORGE_ENGINES/" "$dir/cmdline" ||
+            { grep -qsxF podman "$dir/comm" && grep -qsF -- "$FORGE_ENGINES/" "$dir/environ"; }; then
+            echo "${dir#/proc/}"
+        fi
     done
 }
 
