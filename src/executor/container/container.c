@@ -51,7 +51,7 @@ struct container {
 	char name[48];		  /* "forge-<run id>" */
 	char *control;		  /* the directory of socket and fifos */
 	int control_fd, listener; /* -1: none */
-	bool is_open, is_made, is_stuck;
+	bool is_open, is_made, is_ended, is_stuck;
 	bool has_ended; /* before another supervisor attached to it */
 };
 _Static_assert(offsetof(struct container, base) == 0, "base must come first");
@@ -129,6 +129,7 @@ static int body_of(const struct forge_job *job, const struct forge_ids *ids,
 		.uid = ids->uid,
 		.gid = ids->gid,
 		.keeps_ids = engine && engine->is_podman && engine->is_rootless,
+		.joins_paths = engine && engine->is_podman,
 		.has_path = job->image && has_path(image),
 	};
 	*ret = forge_create_body(&c, err);
@@ -437,8 +438,8 @@ static int limit(struct container *e, struct forge_error *err)
 		missing |= 1u << FORGE_MECH_IO;
 	if (forge_cgroup_configure(e->cg, &why) < 0)
 		missing |= forge_cgroup_unlimited(e->cg);
+	e->cg->missing = missing; /* the record has those that are allowed too */
 	missing &= ~e->job->config->allow_missing;
-	e->cg->missing = missing;
 	for (unsigned i = 0; i < FORGE_MECH_COUNT; i++)
 		if (missing & (1u << i))
 			len += (size_t)snprintf(list + len, sizeof(list) - len, "%s%s",
@@ -677,9 +678,11 @@ static void end_shim(struct container *e)
 	if (e->sb->control >= 0)
 		close(e->sb->control);
 	e->sb->control = -1;
-	if (e->sb->pidfd >= 0 && poll(&dead, 1, 100) == 0) {
+	/* Without a pidfd it never connected: poll would only wait. */
+	if (dead.fd >= 0 && poll(&dead, 1, 100) == 0) {
 		forge_sandbox_kill(e->sb);
-		(void)poll(&dead, 1, END_MSEC);
+		/* One that does not die may be frozen (docker pause): the engine can remove it all the same. */
+		(void)poll(&dead, 1, e->is_stuck ? 0 : END_MSEC);
 	}
 	e->sb->pid = 0; /* it is a child of the engine */
 	forge_sandbox_free(forge_take_ptr(e->sb));
@@ -708,8 +711,9 @@ static int container_end(struct forge_execution *base, struct forge_error *err)
 	struct container *e = of(base);
 	int rc = 0;
 
-	if (!e->is_open)
+	if (!e->is_open || e->is_ended)
 		return 0;
+	e->is_ended = true;
 	if (e->sb)
 		end_shim(e);
 	if (e->is_made)
@@ -718,7 +722,6 @@ static int container_end(struct forge_execution *base, struct forge_error *err)
 		remove_control(e->control);
 		free(forge_take_ptr(e->control));
 	}
-	e->is_made = e->is_made && rc < 0;
 	forge_cgroup_free(forge_take_ptr(e->cg));
 	return rc;
 }

@@ -162,6 +162,33 @@ static json_t *host_config(const struct forge_create *c)
 	return h;
 }
 
+/*
+ * Podman makes a text "type=bind,source=...,target=..." of a mount and reads that as CSV: a path with
+ * ",source=/root" in it would be another mount than this one.
+ */
+static int check_paths(const json_t *host, struct forge_error *err)
+{
+	size_t i;
+	const json_t *m;
+
+	json_array_foreach (json_object_get(host, "Mounts"), i, m) {
+		const char *source = forge_json_string_or(m, "Source", "");
+		const char *target = forge_json_string_or(m, "Target", "");
+		const char *bad = strpbrk(source, ",\"\n\r") ? source
+				  : strpbrk(target, ",\"\n\r") ? target
+							    : NULL;
+		if (bad)
+			return forge_hint(
+				err,
+				forge_fail(err, EINVAL,
+					   "Podman cannot mount a path with a comma, a "
+					   "quote or a line break: %.200s",
+					   bad),
+				"Rename it, or use another executor");
+	}
+	return 0;
+}
+
 json_t *forge_create_body(const struct forge_create *c, struct forge_error *err)
 {
 	char user[48];
@@ -176,6 +203,13 @@ json_t *forge_create_body(const struct forge_create *c, struct forge_error *err)
 		(void)forge_fail(err, EILSEQ,
 				 "a container needs UTF-8: a word of the command, a "
 				 "variable or a path is not");
+		return NULL;
+	}
+	if (c->joins_paths && check_paths(host, err) < 0) {
+		json_decref(words);
+		json_decref(env);
+		json_decref(body);
+		json_decref(host);
 		return NULL;
 	}
 	(void)snprintf(user, sizeof(user), "%u:%u", c->uid, c->gid);

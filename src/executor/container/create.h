@@ -16,6 +16,7 @@ struct forge_create {
 	uid_t uid;
 	gid_t gid;
 	bool keeps_ids; /* rootless Podman: the user inside is the user outside */
+	bool joins_paths; /* Podman: paths of mounts become fields of CSV */
 	bool has_path;	/* the image's own PATH is used */
 };
 

@@ -89,9 +89,10 @@ static int fail_connect(const struct forge_engine *e, CURLcode code, long error,
 			struct forge_error *err)
 {
 	const char *why = error ? strerror((int)error) : p_curl_easy_strerror(code);
-	int rc = forge_fail(err, error ? (int)error : EIO,
-			    "the container engine at %s does not answer: %s", e->socket,
-			    why);
+	/* ENOENT is an answer: the engine does not have that container. */
+	int number = !error ? EIO : error == ENOENT ? ECONNREFUSED : (int)error;
+	int rc = forge_fail(err, number, "the container engine at %s does not answer: %s",
+			    e->socket, why);
 
 	if (error == EACCES)
 		return forge_hint(
