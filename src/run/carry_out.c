@@ -546,7 +546,9 @@ static int reopen(struct run *r, const json_t *slot, struct forge_error *err)
 	json_decref(events);
 	r->courier.url = r->store;
 	r->is_confirmed = true;
-	r->has_started = forge_run_status(r) == FORGE_STATUS_RUNNING;
+	/* The supervisor before this one may have been collecting. */
+	r->has_started = forge_run_status(r) == FORGE_STATUS_RUNNING ||
+			 forge_run_status(r) == FORGE_STATUS_COLLECTING;
 	return rc;
 }
 

@@ -242,7 +242,8 @@ static void collect(struct run *r, const struct forge_outcome *o, struct forge_v
 	struct forge_collected c = { .problem = "" };
 	const json_t *asked = json_object_get(r->record.json, "asked");
 
-	forge_run_set_status(r, "collecting", NULL);
+	if (forge_run_status(r) != FORGE_STATUS_COLLECTING)
+		forge_run_set_status(r, "collecting", NULL);
 	if (r->spec->collects == FORGE_OUTPUTS_NONE && !json_object_get(asked, "script"))
 		return;
 	int rc = forge_objects_open(r->home, signals, &r->objects, &why);

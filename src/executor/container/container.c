@@ -14,6 +14,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -496,7 +497,21 @@ static int container_start(struct forge_execution *base, struct forge_error *err
 	return rc;
 }
 
-/* It ended while no supervisor was there: its exit status, as the engine has it, is all there is. */
+/* Seconds of "2026-01-31T12:00:00.123456789Z"; 0: it is no such time. */
+static double seconds_of(const char *text)
+{
+	struct tm t = { 0 };
+	double seconds;
+
+	if (sscanf(text, "%d-%d-%dT%d:%d:%lf", &t.tm_year, &t.tm_mon, &t.tm_mday,
+		   &t.tm_hour, &t.tm_min, &seconds) != 6)
+		return 0;
+	t.tm_year -= 1900;
+	t.tm_mon -= 1;
+	return (double)timegm(&t) + seconds;
+}
+
+/* It ended while no supervisor was there: all there is, is what the engine has of it. */
 static void take_exit(const json_t *state, struct forge_outcome *ret)
 {
 	int code = (int)json_integer_value(json_object_get(state, "ExitCode"));
@@ -504,6 +519,10 @@ static void take_exit(const json_t *state, struct forge_outcome *ret)
 	ret->has_started = ret->has_status = true;
 	ret->wait_status = code > 128 && code <= 192 ? code - 128 : (code & 0xff) << 8;
 	ret->oom_kills = json_is_true(json_object_get(state, "OOMKilled"));
+	double wall = seconds_of(forge_json_string_or(state, "FinishedAt", "")) -
+		      seconds_of(forge_json_string_or(state, "StartedAt", ""));
+	if (wall >= 0 && wall < 1e9)
+		ret->wall_usec = (uint64_t)(wall * 1e6);
 }
 
 /* Everything that start does, but with a container that is running. */
