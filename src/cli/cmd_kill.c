@@ -31,6 +31,8 @@ static const struct forge_opt *kill_opts(void)
 
 /* With --now, a supervisor that still collects outputs is signalled again after this. */
 #define COLLECT_MSEC 3000
+/* So many supervisors of one run are signalled one after the other. */
+#define SUPERVISORS_MAX 5
 
 static int end_it(const struct forge_supervisor_ref *live, struct forge_error *err)
 {
@@ -51,14 +53,23 @@ static int kill_one(struct forge_session *s, const char *word, struct forge_erro
 		return rc;
 	const char *run_id = forge_json_string(record, "run_id");
 	bool was_over = forge_record_is_over(record);
-	if (!was_over && forge_supervisor_find(&s->home, run_id, &live, NULL) == 0) {
-		rc = end_it(&live, err);
-		forge_supervisor_close(&live);
-	} else if (!was_over && !forge_record_is_here(record)) {
+	if (!was_over && !forge_record_is_here(record) &&
+	    forge_supervisor_find(&s->home, run_id, &live, NULL) < 0)
 		rc = forge_hint(err,
 				forge_fail(err, EREMOTE, "run %s is on host %s", run_id,
 					   forge_json_string(record, "host")),
 				"Kill it there");
+	forge_supervisor_close(&live);
+	/* A supervisor may have died of something else just now: then the run has a new one. */
+	for (int tries = 0; tries < SUPERVISORS_MAX && rc == 0; tries++) {
+		run_id = forge_json_string(record, "run_id");
+		if (forge_record_is_over(record) ||
+		    forge_supervisor_find(&s->home, run_id, &live, NULL) < 0)
+			break;
+		rc = end_it(&live, err);
+		forge_supervisor_close(&live);
+		if (rc == 0)
+			rc = forge_session_reload(s, &record, err);
 	}
 	if (rc == 0)
 		rc = forge_session_reload(s, &record, err);

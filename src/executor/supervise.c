@@ -506,6 +506,8 @@ static int run_loop(struct loop *l, struct forge_error *err)
 	if (l->out->stop == FORGE_STOP_NONE && !l->out->has_status &&
 	    l->wall_at != NEVER && forge_now_usec() >= l->wall_at)
 		l->out->stop = FORGE_STOP_WALL;
+	if (l->out->stop == FORGE_STOP_NONE && l->end.is_shim == FORGE_SHIM_LATE)
+		l->out->stop = FORGE_STOP_WALL;
 	/* Init may have spoken just before it died. */
 	if (l->sb->control >= 0)
 		on_control(l);

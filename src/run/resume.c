@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "run/carry_out.h"
 #include "run/postprocess.h"
+#include "run/signals.h"
 #include "spec/saved.h"
 #include "state/slot.h"
 
@@ -66,9 +67,12 @@ int forge_resume(unsigned number, void (*on_taken)(void *arg), void *arg,
 {
 	forge_auto_home struct forge_home home = FORGE_HOME_INIT;
 	struct forge_slot slot = FORGE_SLOT_INIT;
+	struct forge_signals before;
 	json_t *content = NULL;
 	int rc = forge_home_open(false, &home, err);
 
+	/* From the moment that the slot names this process, forge kill may signal it. */
+	forge_signals_catch(&before);
 	if (rc == 0)
 		rc = forge_slot_take_over(&home, number, &slot, &content, err);
 	if (rc == 0) {
@@ -77,5 +81,6 @@ int forge_resume(unsigned number, void (*on_taken)(void *arg), void *arg,
 	}
 	forge_slot_release(&slot);
 	json_decref(content);
+	forge_signals_release(&before);
 	return rc;
 }

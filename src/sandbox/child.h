@@ -74,7 +74,9 @@ struct forge_ctl_exit {
 	uint64_t network_tries;
 	/* Left in /tmp, not counting hidden files. */
 	uint64_t tmp_files, tmp_bytes;
-	int32_t landlock_abi, is_shim; /* of a container: what confines the command */
+	int32_t landlock_abi; /* of a container: what confines the command */
+	int32_t is_shim;      /* it is one; FORGE_SHIM_LATE: killed at the last moment */
+#define FORGE_SHIM_LATE 2
 };
 
 struct forge_child {

@@ -332,8 +332,10 @@ _Noreturn static void serve(struct shim *s)
 		/* Without a supervisor a command is never started. */
 		if (!s->command && now - s->orphaned_at > ORPHAN_USEC)
 			leave(s);
-		if (now >= s->last_moment && !s->has_ended)
+		if (now >= s->last_moment && !s->has_ended) {
+			s->end.is_shim = FORGE_SHIM_LATE;
 			(void)kill(-1, SIGKILL);
+		}
 		if (s->control < 0 && s->has_ended && now - s->orphaned_at > ORPHAN_USEC)
 			leave(s);
 		if (s->control < 0)
