@@ -416,8 +416,8 @@ static int limit(struct container *e, struct forge_error *err)
 	unsigned missing = e->cg->missing;
 	if (forge_cgroup_configure(e->cg, &why) < 0)
 		missing |= forge_cgroup_unlimited(e->cg);
+	e->cg->missing = missing; /* the record has those that are allowed too */
 	missing &= ~e->job->config->allow_missing;
-	e->cg->missing = missing;
 	for (unsigned i = 0; i < FORGE_MECH_COUNT; i++)
 		if (missing & (1u << i))
 			len += (size_t)snprintf(list + len, sizeof(list) - len, "%s%s",
