@@ -40,6 +40,8 @@ signal.signal(signal.SIGINT, signal.SIG_DFL)
 os.execv(sys.argv[1], sys.argv[1:])' "$@"
 }
 newest() { "$FORGE" ps -q -n 1; }
+# The store hears of a run a moment after it begins.
+is_known() { [ -n "$(newest)" ]; }
 # The newest run's command has said "ready".
 is_ready() {
     id=$(newest)
@@ -298,7 +300,7 @@ except OSError as e:
 @test "an interrupt before the command runs: cancelled, and nothing is left" {
     for delay in 0.01 0.05 0.15; do
         interruptible "$FORGE" run --json "${OPTS[@]}" -- sleep 30 >"$record"
-        patiently eval '[ -n "$(newest)" ]'
+        patiently is_known
         pause "$delay"
         kill -INT "$pid"
         status=0
@@ -314,6 +316,7 @@ except OSError as e:
     background "$FORGE" run "${OPTS[@]}" -i gate -- sh -c "echo first; echo second >&2; $(gated); echo last" >live 2>live.err
     patiently grep -qx first live
     patiently grep -qx second live.err
+    patiently is_known
     id=$(newest)
     run_pid=$pid
     background "$FORGE" logs -f "$id" >followed 2>followed.err
