@@ -566,7 +566,8 @@ static int init_loop(struct loop *l, struct forge_error *err)
 		return forge_fail(err, ENOMEM, "out of memory");
 	l->memory_at = NEVER;
 	l->wall_at = after(l->start, lim->wall_usec);
-	l->start_at = l->start + START_USEC;
+	/* From now: this may be another supervisor of a run that started long ago. */
+	l->start_at = forge_now_usec() + START_USEC;
 	l->grace_at = l->dead_at = NEVER;
 	l->disk_at = l->start + forge_disk_pause_usec(l->disk);
 	l->cpu_at = NEVER;

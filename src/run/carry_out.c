@@ -381,7 +381,8 @@ static int take_queued_share(struct run *r, struct forge_error *err)
 /* What another supervisor needs to go on with this run, should this one die. */
 static int save(struct run *r, struct forge_error *err)
 {
-	if (!(r->executor->caps & FORGE_EXECUTOR_OUTLIVES))
+	/* Another supervisor would not have the rest of its standard input. */
+	if (!(r->executor->caps & FORGE_EXECUTOR_OUTLIVES) || r->req->pass_stdin)
 		return 0;
 	return forge_slot_add(
 		&r->slot,
@@ -584,7 +585,6 @@ static int carry_on(struct run *r, const json_t *slot, struct forge_error *err)
 	if (rc == 0)
 		rc = attach(r, slot, &outcome, err);
 	if (rc < 0) {
-		r->needs_repair = true;
 		if (rc == -ESRCH)
 			(void)!forge_slot_add(&r->slot, json_pack("{s:b}", "is_gone", 1),
 					      NULL); /* or the next one finds it out */
@@ -596,6 +596,7 @@ static int carry_on(struct run *r, const json_t *slot, struct forge_error *err)
 	if (r->executor->wait(r->execution, &outcome, &refused) < 0 && !refused.code)
 		refused.code = EIO;
 	judge_and_collect(r, &outcome, &refused, &verdict);
+	r->needs_repair = false;
 	return forge_run_finish(r, &outcome, &verdict, err);
 }
 
@@ -606,6 +607,9 @@ int forge_carry_on(const struct forge_ready_run *ready, struct forge_slot *slot,
 	struct forge_signals before;
 
 	run_init(&r, ready);
+	/* The configuration may say something else by now: the slot says where the run is. */
+	r.executor = forge_executor_of_slot(content);
+	r.needs_repair = true; /* until it has a verdict */
 	r.slot = *slot;
 	*slot = FORGE_SLOT_INIT;
 	forge_signals_catch(&before);

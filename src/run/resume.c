@@ -35,7 +35,10 @@ static int load_config(const json_t *saved, struct forge_config **ret,
 
 	if (dir)
 		(void)!chdir(dir); /* gone: relative paths were resolved before */
-	return forge_config_load(path, ret, err);
+	if (path && forge_config_load(path, ret, NULL) == 0)
+		return 0;
+	/* The file is gone or wrong by now: the run has its limits, and is collected all the same. */
+	return forge_config_parse("", 0, "defaults", "/", ret, err);
 }
 
 static int resume(struct forge_home *home, struct forge_slot *slot, const json_t *content,

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -94,8 +95,11 @@ static bool find_dir(const char *text, const char *controller, char dir[2 * PATH
 	    is_ours(controller, path) || !find_hierarchy(controller, &h))
 		return false;
 	size_t len = strlen(h.root);
-	if (len > 1 && strncmp(path, h.root, len) == 0)
+	if (len > 1) {
+		if (strncmp(path, h.root, len) != 0 || path[len] != '/')
+			return false; /* not below what is mounted here */
 		below = path + len;
+	}
 	/* The root of a hierarchy is no group of a container. */
 	if (!*below || strcmp(below, "/") == 0 || strstr(below, ".."))
 		return false;
@@ -103,22 +107,58 @@ static bool find_dir(const char *text, const char *controller, char dir[2 * PATH
 	return true;
 }
 
-static int open_dir(const char *text, const char *controller)
+static uint64_t pid_namespace_of(pid_t pid)
 {
-	char dir[2 * PATH_MAX];
+	char path[40];
+	struct stat st;
 
-	return find_dir(text, controller, dir)
-		       ? open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-		       : -1;
+	(void)snprintf(path, sizeof(path), "/proc/%d/ns/pid", (int)pid);
+	return stat(path, &st) == 0 ? st.st_ino : 0;
 }
 
-static void open_v1(struct forge_cgroup *cg, const char *text)
+/*
+ * Whether the group has no processes but those of the container, and no groups below it. An engine may put
+ * containers into a group of its own; a limit on that, or a kill, would hit others.
+ */
+static bool is_own_group(int dir, pid_t pid)
+{
+	uint64_t wanted = pid_namespace_of(pid);
+	struct stat st;
+	forge_auto_close int fd = openat(dir, "cgroup.procs", O_RDONLY | O_CLOEXEC);
+	FILE *f = fd < 0 || !wanted || fstat(dir, &st) < 0 || st.st_nlink > 2
+			  ? NULL
+			  : fdopen(forge_take_fd(fd), "r");
+	bool is_it = f != NULL;
+	int other;
+
+	while (f && is_it && fscanf(f, "%d", &other) == 1) {
+		uint64_t ns = pid_namespace_of(other);
+		is_it = ns == wanted ||
+			(ns == 0 && errno == ENOENT); /* it has just ended */
+	}
+	if (f)
+		fclose(f);
+	return is_it;
+}
+
+/* -1: the process has no group of its own there. */
+static int open_dir(const char *text, const char *controller, pid_t pid)
+{
+	char dir[2 * PATH_MAX];
+	forge_auto_close int fd = find_dir(text, controller, dir)
+					  ? open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+					  : -1;
+
+	return fd >= 0 && is_own_group(fd, pid) ? forge_take_fd(fd) : -1;
+}
+
+static void open_v1(struct forge_cgroup *cg, const char *text, pid_t pid)
 {
 	cg->ops = &forge_cgroup_v1;
-	cg->memory_fd = open_dir(text, "memory");
-	cg->pids_fd = open_dir(text, "pids");
-	cg->cpu_fd = open_dir(text, "cpu");
-	cg->cpuacct_fd = open_dir(text, "cpuacct");
+	cg->memory_fd = open_dir(text, "memory", pid);
+	cg->pids_fd = open_dir(text, "pids", pid);
+	cg->cpu_fd = open_dir(text, "cpu", pid);
+	cg->cpuacct_fd = open_dir(text, "cpuacct", pid);
 	cg->missing |= (cg->memory_fd < 0 ? 1u << FORGE_MECH_MEMORY : 0) |
 		       (cg->pids_fd < 0 ? 1u << FORGE_MECH_PIDS : 0) |
 		       (cg->cpu_fd < 0 ? 1u << FORGE_MECH_CPUS : 0) |
@@ -138,13 +178,13 @@ int forge_cgroup_adopt(pid_t pid, const char *run_id, const struct forge_limits 
 		forge_cgroup_alloc(&forge_cgroup_v2, run_id, limits, &no_disk);
 	if (!cg)
 		return forge_fail(err, ENOMEM, "out of memory");
-	cg->v2_fd = open_dir(text, "");
+	cg->v2_fd = open_dir(text, "", pid);
 	/* Beside v1 the unified hierarchy has no limits, and may have the engine's own processes. */
 	if (cg->v2_fd < 0 || faccessat(cg->v2_fd, "memory.max", F_OK, 0) < 0) {
 		if (cg->v2_fd >= 0)
 			close(cg->v2_fd);
 		cg->v2_fd = -1;
-		open_v1(cg, text);
+		open_v1(cg, text, pid);
 	}
 	*ret = forge_take_ptr(cg);
 	return 0;

@@ -27,9 +27,14 @@ static json_t *limits_json(const struct forge_limits *l)
 
 static void restore_limits(const json_t *j, struct forge_limits *ret)
 {
-	for (size_t i = 0; i < FORGE_LIMIT_COUNT_ROWS; i++)
-		*forge_limit_slot(ret, &forge_limit_rows[i]) = strtoull(
-			forge_json_string_or(j, forge_limit_rows[i].key, "0"), NULL, 10);
+	for (size_t i = 0; i < FORGE_LIMIT_COUNT_ROWS; i++) {
+		const struct forge_limit_row *row = &forge_limit_rows[i];
+		const char *text = forge_json_string(j, row->key);
+		if (text)
+			*forge_limit_slot(ret, row) = strtoull(text, NULL, 10);
+		else /* a limit that the version which saved it did not have */
+			(void)!forge_limit_set(ret, row, row->builtin, NULL);
+	}
 }
 
 /* Names may be any bytes: written so that they can be read back. */
@@ -142,10 +147,13 @@ int forge_saved_restore(const json_t *saved, const struct forge_config *cfg,
 	if (rc < 0 || !s->workdir || !s->analysis_id || !s->argv.n)
 		return forge_fail(err, rc < 0 ? -rc : EINVAL,
 				  "the slot of run %s is damaged", run_id);
-	rc = forge_config_executor(cfg, forge_json_string_or(saved, "executor", ""),
-				   &s->executor, err);
-	if (rc < 0)
-		return rc;
+	/* One that is configured no more: the slot has what is needed of it. */
+	if (forge_config_executor(cfg, forge_json_string_or(saved, "executor", ""),
+				  &s->executor, NULL) < 0) {
+		rc = forge_config_executor(cfg, "local", &s->executor, err);
+		if (rc < 0)
+			return rc;
+	}
 	/* Only its name is needed, and that of another profile does no harm. */
 	if (forge_config_profile(cfg, forge_json_string(saved, "profile"), &profile,
 				 NULL) == 0 ||

@@ -17,6 +17,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "sandbox/landlock.h"
+
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fd.h"
@@ -53,7 +55,9 @@ struct container {
 	char *control;		  /* the directory of socket and fifos */
 	int control_fd, listener; /* -1: none */
 	bool is_open, is_made, is_ended, is_stuck;
-	bool has_ended; /* before another supervisor attached to it */
+	bool has_ended;	  /* before another supervisor attached to it */
+	int landlock_abi; /* of the command, as forge-shim says */
+	json_t *mounts;	  /* [{target, dev, ino}]: what was to be mounted */
 };
 _Static_assert(offsetof(struct container, base) == 0, "base must come first");
 
@@ -224,7 +228,7 @@ static int listen_at(int dir)
 
 	(void)snprintf(at.sun_path, sizeof(at.sun_path), "/proc/self/fd/%d/control", dir);
 	if (fd < 0 || bind(fd, (struct sockaddr *)&at, sizeof(at)) < 0 ||
-	    fchmodat(dir, "control", 0666, 0) < 0 || listen(fd, 1) < 0)
+	    fchmodat(dir, "control", 0666, 0) < 0 || listen(fd, 64) < 0)
 		return -errno;
 	return forge_take_fd(fd);
 }
@@ -268,6 +272,37 @@ static void remove_control(const char *path)
 		(void)rmdir(path);
 }
 
+/* What is at a path now, without following a link. */
+static int identify(const char *path, struct stat *ret)
+{
+	forge_auto_close int fd = forge_open_nolink(path, O_PATH);
+
+	return fd < 0 ? fd : fstat(fd, ret) < 0 ? -errno : 0;
+}
+
+/* The engine resolves the paths again, with its own rights: what they mean now is what must be mounted. */
+static int note_mounts(struct container *e, const json_t *body, struct forge_error *err)
+{
+	const json_t *list =
+		json_object_get(json_object_get(body, "HostConfig"), "Mounts");
+	size_t i;
+	const json_t *m;
+
+	e->mounts = json_array();
+	json_array_foreach (list, i, m) {
+		const char *source = forge_json_string_or(m, "Source", "");
+		struct stat st;
+		int rc = identify(source, &st);
+		if (rc < 0)
+			return forge_fail_errno(err, -rc, "look at %s", source);
+		json_array_append_new(e->mounts, json_pack("{s:O, s:I, s:I}", "target",
+							   json_object_get(m, "Target"),
+							   "dev", (json_int_t)st.st_dev,
+							   "ino", (json_int_t)st.st_ino));
+	}
+	return 0;
+}
+
 static int container_prepare(struct forge_execution *base, struct forge_outcome *ret,
 			     struct forge_error *err)
 {
@@ -285,6 +320,8 @@ static int container_prepare(struct forge_execution *base, struct forge_outcome 
 		rc = make_control(e, err);
 	if (rc == 0)
 		rc = body_of(e->job, &e->ids, &e->engine, image, &body, err);
+	if (rc == 0)
+		rc = note_mounts(e, body, err);
 	if (rc == 0)
 		rc = forge_engine_create(&e->engine, e->name, body, err);
 	e->is_made = rc == 0;
@@ -346,6 +383,13 @@ static int accept_shim(struct container *e, struct forge_sandbox *sb, pid_t shim
 			sb->control = -1;
 		}
 	}
+	struct pollfd first = { .fd = sb->control, .events = POLLIN };
+	struct forge_shim_ready ready;
+	if (poll(&first, 1, CONNECT_MSEC) <= 0 ||
+	    recv(sb->control, &ready, sizeof(ready), MSG_DONTWAIT) !=
+		    (ssize_t)sizeof(ready))
+		return forge_fail(err, EPROTO, "forge-shim of another version answered");
+	e->landlock_abi = ready.landlock_abi;
 	sb->pid = peer.pid;
 	sb->pidfd = sys_pidfd_open(peer.pid, 0);
 	if (peer.pid <= 0 || sb->pidfd < 0)
@@ -398,6 +442,8 @@ static int send_start(struct container *e, const struct forge_sandbox *sb,
 		.what = FORGE_SHIM_START,
 		.own_network = e->job->own_network,
 		.sockets = l->sockets,
+		.file_bytes =
+			l->disk_bytes == FORGE_UNLIMITED ? UINT64_MAX : l->disk_bytes,
 		.most_usec = is_bounded ? l->wall_usec + l->grace_usec + SLACK_USEC
 					: UINT64_MAX,
 	};
@@ -422,6 +468,36 @@ static int send_start(struct container *e, const struct forge_sandbox *sb,
 		       : 0;
 }
 
+/* Only forge-shim runs by now, so nothing inside can change what is looked at. */
+static int check_mounts(struct container *e, struct forge_error *err)
+{
+	char path[40];
+	size_t i;
+	const json_t *m;
+
+	/* An engine of an ordinary user has no more rights than that user. */
+	if (geteuid() != 0)
+		return 0;
+	(void)snprintf(path, sizeof(path), "/proc/%d/root", (int)e->sb->pid);
+	forge_auto_close int root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (root < 0)
+		return forge_fail_errno(err, errno, "open the root of the container");
+	json_array_foreach (e->mounts, i, m) {
+		const char *target = forge_json_string_or(m, "target", "/");
+		struct stat st;
+		forge_auto_close int fd =
+			forge_open_inside(root, target + strspn(target, "/"), O_PATH);
+		if (fd < 0 || fstat(fd, &st) < 0 ||
+		    st.st_dev != (dev_t)json_integer_value(json_object_get(m, "dev")) ||
+		    st.st_ino != (ino_t)json_integer_value(json_object_get(m, "ino")))
+			return forge_fail(err, ESTALE,
+					  "%s in the container is not what was to be "
+					  "mounted there: it was replaced meanwhile",
+					  target);
+	}
+	return 0;
+}
+
 /* What nothing enforces must be in the configuration's list, or the command does not start. */
 static int limit(struct container *e, struct forge_error *err)
 {
@@ -434,7 +510,8 @@ static int limit(struct container *e, struct forge_error *err)
 	if (rc < 0)
 		return rc;
 	/* The engine has set the same limits; without the right to write its group, they are checked. */
-	unsigned missing = e->cg->missing;
+	unsigned missing = e->cg->missing |
+			   forge_landlock_missing(e->landlock_abi, e->job->own_network);
 	if (e->job->limits->io_bytes_per_second &&
 	    e->job->limits->io_bytes_per_second != FORGE_UNLIMITED)
 		missing |= 1u << FORGE_MECH_IO;
@@ -477,6 +554,8 @@ static int container_start(struct forge_execution *base, struct forge_error *err
 	int rc = forge_engine_start(&e->engine, e->name, err);
 	if (rc == 0)
 		rc = accept_shim(e, sb, 0, err);
+	if (rc == 0)
+		rc = check_mounts(e, err);
 	if (rc == 0)
 		rc = note_cgroups(e, err);
 	if (rc == 0)
@@ -562,6 +641,8 @@ static int attach_to(struct container *e, const json_t *state, struct forge_outc
 		if (strcmp(status, ended[i]) == 0) {
 			take_exit(state, ret);
 			e->has_ended = true;
+			e->job->on_event(e->job->arg, "log_failed",
+					 "no supervisor was there when the run ended");
 			return 0;
 		}
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(never_ran); i++)
@@ -599,6 +680,17 @@ static int inspect_and_attach(struct container *e, struct forge_outcome *ret,
 	return forge_fail(err, EAGAIN, "the container is neither running nor ended");
 }
 
+/* Lets go of a container that could not be attached to: it goes on as it was. */
+static void detach(struct container *e)
+{
+	if (e->sb->pidfd >= 0)
+		close(e->sb->pidfd);
+	e->sb->pidfd = -1;
+	e->sb->pid = 0;
+	forge_sandbox_free(forge_take_ptr(e->sb));
+	free(forge_take_ptr(e->control));
+}
+
 static int container_attach(struct forge_execution *base, const struct forge_job *job,
 			    const json_t *slot, struct forge_outcome *ret,
 			    struct forge_error *err)
@@ -617,14 +709,18 @@ static int container_attach(struct forge_execution *base, const struct forge_job
 	e->sb->start_usec =
 		(uint64_t)json_integer_value(json_object_get(slot, "start_usec"));
 	e->control_fd = open(e->control, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	int rc = forge_engine_open(e->decl->socket, &e->engine, err);
+	const char *socket = forge_json_string_or(slot, "socket", e->decl->socket);
+	int rc = forge_engine_open(socket ? socket : "", &e->engine, err);
 	if (rc == 0)
 		rc = forge_workdir_reopen(slot, job->workdir, &e->workdir, err);
 	/* Without its directory nothing of the run can be collected: repair ends it. */
 	if (rc == -ENOENT || rc == -ESTALE)
-		return -ESRCH;
+		rc = -ESRCH;
 	if (rc == 0)
 		rc = inspect_and_attach(e, ret, err);
+	e->is_made = rc == 0;
+	if (rc < 0)
+		detach(e);
 	(void)snprintf(ret->engine, sizeof(ret->engine), "%s", e->engine.name);
 	return rc;
 }
@@ -654,6 +750,7 @@ static int container_wait(struct forge_execution *base, struct forge_outcome *re
 
 	ret->missing = e->cg->missing;
 	ret->cgroup_manager = e->cg->ops->name;
+	ret->landlock_abi = e->landlock_abi;
 	if (rc < 0 && !ret->has_started)
 		e->job->on_event(e->job->arg, "started", NULL);
 	if (rc < 0)
@@ -695,8 +792,13 @@ static void end_shim(struct container *e)
 {
 	struct pollfd dead = { .fd = e->sb->pidfd, .events = POLLIN };
 
-	if (e->sb->control >= 0)
+	const char leave = FORGE_SHIM_LEAVE;
+
+	if (e->sb->control >= 0) {
+		(void)!send(e->sb->control, &leave, 1,
+			    MSG_NOSIGNAL | MSG_DONTWAIT); /* it is killed otherwise */
 		close(e->sb->control);
+	}
 	e->sb->control = -1;
 	/* Without a pidfd it never connected: poll would only wait. */
 	if (dead.fd >= 0 && poll(&dead, 1, 100) == 0) {
@@ -760,6 +862,7 @@ static void container_close(struct forge_execution *base)
 	if (e->control_fd >= 0)
 		close(e->control_fd);
 	free(e->control);
+	json_decref(e->mounts);
 }
 
 static int container_repair(const struct forge_repair *r, struct forge_error *err)

@@ -9,16 +9,29 @@
 #include "base/json.h"
 #include "executor/container/shim.h"
 
-/* What the image has of its own: a tree of the host must not hide it. */
+/* What an image cannot do without: a tree of the host must not hide it. */
 static bool is_of_image(const char *path)
 {
 	static const char *const dirs[] = { "/usr", "/bin",   "/sbin",
 					    "/lib", "/lib64", "/etc" };
 
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(dirs); i++)
-		if (forge_path_is_below(path, dirs[i]))
+		if (strcmp(path, dirs[i]) == 0)
 			return true;
 	return false;
+}
+
+/* What was given is shown, or the run is refused: never something else under its name. */
+static int check_sources(const struct forge_job *job, struct forge_error *err)
+{
+	forge_strv_foreach (path, job->read_only)
+		if (is_of_image(path))
+			return forge_fail(
+				err, EINVAL,
+				"%s would hide the directory of the image; give "
+				"what is needed of it",
+				path);
+	return 0;
 }
 
 /* Without the mounts below it: those would stay writable. */
@@ -49,7 +62,7 @@ static json_t *mounts_of(const struct forge_create *c)
 	if (rc == 0)
 		rc = add_mount(mounts, c->control, FORGE_SHIM_DIR, true);
 	forge_strv_foreach (path, job->read_only)
-		if (rc == 0 && !is_of_image(path))
+		if (rc == 0)
 			rc = add_mount(mounts, path, path, true);
 	for (size_t i = 0; i + 1 < job->aliases->n && rc == 0; i += 2)
 		if (!is_of_image(job->aliases->v[i]))
@@ -128,7 +141,8 @@ static json_t *tmpfs_of(const struct forge_create *c, const json_t *mounts,
 	const json_t *unused, *m;
 	size_t i;
 
-	json_object_foreach ((json_t *)c->volumes, path, unused) {
+	json_object_foreach((json_t *)c->volumes, path, unused)
+	{
 		bool is_taken = false;
 		json_array_foreach (mounts, i, m)
 			if (strcmp(forge_json_string_or(m, "Target", ""), path) == 0)
@@ -162,6 +176,7 @@ static json_t *host_config(const struct forge_create *c)
 	json_object_set_new(h, "NetworkMode",
 			    json_string(c->job->own_network ? "none" : "host"));
 	json_object_set_new(h, "IpcMode", json_string("private"));
+	json_object_set_new(h, "OomScoreAdj", json_integer(500)); /* as in a sandbox */
 	json_object_set_new(h, "ReadonlyRootfs", json_true());
 	json_object_set_new(h, "CapDrop", text_list("ALL"));
 	json_object_set_new(h, "SecurityOpt", text_list("no-new-privileges"));
@@ -197,9 +212,9 @@ static int check_paths(const json_t *host, struct forge_error *err)
 	json_array_foreach (json_object_get(host, "Mounts"), i, m) {
 		const char *source = forge_json_string_or(m, "Source", "");
 		const char *target = forge_json_string_or(m, "Target", "");
-		const char *bad = strpbrk(source, ",\"\n\r") ? source
+		const char *bad = strpbrk(source, ",\"\n\r")   ? source
 				  : strpbrk(target, ",\"\n\r") ? target
-							    : NULL;
+							       : NULL;
 		if (bad)
 			return forge_hint(
 				err,
@@ -215,6 +230,9 @@ static int check_paths(const json_t *host, struct forge_error *err)
 json_t *forge_create_body(const struct forge_create *c, struct forge_error *err)
 {
 	char user[48];
+
+	if (check_sources(c->job, err) < 0)
+		return NULL;
 	json_t *words = words_of(c), *env = env_of(c), *host = host_config(c);
 	json_t *body = json_object();
 

@@ -9,16 +9,17 @@
 
 struct forge_create {
 	const struct forge_job *job;
-	const char *image;   /* its id: what was inspected is what runs */
-	const json_t *volumes; /* the image's: an object whose keys are paths; NULL: none */
+	const char *image; /* its id: what was inspected is what runs */
+	const json_t
+		*volumes;    /* the image's: an object whose keys are paths; NULL: none */
 	const char *workdir; /* of the host */
 	const char *control; /* the directory of the socket, of the host */
 	const char *shim;    /* the program, of the host */
 	uid_t uid;
 	gid_t gid;
-	bool keeps_ids; /* rootless Podman: the user inside is the user outside */
+	bool keeps_ids;	  /* rootless Podman: the user inside is the user outside */
 	bool joins_paths; /* Podman: paths of mounts become fields of CSV */
-	bool has_path;	/* the image's own PATH is used */
+	bool has_path;	  /* the image's own PATH is used */
 };
 
 /* The body of a create call. NULL: out of memory, or a path that is not UTF-8; err says which. */

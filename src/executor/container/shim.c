@@ -45,7 +45,7 @@ struct shim {
 	char **argv;
 	pid_t command; /* 0: not started */
 	bool own_network, has_ended;
-	uint64_t sockets;
+	uint64_t sockets, file_bytes;
 	uint64_t last_moment, orphaned_at;
 	struct forge_ctl_exit end;
 };
@@ -57,9 +57,14 @@ static void connect_supervisor(struct shim *s)
 	const struct timeval soon = { .tv_sec = 10 };
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
-	if (fd >= 0)
+	const struct forge_shim_ready ready = { .landlock_abi = s->end.landlock_abi };
+
+	if (fd >= 0) {
 		(void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &soon, sizeof(soon));
-	if (fd >= 0 && connect(fd, (struct sockaddr *)&to, sizeof(to)) == 0)
+		(void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &soon, sizeof(soon));
+	}
+	if (fd >= 0 && connect(fd, (struct sockaddr *)&to, sizeof(to)) == 0 &&
+	    send(fd, &ready, sizeof(ready), MSG_NOSIGNAL) == (ssize_t)sizeof(ready))
 		s->control = fd;
 	else if (fd >= 0)
 		close(fd);
@@ -106,11 +111,16 @@ static void confine(const struct shim *s, int filter)
 		"/dev/random", "/dev/urandom", "/dev/tty"
 	};
 	/* At this value the kernel writes no core, and starts no handler of the host for one. */
-	const struct rlimit no_core = { 1, 1 };
+	const struct rlimit no_core = { 1, 1 }, signals = { 4096, 4096 };
+	const struct rlimit file = { s->file_bytes, s->file_bytes };
 	int report = s->fds[FORGE_SHIM_REPORT];
 
 	if (setrlimit(RLIMIT_CORE, &no_core) < 0)
 		forge_child_die(report, FORGE_STAGE_RLIMIT, "core");
+	if (setrlimit(RLIMIT_FSIZE, &file) < 0)
+		forge_child_die(report, FORGE_STAGE_RLIMIT, "file size");
+	(void)setrlimit(RLIMIT_SIGPENDING,
+			&signals); /* a lower one of the engine's will do */
 	if (s->end.landlock_abi > 0) {
 		int rules = forge_child_landlock_begin(s->end.landlock_abi, report);
 		forge_child_landlock_allow(rules, s->end.landlock_abi, ".", false,
@@ -275,9 +285,6 @@ static void lose_supervisor(struct shim *s)
 	close(s->control);
 	s->control = -1;
 	s->orphaned_at = forge_now_usec();
-	/* The supervisor has the exit status, and has read the counters. */
-	if (s->has_ended)
-		leave(s);
 }
 
 static void serve_control(struct shim *s)
@@ -289,6 +296,8 @@ static void serve_control(struct shim *s)
 		lose_supervisor(s);
 	else if (n == 2 && msg[0] == FORGE_CTL_SIGNAL)
 		(void)kill(-1, msg[1]); /* ESRCH: there is nothing to signal */
+	else if (n == 1 && msg[0] == FORGE_SHIM_LEAVE)
+		leave(s);
 }
 
 /* A supervisor that attaches cannot know how far the one before it got: both say the same. */
@@ -308,6 +317,7 @@ static void find_supervisor(struct shim *s)
 	if (!s->command) {
 		s->own_network = hello.own_network;
 		s->sockets = hello.sockets;
+		s->file_bytes = hello.file_bytes;
 		if (hello.most_usec != UINT64_MAX)
 			s->last_moment = forge_now_usec() + hello.most_usec;
 		memcpy(s->fds, fds, sizeof(fds));

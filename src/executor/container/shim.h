@@ -31,11 +31,20 @@ enum forge_shim_fd {
 /* With all descriptors: start the command. A command that runs already goes on, with the streams it has. */
 #define FORGE_SHIM_START 'g'
 
+/* The last message of a supervisor: it has read the counters and the streams, and the container may end. */
+#define FORGE_SHIM_LEAVE 'q'
+
+/* The first message of forge-shim to every supervisor. */
+struct forge_shim_ready {
+	int32_t landlock_abi; /* what the command is, or will be, confined with; 0: no Landlock */
+};
+
 /* The first message of every supervisor. */
 struct forge_shim_hello {
 	char what;
 	bool own_network;
 	/* After so long everything is killed, whatever the supervisor does; UINT64_MAX: never. */
 	uint64_t most_usec;
-	uint64_t sockets; /* limit, UINT64_MAX: none */
+	uint64_t sockets;    /* limit, UINT64_MAX: none */
+	uint64_t file_bytes; /* of one file, UINT64_MAX: no limit */
 };

@@ -64,16 +64,6 @@ static int build_plan(const struct forge_job *job, const struct forge_ids *ids,
 }
 
 /*
- * Scopes are what keeps abstract sockets of the host away when its network is shared. With a
- * network of its own a run cannot reach them anyway, and the pid namespace has its signals.
- */
-static unsigned landlock_missing(int abi, bool own_network)
-{
-	return (abi < 1 ? 1u << FORGE_MECH_LANDLOCK : 0) |
-	       (abi < 6 && !own_network ? 1u << FORGE_MECH_LANDLOCK_SCOPE : 0);
-}
-
-/*
  * Fail closed: what is missing must be in the configuration's list, or nothing starts. An I/O
  * rate is missing for a reason of this run's, which io_error says.
  */
@@ -228,7 +218,7 @@ static int prepare(struct local *e, struct forge_outcome *ret, struct forge_erro
 
 	*ret = FORGE_OUTCOME_INIT;
 	ret->landlock_abi = forge_landlock_abi();
-	ret->missing = landlock_missing(ret->landlock_abi, job->own_network);
+	ret->missing = forge_landlock_missing(ret->landlock_abi, job->own_network);
 	int rc = build_plan(job, &e->ids, true, ret->landlock_abi, &e->plan, err);
 	if (rc < 0)
 		return rc;
