@@ -13,9 +13,9 @@ packages() {
         python3-sklearn r-base-core r-cran-irkernel r-cran-mass r-cran-survival samtools ;;
     test) packages demo
         packages runtimes
-        echo bats bsdextrautils btrfs-progs busybox-static clang conmon crun e2fsprogs iproute2 jq man-db mmdebstrap \
-            passwd podman postgresql procps \
-            python3 shellcheck snakemake strace tmux user-mode-linux util-linux xfsprogs zsh ;;
+        echo bats bsdextrautils btrfs-progs busybox-static clang conmon crun curl docker.io e2fsprogs iproute2 jq libcurl4 \
+            man-db mmdebstrap passwd podman postgresql procps python3 runc shellcheck snakemake strace tmux uidmap \
+            user-mode-linux util-linux xfsprogs zsh ;;
     demo) packages build
         echo bowtie2-examples jq python3 ;;
     bench) packages build

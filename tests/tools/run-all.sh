@@ -27,6 +27,7 @@ sandbox-root    900 the sandbox attacked as root, sanitized
 sandbox-user    900 ... as an ordinary user
 sandbox-nested  900 ... in a user namespace
 runtime         600 named runtimes and notebooks, sanitized
+executors       600 the contract of an executor on local, Docker and Podman; engines that fail
 newcomer        600 what a new user types first
 demo            120 what `make demo` shows
 shim            300 kernels that lack system calls
@@ -98,8 +99,8 @@ with_copy() {
     copy=$(mktemp -d)
     trap 'rm -rf "$copy"' EXIT
     chmod 755 "$copy"
-    cp "$dir/src/cli/forge" "$dir/src/probe/forge-probe" "$dir/tests/tools/nosys" \
-        "$dir/tests/tools/fuse-stuck" "$copy/"
+    cp "$dir/src/cli/forge" "$dir/src/executor/container/forge-shim" "$dir/src/probe/forge-probe" \
+        "$dir/tests/tools/nosys" "$dir/tests/tools/fuse-stuck" "$copy/"
     mkdir "$copy/r"
     cp -r tests man examples docs README.md "$copy/r/"
     cp -r share "$copy/"
@@ -152,6 +153,21 @@ stage_sandbox_user() {
 stage_sandbox_nested() {
     needs_root "the sandbox in a user namespace" || return 0
     with_copy build tests/sandbox/as-user.sh --nested bats --tap tests/sandbox
+}
+
+# One contract for all executors; engines of our own in a temporary directory.
+stage_executors() {
+    local name rc=0
+    needs_root "runs in containers" || return 0
+    # An interrupt is part of the contract; who started us in the background may ignore it.
+    for name in local docker podman; do
+        FORGE_EXECUTOR_UNDER_TEST=$name with_copy build env --default-signal=INT,HUP,TERM \
+            tests/tools/delegate.sh bats --tap tests/executor/contract.bats | sed -E "s/^((not )?ok [0-9]+ )/\\1$name: /"
+        [ "${PIPESTATUS[0]}" -eq 0 ] || rc=1
+    done
+    with_copy build-asan env --default-signal=INT,HUP,TERM tests/tools/delegate.sh \
+        bats --tap tests/executor/container.bats || rc=1
+    return "$rc"
 }
 
 # The probe, the analysis and its post-process succeed, the attacks do not; the newest first.
