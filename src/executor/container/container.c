@@ -127,6 +127,7 @@ static int body_of(const struct forge_job *job, const struct forge_ids *ids,
 	const struct forge_create c = {
 		.job = job,
 		.image = forge_json_string_or(image, "Id", name),
+		.volumes = json_object_get(json_object_get(image, "Config"), "Volumes"),
 		.workdir = work,
 		.control = control,
 		.shim = shim,

@@ -116,6 +116,29 @@ static json_t *text_list(const char *text)
 	return json_pack("[s]", text);
 }
 
+/*
+ * An engine makes a directory of its own for each volume of an image: writable, with nothing that limits what
+ * is written there. What the run mounts at the same path goes before.
+ */
+static json_t *tmpfs_of(const struct forge_create *c, const json_t *mounts,
+			const char *options)
+{
+	json_t *all = json_pack("{s:s}", "/tmp", options);
+	const char *path;
+	const json_t *unused, *m;
+	size_t i;
+
+	json_object_foreach ((json_t *)c->volumes, path, unused) {
+		bool is_taken = false;
+		json_array_foreach (mounts, i, m)
+			if (strcmp(forge_json_string_or(m, "Target", ""), path) == 0)
+				is_taken = true;
+		if (all && !is_taken)
+			json_object_set_new(all, path, json_string(options));
+	}
+	return all;
+}
+
 static json_t *host_config(const struct forge_create *c)
 {
 	const struct forge_limits *l = c->job->limits;
@@ -132,7 +155,7 @@ static json_t *host_config(const struct forge_create *c)
 		tmp, sizeof(tmp), "rw,nosuid,nodev,exec,mode=1777,size=%llu",
 		(unsigned long long)(cfg->tmp_bytes ? cfg->tmp_bytes : memory / 2));
 	json_object_set_new(h, "Mounts", mounts);
-	json_object_set_new(h, "Tmpfs", json_pack("{s:s}", "/tmp", tmp));
+	json_object_set_new(h, "Tmpfs", tmpfs_of(c, mounts, tmp));
 	json_object_set_new(
 		h, "ShmSize",
 		json_integer((json_int_t)(cfg->shm_bytes ? cfg->shm_bytes : memory)));
@@ -218,6 +241,8 @@ json_t *forge_create_body(const struct forge_create *c, struct forge_error *err)
 	json_object_set_new(body, "Entrypoint", words);
 	json_object_set_new(body, "Cmd", json_array());
 	json_object_set_new(body, "Env", env);
+	/* The image's own would run beside the command, and count as the command's. */
+	json_object_set_new(body, "Healthcheck", json_pack("{s:[s]}", "Test", "NONE"));
 	json_object_set_new(body, "WorkingDir", json_string(c->job->workdir));
 	json_object_set_new(body, "User", json_string(user));
 	json_object_set_new(body, "Hostname", json_string("forge"));

@@ -10,6 +10,7 @@
 struct forge_create {
 	const struct forge_job *job;
 	const char *image;   /* its id: what was inspected is what runs */
+	const json_t *volumes; /* the image's: an object whose keys are paths; NULL: none */
 	const char *workdir; /* of the host */
 	const char *control; /* the directory of the socket, of the host */
 	const char *shim;    /* the program, of the host */
