@@ -128,7 +128,8 @@ static json_t *tmpfs_of(const struct forge_create *c, const json_t *mounts,
 	const json_t *unused, *m;
 	size_t i;
 
-	json_object_foreach ((json_t *)c->volumes, path, unused) {
+	json_object_foreach((json_t *)c->volumes, path, unused)
+	{
 		bool is_taken = false;
 		json_array_foreach (mounts, i, m)
 			if (strcmp(forge_json_string_or(m, "Target", ""), path) == 0)
@@ -197,9 +198,9 @@ static int check_paths(const json_t *host, struct forge_error *err)
 	json_array_foreach (json_object_get(host, "Mounts"), i, m) {
 		const char *source = forge_json_string_or(m, "Source", "");
 		const char *target = forge_json_string_or(m, "Target", "");
-		const char *bad = strpbrk(source, ",\"\n\r") ? source
+		const char *bad = strpbrk(source, ",\"\n\r")   ? source
 				  : strpbrk(target, ",\"\n\r") ? target
-							    : NULL;
+							       : NULL;
 		if (bad)
 			return forge_hint(
 				err,
