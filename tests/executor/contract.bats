@@ -705,10 +705,11 @@ b = b"x" * (100 << 20)
 print("ready", flush=True)
 while not os.path.exists(sys.argv[1]): time.sleep(0.02)' "$T/gate/open"
     patiently says_ready
-    run "$FORGE" ps
-    [[ "$output" == *"$id"*running*1[0-9][0-9].[0-9]*MiB* ]]
-    run "$FORGE" top --once
-    [[ "$output" == *"${id:0:13}"*1[0-9][0-9].[0-9]*MiB* ]]
+    # The store hears a moment later that it runs.
+    ps_shows() { "$FORGE" ps | grep -qE "^$id .*running .* 1[0-9]{2}\.[0-9]+ MiB"; }
+    top_shows() { "$FORGE" top --once | grep -qE "^${id:0:13} .* 1[0-9]{2}\.[0-9]+ MiB"; }
+    patiently ps_shows
+    patiently top_shows
     open_gate
     finished "$id"
     [ "$(field .status)" = succeeded ]

@@ -14,7 +14,7 @@
 #
 # Images, in both: "tiny" (busybox) and "py" (busybox and the host's Python).
 #
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2030,SC2031 # a PATH for the daemons only
 # SPDX-License-Identifier: Apache-2.0
 
 engines_missing() {
