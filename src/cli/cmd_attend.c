@@ -2,6 +2,7 @@
 /* forge __attend SLOT: the next supervisor of a run whose supervisor died. Hidden: repair starts it. */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -34,7 +35,14 @@ static int attend(int argc, char **argv)
 	int fds[2];
 	char nothing;
 
-	if (argc != 1 || pipe2(fds, O_CLOEXEC) < 0)
+	char *end;
+
+	if (argc != 1)
+		return FORGE_EXIT_USAGE;
+	errno = 0;
+	unsigned long slot = strtoul(argv[0], &end, 10);
+	if (errno || *end || end == argv[0] || slot > UINT_MAX ||
+	    pipe2(fds, O_CLOEXEC) < 0)
 		return FORGE_EXIT_USAGE;
 	pid_t pid = fork();
 	if (pid < 0)
@@ -49,8 +57,8 @@ static int attend(int argc, char **argv)
 	detach();
 	(void)sys_close_range(3, (unsigned)fds[1] - 1, 0);
 	(void)sys_close_range((unsigned)fds[1] + 1, ~0u, 0);
-	int rc = forge_resume((unsigned)strtoul(argv[0], NULL, 10), on_taken, &fds[1],
-			      NULL);
+	struct forge_error err = FORGE_ERROR_INIT; /* the slot has it */
+	int rc = forge_resume((unsigned)slot, on_taken, &fds[1], &err);
 	/* Gone, for certain: the record gets its end now. */
 	if (rc == -ESRCH)
 		(void)!forge_reconcile(NULL, false, NULL);

@@ -17,6 +17,7 @@
 #include "base/entries.h"
 #include "base/fd.h"
 #include "base/json.h"
+#include "base/lock.h"
 #include "executor/executor.h"
 #include "record/deliver.h"
 #include "record/record.h"
@@ -26,6 +27,9 @@
 #include "store/state.h"
 
 extern char **environ;
+
+/* How long is waited to see whether a new supervisor can reach its run. */
+#define ATTACH_MSEC 300
 
 struct repair {
 	const struct forge_home *home;
@@ -309,6 +313,24 @@ static int start_supervisor(const struct forge_home *home, const char *slot,
 	return 0;
 }
 
+/* One that cannot reach the run ends at once, and has written why into the slot. */
+static int check_supervisor(int fd, struct forge_error *err)
+{
+	json_t *slot = NULL;
+	int rc = 0;
+
+	if (forge_lock_fd(fd, FORGE_LOCK_EXCLUSIVE, ATTACH_MSEC, -1) < 0)
+		return 0;		   /* it has the run */
+	(void)!forge_slot_read(fd, &slot); /* NULL: the run is over */
+	const char *why = forge_json_string(slot, "attach_error");
+	if (why)
+		rc = forge_fail(err, EAGAIN, "%s: it cannot be reached now: %.250s",
+				forge_json_string_or(slot, "run_id", ""), why);
+	json_decref(slot);
+	(void)flock(fd, LOCK_UN);
+	return rc;
+}
+
 /* 1: repaired, 0: free or alive, negative: failed. */
 static int look_at(const struct forge_home *home, const char *name, FILE *out,
 		   bool dry_run, unsigned *live, struct forge_error *err)
@@ -337,7 +359,8 @@ static int look_at(const struct forge_home *home, const char *name, FILE *out,
 		++*live;
 		/* The new supervisor needs the lock. */
 		(void)flock(fd, LOCK_UN);
-		return dry_run ? 0 : start_supervisor(home, name, err);
+		int rc = dry_run ? 0 : start_supervisor(home, name, err);
+		return rc < 0 || dry_run ? rc : check_supervisor(fd, err);
 	}
 	struct repair r = { .home = home, .say = out, .dry_run = dry_run, .fd = fd };
 	int rc = repair_one(&r, err);

@@ -585,6 +585,12 @@ static int carry_on(struct run *r, const json_t *slot, struct forge_error *err)
 	if (rc == 0)
 		rc = attach(r, slot, &outcome, err);
 	if (rc < 0) {
+		if (rc != -ESRCH &&
+		    err) /* for the command that started this supervisor */
+			(void)!forge_slot_add(&r->slot,
+					      json_pack("{s:o}", "attach_error",
+							forge_json_text(err->msg)),
+					      NULL);
 		if (rc == -ESRCH)
 			(void)!forge_slot_add(&r->slot, json_pack("{s:b}", "is_gone", 1),
 					      NULL); /* or the next one finds it out */

@@ -14,7 +14,7 @@
 #
 # Images, in both: "tiny" (busybox) and "py" (busybox and the host's Python).
 #
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2030,SC2031 # a PATH for the daemons only
 # SPDX-License-Identifier: Apache-2.0
 
 engines_missing() {
@@ -56,8 +56,9 @@ CONF
 make_tiny() {
     local name
     mkdir -p "$1"/{bin,proc,sys,dev,tmp,etc,root,run,var,usr/bin}
-    # An engine gives a new /tmp the mode that the image's has.
-    chmod 1777 "$1/tmp"
+    # An engine gives a new /tmp the mode that the image's has. Everybody could write in the others of most images.
+    mkdir "$1/var/tmp" "$1/opt"
+    chmod 1777 "$1/tmp" "$1/var/tmp" "$1/opt"
     cp "$(command -v busybox)" "$1/bin/busybox"
     for name in $(busybox --list); do
         [ "$name" = busybox ] || ln -s busybox "$1/bin/$name"

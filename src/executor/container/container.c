@@ -517,6 +517,9 @@ static int limit(struct container *e, struct forge_error *err)
 		missing |= 1u << FORGE_MECH_IO;
 	if (forge_cgroup_configure(e->cg, &why) < 0)
 		missing |= forge_cgroup_unlimited(e->cg);
+	/* NEEDSWORK: neither we nor the engine set a rate; it is refused until one of them does. */
+	if (e->job->limits->io_bytes_per_second != FORGE_UNLIMITED)
+		missing |= 1u << FORGE_MECH_IO;
 	e->cg->missing = missing; /* the record has those that are allowed too */
 	missing &= ~e->job->config->allow_missing;
 	for (unsigned i = 0; i < FORGE_MECH_COUNT; i++)
