@@ -355,3 +355,15 @@ int forge_post_process(const struct forge_post_spec *spec, json_t **ret_result,
 	*ret_rows = rows;
 	return 0;
 }
+
+int forge_post_process_of(const struct forge_ready_run *run, const json_t *record,
+			  json_t **ret_result, json_t **ret_rows, struct forge_error *err)
+{
+	const struct forge_post_spec spec = { .cfg = run->cfg,
+					      .home = run->home,
+					      .store = run->store,
+					      .record = record,
+					      .argv = &run->spec->post_process };
+
+	return forge_post_process(&spec, ret_result, ret_rows, err);
+}

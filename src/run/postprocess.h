@@ -33,3 +33,8 @@ FORGE_MUST_CHECK int forge_post_process(const struct forge_post_spec *spec,
 /* For tests: parses lines into an array, or -EINVAL with the number of the bad line. */
 FORGE_MUST_CHECK int forge_post_parse(const char *text, size_t len, json_t **ret_rows,
 				      struct forge_error *err);
+/* The same for a run that is being carried out; see struct forge_ready_run. */
+struct forge_ready_run;
+FORGE_MUST_CHECK int forge_post_process_of(const struct forge_ready_run *run,
+					   const json_t *record, json_t **ret_result,
+					   json_t **ret_rows, struct forge_error *err);

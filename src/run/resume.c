@@ -12,18 +12,6 @@
 #include "spec/saved.h"
 #include "state/slot.h"
 
-static int post_process(const struct forge_ready_run *run, const json_t *record,
-			json_t **ret_result, json_t **ret_rows, struct forge_error *err)
-{
-	const struct forge_post_spec spec = { .cfg = run->cfg,
-					      .home = run->home,
-					      .store = run->store,
-					      .record = record,
-					      .argv = &run->spec->post_process };
-
-	return forge_post_process(&spec, ret_result, ret_rows, err);
-}
-
 /* As the run was started: in the same directory, with the same file. */
 static int load_config(const json_t *saved, struct forge_config **ret,
 		       struct forge_error *err)
@@ -60,7 +48,7 @@ static int resume(struct forge_home *home, struct forge_slot *slot, const json_t
 		.spec = &spec,
 		.home = home,
 		.store = forge_json_string_or(content, "store", ""),
-		.post_process = post_process,
+		.post_process = forge_post_process_of,
 	};
 	return forge_carry_on(&ready, slot, content, err);
 }

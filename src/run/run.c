@@ -28,18 +28,6 @@ static int remake_environment(const struct forge_ready_run *run, struct forge_er
 	return forge_activate(run->cfg, run->req, run->home, run->store, run->spec, err);
 }
 
-static int post_process(const struct forge_ready_run *run, const json_t *record,
-			json_t **ret_result, json_t **ret_rows, struct forge_error *err)
-{
-	const struct forge_post_spec spec = { .cfg = run->cfg,
-					      .home = run->home,
-					      .store = run->store,
-					      .record = record,
-					      .argv = &run->spec->post_process };
-
-	return forge_post_process(&spec, ret_result, ret_rows, err);
-}
-
 static void visit_init(struct visit *v, const struct forge_config *cfg,
 		       const struct forge_run_request *req)
 {
@@ -49,7 +37,7 @@ static void visit_init(struct visit *v, const struct forge_config *cfg,
 					     .spec = &v->spec,
 					     .home = &v->home,
 					     .remake_environment = remake_environment,
-					     .post_process = post_process };
+					     .post_process = forge_post_process_of };
 }
 
 static void visit_done(struct visit *v)
