@@ -199,6 +199,21 @@ static void print_isolation(const json_t *record)
 	putchar('\n');
 }
 
+/* Where it ran, if not in a sandbox on this machine. */
+static void print_executor(const json_t *record)
+{
+	const char *name = forge_json_string_or(record, "executor", "local");
+	const json_t *image = json_object_get(record, "image");
+	char text[400];
+
+	if (strcmp(name, "local") == 0)
+		return;
+	(void)snprintf(text, sizeof(text), "%.64s%s%.200s%s%.24s", name,
+		       image ? ", image " : "", forge_json_string_or(image, "name", ""),
+		       image ? " " : "", forge_json_string_or(image, "id", ""));
+	print_line("executor", text);
+}
+
 static void print_runtime(const json_t *record)
 {
 	const json_t *runtime = json_object_get(record, "runtime");
@@ -245,6 +260,7 @@ static void show(const json_t *record)
 	print_line("status", status);
 	print_line("reason", forge_json_string(record, "reason"));
 	print_command(record);
+	print_executor(record);
 	print_line("host", forge_json_string(record, "host"));
 	print_line("user", forge_json_string(record, "user"));
 	print_line("created", forge_json_string(record, "created_at"));
