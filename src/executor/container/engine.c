@@ -20,6 +20,7 @@
 #define API "http://engine/v1.41"
 /* An answer is never longer; an image with thousands of layers has 1 MiB. */
 #define ANSWER_MAX	(16u << 20)
+#define PING_SECONDS	10L
 #define CONNECT_SECONDS 10L
 #define ANSWER_SECONDS	120L
 
@@ -147,7 +148,9 @@ static int call(struct forge_engine *e, const char *method, const char *path,
 	p_curl_easy_setopt(e->curl, CURLOPT_NOSIGNAL, 1L);
 	p_curl_easy_setopt(e->curl, CURLOPT_PROXY, "");
 	p_curl_easy_setopt(e->curl, CURLOPT_CONNECTTIMEOUT, CONNECT_SECONDS);
-	p_curl_easy_setopt(e->curl, CURLOPT_TIMEOUT, ANSWER_SECONDS);
+	/* Until the engine has answered once, nothing is known to work: it may not even be one. */
+	p_curl_easy_setopt(e->curl, CURLOPT_TIMEOUT,
+			   *e->name ? ANSWER_SECONDS : PING_SECONDS);
 	p_curl_easy_setopt(e->curl, CURLOPT_WRITEFUNCTION, take_piece);
 	p_curl_easy_setopt(e->curl, CURLOPT_WRITEDATA, &a);
 	if (!*e->name) {
