@@ -102,6 +102,8 @@ exceptions() {
         - needs a container engine; tests/executor has them
         docs/EXECUTORS.md: forge executor check docker
         - needs a container engine; tests/executor has them
+        docs/SECURITY.md: forge executor check docker
+        - needs a container engine; tests/executor has them
         README.md: forge run --executor docker ...
         - needs a container engine; tests/executor has them
         docs/HACKING.md: make
