@@ -32,6 +32,9 @@ enum forge_mechanism {
 	FORGE_MECH_COUNT,
 };
 extern const char *const forge_mechanism_names[FORGE_MECH_COUNT];
+/* The names of the mechanisms in missing (1u << enum forge_mechanism), with commas. Returns buf. */
+#define FORGE_MECHANISMS_MAX 256
+const char *forge_mechanism_list(unsigned missing, char buf[FORGE_MECHANISMS_MAX]);
 /* All that only a cgroup can enforce and every run needs. */
 #define FORGE_MECH_ALL_CGROUP                                                            \
 	(1u << FORGE_MECH_MEMORY | 1u << FORGE_MECH_SWAP | 1u << FORGE_MECH_CPUS |       \

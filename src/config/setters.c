@@ -29,6 +29,19 @@ const char *const forge_mechanism_names[FORGE_MECH_COUNT] = {
 	[FORGE_MECH_IO] = "io",
 };
 
+const char *forge_mechanism_list(unsigned missing, char buf[FORGE_MECHANISMS_MAX])
+{
+	size_t len = 0;
+
+	buf[0] = '\0';
+	for (unsigned i = 0; i < FORGE_MECH_COUNT; i++)
+		if (missing & (1u << i))
+			len += (size_t)snprintf(buf + len, FORGE_MECHANISMS_MAX - len,
+						"%s%s", len ? ", " : "",
+						forge_mechanism_names[i]);
+	return buf;
+}
+
 const char *const forge_outputs_names[3] = {
 	[FORGE_OUTPUTS_ALL] = "all",
 	[FORGE_OUTPUTS_DECLARED] = "declared",

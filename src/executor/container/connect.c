@@ -282,8 +282,7 @@ static int check_mounts(struct forge_container *e, struct forge_error *err)
 static int limit(struct forge_container *e, struct forge_error *err)
 {
 	struct forge_error why = FORGE_ERROR_INIT;
-	char list[256] = "";
-	size_t len = 0;
+	char list[FORGE_MECHANISMS_MAX];
 	int rc = forge_cgroup_adopt(e->sb->pid, e->job->run_id, e->job->limits, &e->cg,
 				    err);
 
@@ -302,17 +301,12 @@ static int limit(struct forge_container *e, struct forge_error *err)
 		missing |= 1u << FORGE_MECH_IO;
 	e->cg->missing = missing; /* the record has those that are allowed too */
 	missing &= ~e->job->config->allow_missing;
-	for (unsigned i = 0; i < FORGE_MECH_COUNT; i++)
-		if (missing & (1u << i))
-			len += (size_t)snprintf(list + len, sizeof(list) - len, "%s%s",
-						len ? ", " : "",
-						forge_mechanism_names[i]);
 	if (!missing)
 		return 0;
 	return forge_hint(
 		err,
 		forge_fail(err, EOPNOTSUPP, "%s does not enforce here: %s",
-			   e->engine.name, list),
+			   e->engine.name, forge_mechanism_list(missing, list)),
 		"Its containers have no cgroups of their own for that. Use the "
 		"executor local, an engine of root, or cgroup v2 with delegation");
 }

@@ -70,8 +70,7 @@ static int build_plan(const struct forge_job *job, const struct forge_ids *ids,
 static int check_missing(unsigned missing, unsigned allowed, bool is_chosen,
 			 const struct forge_error *io_error, struct forge_error *err)
 {
-	char list[256] = "";
-	size_t len = 0;
+	char list[FORGE_MECHANISMS_MAX];
 
 	missing &= ~allowed;
 	if (!missing)
@@ -81,17 +80,12 @@ static int check_missing(unsigned missing, unsigned allowed, bool is_chosen,
 			*err = *io_error;
 		return -io_error->code;
 	}
-	for (unsigned i = 0; i < FORGE_MECH_COUNT; i++)
-		if (missing & (1u << i))
-			len += (size_t)snprintf(list + len, sizeof(list) - len, "%s%s",
-						len ? ", " : "",
-						forge_mechanism_names[i]);
 	return forge_hint(
 		err,
 		forge_fail(err, EOPNOTSUPP, "%s: %s",
 			   is_chosen ? "without a cgroup nothing enforces"
 				     : "this host cannot enforce",
-			   list),
+			   forge_mechanism_list(missing, list)),
 		"`forge doctor` shows why and what to do; to run without, name them in "
 		"sandbox.allow_missing of forge.yaml");
 }
