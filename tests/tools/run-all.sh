@@ -166,7 +166,7 @@ stage_executors() {
         [ "${PIPESTATUS[0]}" -eq 0 ] || rc=1
     done
     with_copy build-asan env --default-signal=INT,HUP,TERM tests/tools/delegate.sh \
-        bats --tap tests/executor/{container,crash,review}.bats || rc=1
+        bats --tap tests/executor/{command,container,crash,review}.bats || rc=1
     return "$rc"
 }
 
