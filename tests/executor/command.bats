@@ -14,13 +14,13 @@ row() { jq -r --arg p "$1" '.checks[] | select(.promise == $p) | .state' report;
 
 @test "list names every executor, what answers there, and what does not" {
     budget "  away: {kind: container, socket: $T/none.sock, image: py}"
-    "$FORGE" executor list --json >list
-    [ "$(jq -r '.[] | select(.name == "docker") | .reachable' list)" = true ]
-    [[ "$(jq -r '.[] | select(.name == "docker") | .what' list)" == Docker* ]]
-    [[ "$(jq -r '.[] | select(.name == "docker") | .cannot' list)" == *"I/O rate"* ]]
-    [ "$(jq -r '.[] | select(.name == "away") | .reachable' list)" = false ]
-    [[ "$(jq -r '.[] | select(.name == "away") | .what' list)" == *none.sock* ]]
-    [ "$(jq -r '.[] | select(.name == "local") | .reachable' list)" = true ]
+    "$FORGE" executor list --json >"$T/executors"
+    [ "$(jq -r '.[] | select(.name == "docker") | .reachable' "$T/executors")" = true ]
+    [[ "$(jq -r '.[] | select(.name == "docker") | .what' "$T/executors")" == Docker* ]]
+    [[ "$(jq -r '.[] | select(.name == "docker") | .cannot' "$T/executors")" == *"I/O rate"* ]]
+    [ "$(jq -r '.[] | select(.name == "away") | .reachable' "$T/executors")" = false ]
+    [[ "$(jq -r '.[] | select(.name == "away") | .what' "$T/executors")" == *none.sock* ]]
+    [ "$(jq -r '.[] | select(.name == "local") | .reachable' "$T/executors")" = true ]
 }
 
 @test "check attacks a container: what it promises holds, and what it does not promise is named" {
