@@ -706,8 +706,8 @@ print("ready", flush=True)
 while not os.path.exists(sys.argv[1]): time.sleep(0.02)' "$T/gate/open"
     patiently says_ready
     # The store hears a moment later that it runs.
-    ps_shows() { "$FORGE" ps | grep -qE "^$id .*running .* 1[0-9]{2}\.[0-9]+ MiB"; }
-    top_shows() { "$FORGE" top --once | grep -qE "^${id:0:13} .* 1[0-9]{2}\.[0-9]+ MiB"; }
+    ps_shows() { "$FORGE" ps | grep -qE "^$id .*running .* 1[0-9]{2}(\.[0-9]+)? MiB"; }
+    top_shows() { "$FORGE" top --once | grep -qE "^${id:0:13} .* 1[0-9]{2}(\.[0-9]+)? MiB"; }
     patiently ps_shows
     patiently top_shows
     open_gate
