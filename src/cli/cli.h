@@ -11,6 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "cli/opt.h"
 
 enum forge_exit {
@@ -65,6 +66,7 @@ extern const struct forge_cmd forge_cmd_run, forge_cmd_doctor, forge_cmd_gc,
 	forge_cmd_kill, forge_cmd_outputs, forge_cmd_post_process, forge_cmd_runtime, forge_cmd_executor,
 	forge_cmd_rm, forge_cmd_rerun, forge_cmd_diff, forge_cmd_top, forge_cmd_setup,
 	forge_cmd_config, forge_cmd_completion, forge_cmd_help, forge_cmd_names, forge_cmd_attend,
+	forge_cmd_watch, forge_cmd_node,
 	forge_cmd_man_options, forge_cmd_man_commands,
 	forge_cmd_man_config;
 
@@ -78,8 +80,6 @@ extern const char *forge_store_wanted;
 	FORGE_STRING(0, "store", "URL", &forge_store_wanted,                             \
 		     "Keep records there: sqlite:/path or postgresql://...")
 
-FORGE_DEFINE_AUTO(json, json_t *, json_decref)
-#define forge_auto_json FORGE_CLEANUP(forge_auto_json_)
 
 /* The options of `forge` itself. */
 const struct forge_opt *forge_main_opts(void);

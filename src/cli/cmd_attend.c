@@ -1,15 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* forge __attend SLOT: the next supervisor of a run whose supervisor died. Hidden: repair starts it. */
+/*
+ * forge __attend SLOT: the next supervisor of a run that has none. forge __watch EXECUTOR: the watcher of all
+ * runs there. Both are hidden: other commands start them.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/sys.h"
 #include "cli/cli.h"
 #include "record/reconcile.h"
 #include "run/resume.h"
+#include "run/watch.h"
 
 static void on_taken(void *arg)
 {
@@ -30,25 +35,21 @@ static void detach(void)
 		(void)dup2(null, fd);
 }
 
-static int attend(int argc, char **argv)
+/*
+ * Does work in a process of its own. Returns when that process has called on_taken() with its argument, or
+ * is gone.
+ */
+static int in_background(int (*work)(const char *word, int *pipe), const char *word)
 {
 	int fds[2];
 	char nothing;
 
-	char *end;
-
-	if (argc != 1)
-		return FORGE_EXIT_USAGE;
-	errno = 0;
-	unsigned long slot = strtoul(argv[0], &end, 10);
-	if (errno || *end || end == argv[0] || slot > UINT_MAX ||
-	    pipe2(fds, O_CLOEXEC) < 0)
-		return FORGE_EXIT_USAGE;
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		return FORGE_EXIT_FAILED;
 	pid_t pid = fork();
 	if (pid < 0)
 		return FORGE_EXIT_FAILED;
 	if (pid > 0) {
-		/* Ends when the slot is taken, or when the other process is gone. */
 		close(fds[1]);
 		while (read(fds[0], &nothing, 1) < 0 && errno == EINTR)
 			;
@@ -57,15 +58,49 @@ static int attend(int argc, char **argv)
 	detach();
 	(void)sys_close_range(3, (unsigned)fds[1] - 1, 0);
 	(void)sys_close_range((unsigned)fds[1] + 1, ~0u, 0);
+	return work(word, &fds[1]) < 0 ? FORGE_EXIT_FAILED : FORGE_EXIT_OK;
+}
+
+static int attend(const char *word, int *pipe)
+{
 	struct forge_error err = FORGE_ERROR_INIT; /* the slot has it */
-	int rc = forge_resume((unsigned)slot, on_taken, &fds[1], &err);
+	int rc = forge_resume((unsigned)strtoul(word, NULL, 10), false, on_taken, pipe,
+			      &err);
+
 	/* Gone, for certain: the record gets its end now. */
 	if (rc == -ESRCH)
 		(void)!forge_reconcile(NULL, false, NULL);
-	return rc < 0 ? FORGE_EXIT_FAILED : FORGE_EXIT_OK;
+	return rc;
 }
 
-static const struct forge_opt *attend_opts(void)
+static int cmd_attend(int argc, char **argv)
+{
+	char *end;
+
+	if (argc != 1)
+		return FORGE_EXIT_USAGE;
+	errno = 0;
+	unsigned long slot = strtoul(argv[0], &end, 10);
+	if (errno || *end || end == argv[0] || slot > UINT_MAX)
+		return FORGE_EXIT_USAGE;
+	return in_background(attend, argv[0]);
+}
+
+static int watch(const char *word, int *pipe)
+{
+	struct forge_error err = FORGE_ERROR_INIT; /* the next command starts another one */
+
+	return forge_watch(word, on_taken, pipe, &err);
+}
+
+static int cmd_watch(int argc, char **argv)
+{
+	if (argc != 1 || strchr(argv[0], '/'))
+		return FORGE_EXIT_USAGE;
+	return in_background(watch, argv[0]);
+}
+
+static const struct forge_opt *hidden_opts(void)
 {
 	static const struct forge_opt opts[] = { FORGE_HELP_ROW, FORGE_OPTS_END };
 
@@ -76,6 +111,14 @@ const struct forge_cmd forge_cmd_attend = {
 	.name = "__attend",
 	.synopsis = "SLOT",
 	.bad_value = FORGE_EXIT_FAILED,
-	.run = attend,
-	.opts = attend_opts,
+	.run = cmd_attend,
+	.opts = hidden_opts,
+};
+
+const struct forge_cmd forge_cmd_watch = {
+	.name = "__watch",
+	.synopsis = "EXECUTOR",
+	.bad_value = FORGE_EXIT_FAILED,
+	.run = cmd_watch,
+	.opts = hidden_opts,
 };

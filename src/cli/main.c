@@ -38,6 +38,8 @@ const struct forge_cmd *const forge_cmds[] = {
 	&forge_cmd_help,
 	&forge_cmd_names,
 	&forge_cmd_attend,
+	&forge_cmd_watch,
+	&forge_cmd_node,
 	&forge_cmd_man_options,
 	&forge_cmd_man_commands,
 	&forge_cmd_man_config,

@@ -85,6 +85,15 @@ struct forge_executor_decl {
 	char *name, *kind;
 	char *socket; /* kind container: socket of the engine */
 	char *image;  /* kind container: for runs without an image; NULL: none */
+	/* kind slurm */
+	char *dir;	      /* shared with the nodes, absolute */
+	char *forge;	      /* path of forge on the nodes, NULL: that of this one */
+	char *slurm_conf;     /* SLURM_CONF of the clients, NULL: theirs */
+	char *partition, *account;
+	struct forge_strv options;   /* further ones of sbatch */
+	uint64_t poll_usec;	     /* from one look at the cluster to the next */
+	uint64_t max_pending_usec;   /* 0: no bound */
+	uint64_t max_lag_usec; /* until a file that a node wrote must be seen here */
 };
 
 /* Settings of a forge.yaml for the scripts beside it. */

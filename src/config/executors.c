@@ -14,18 +14,43 @@
 #include "config/path.h"
 #include "config/setters.h"
 
+/* A file system of a cluster may show a change to other nodes only after so long. */
+#define LAG_USEC  (60 * 1000000ull)
+#define POLL_USEC (5 * 1000000ull)
+
 #define FIELD(f) offsetof(struct forge_executor_decl, f)
 
-static const char *const kinds[] = { "local", "container", NULL };
+static const char *const kinds[] = { "local", "container", "slurm", NULL };
 
 static const struct forge_named_row rows[] = {
-	{ "kind", FORGE_NAMED_ONE_OF, FIELD(kind), "local or container", "What it is",
+	{ "kind", FORGE_NAMED_ONE_OF, FIELD(kind), "local, container or slurm", "What it is",
 	  kinds },
 	{ "socket", FORGE_NAMED_WORD, FIELD(socket), "path",
 	  "Kind container: the socket of the engine (Docker, or Podman's service)",
 	  NULL },
 	{ "image", FORGE_NAMED_WORD, FIELD(image), "image",
 	  "Kind container: what runs are in that have no runtime of kind image", NULL },
+	{ "dir", FORGE_NAMED_WORD, FIELD(dir), "path",
+	  "Kind slurm: a directory that all nodes have at the same path; runs work there",
+	  NULL },
+	{ "forge", FORGE_NAMED_WORD, FIELD(forge), "path",
+	  "Kind slurm: where forge is on the nodes (default: where it is here)", NULL },
+	{ "partition", FORGE_NAMED_WORD, FIELD(partition), "name",
+	  "Kind slurm: the partition of the jobs", NULL },
+	{ "account", FORGE_NAMED_WORD, FIELD(account), "name",
+	  "Kind slurm: the account of the jobs", NULL },
+	{ "options", FORGE_NAMED_LIST, FIELD(options), "list of options",
+	  "Kind slurm: further options of sbatch, e.g. --qos=long", NULL },
+	{ "slurm_conf", FORGE_NAMED_WORD, FIELD(slurm_conf), "path",
+	  "Kind slurm: SLURM_CONF for its commands", NULL },
+	{ "poll", FORGE_NAMED_DURATION, FIELD(poll_usec), "duration",
+	  "Kind slurm: from one squeue to the next (default: 5s)", NULL },
+	{ "max_pending", FORGE_NAMED_DURATION, FIELD(max_pending_usec), "duration",
+	  "Kind slurm: a run that is pending for longer is cancelled (default: none)",
+	  NULL },
+	{ "max_lag", FORGE_NAMED_DURATION, FIELD(max_lag_usec), "duration",
+	  "Kind slurm: until a file of a node must be visible here (default: 60s)",
+	  NULL },
 };
 
 static const struct forge_named_map keys = {
@@ -41,6 +66,12 @@ static void decl_done(struct forge_executor_decl *d)
 	free(d->kind);
 	free(d->socket);
 	free(d->image);
+	free(d->dir);
+	free(d->forge);
+	free(d->slurm_conf);
+	free(d->partition);
+	free(d->account);
+	forge_strv_done(&d->options);
 	*d = (struct forge_executor_decl){ .name = NULL };
 }
 
@@ -73,6 +104,37 @@ static struct forge_executor_decl *add(struct forge_config *c, const char *name)
 	return d->name ? d : NULL;
 }
 
+/* A path of the file, from the file's directory. */
+static int make_absolute(const struct forge_loader *ld, char **path,
+			 struct forge_error *err)
+{
+	if (!*path)
+		return 0;
+	const char *word = strncmp(*path, "unix://", 7) == 0 ? *path + 7 : *path;
+	char *full = forge_path_absolute(ld->base_dir, word);
+	if (!full)
+		return forge_loader_oom(err);
+	free(*path);
+	*path = full;
+	return 0;
+}
+
+static int check_kind(struct forge_loader *ld, const struct forge_yaml *node,
+		      const char *path, const struct forge_executor_decl *d,
+		      struct forge_error *err)
+{
+	if (!d->kind)
+		return forge_loader_fail(ld, node, path, err,
+					 "has no kind (local, container or slurm)");
+	if (strcmp(node->key, "local") == 0 && strcmp(d->kind, "local") != 0)
+		return forge_loader_fail(ld, node, path, err,
+					 "is the name of the executor on this machine");
+	if (strcmp(d->kind, "slurm") == 0 && !d->dir)
+		return forge_loader_fail(ld, node, path, err,
+					 "has no dir (one that the nodes share)");
+	return 0;
+}
+
 /* Of a file that is read before this one, the same name stays as it is. */
 static int add_executor(struct forge_loader *ld, const struct forge_yaml *node,
 			const char *path, void *arg, struct forge_error *err)
@@ -84,22 +146,15 @@ static int add_executor(struct forge_loader *ld, const struct forge_yaml *node,
 	if (!d)
 		return forge_loader_oom(err);
 	int rc = forge_named_read(ld, node, path, &keys, d, err);
-	if (rc == 0 && !d->kind)
-		rc = forge_loader_fail(ld, node, path, err,
-				       "has no kind (local or container)");
-	if (rc == 0 && strcmp(node->key, "local") == 0 && strcmp(d->kind, "local") != 0)
-		rc = forge_loader_fail(ld, node, path, err,
-				       "is the name of the executor on this machine");
-	if (rc < 0 || !d->socket)
-		return rc;
-	const char *word =
-		strncmp(d->socket, "unix://", 7) == 0 ? d->socket + 7 : d->socket;
-	char *full = forge_path_absolute(ld->base_dir, word);
-	if (!full)
-		return forge_loader_oom(err);
-	free(d->socket);
-	d->socket = full;
-	return 0;
+	if (rc == 0)
+		rc = check_kind(ld, node, path, d, err);
+	if (rc == 0)
+		rc = make_absolute(ld, &d->socket, err);
+	if (rc == 0)
+		rc = make_absolute(ld, &d->dir, err);
+	if (rc == 0)
+		rc = make_absolute(ld, &d->forge, err);
+	return rc < 0 ? rc : make_absolute(ld, &d->slurm_conf, err);
 }
 
 FORGE_SETTER(forge_set_executors)
@@ -160,6 +215,8 @@ int forge_config_add_usual_executors(struct forge_config *c, struct forge_error 
 	}
 	for (size_t i = 0; i < c->n_executors; i++) {
 		struct forge_executor_decl *d = &c->executors[i];
+		d->poll_usec = d->poll_usec ? d->poll_usec : POLL_USEC;
+		d->max_lag_usec = d->max_lag_usec ? d->max_lag_usec : LAG_USEC;
 		if (d->kind && strcmp(d->kind, "container") == 0 && !d->socket)
 			d->socket = usual_socket(d->name);
 		if (!d->kind || (strcmp(d->kind, "container") == 0 && !d->socket))

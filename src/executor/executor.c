@@ -13,6 +13,7 @@ static const struct forge_executor_ops *const executors[] = {
 #if HAVE_CURL
 	&forge_executor_container,
 #endif
+	&forge_executor_slurm,
 };
 
 const struct forge_executor_ops *forge_executor_find(const char *kind)

@@ -47,9 +47,12 @@ struct forge_job {
 	const char *root;  /* a directory with another system's trees, NULL: the host's */
 	const char *image; /* of a runtime of kind image, NULL: none */
 	const struct forge_executor_decl *executor;
-	const char *workdir;
+	const char *workdir; /* its path inside */
+	/* Its directory on this machine, which another machine has made; NULL: made here, at workdir. */
+	const char *place;
 	bool own_network;
 	bool pass_stdin;
+	bool only_looks; /* with attach: wait() returns 1 at once when the run goes on */
 	const struct forge_limits *limits;
 	const struct forge_config *config;
 	const struct forge_home *home;
@@ -70,6 +73,7 @@ enum forge_stop {
 	FORGE_STOP_DISK,
 	FORGE_STOP_OUTPUT,
 	FORGE_STOP_CANCEL,
+	FORGE_STOP_PENDING, /* a cluster had no room for it for too long */
 };
 
 /* What happened. UINT64_MAX in usage: not known. */
@@ -101,6 +105,10 @@ struct forge_outcome {
 	int landlock_abi;
 	/* Of a container: "Docker 20.10.24", the name and the id of the image; "": there is none. */
 	char engine[96], image[256], image_id[96];
+	/* Of a run on a cluster: "Slurm 22.05.8", its job there and the node; "": there is none. */
+	char cluster[64], cluster_job[32], node[64];
+	/* For the verdict: what the cluster says of a run that left no status of its own; "": nothing. */
+	char explanation[320];
 };
 
 #define FORGE_OUTCOME_INIT                                                               \
@@ -125,6 +133,26 @@ struct forge_executor_ops;
 enum forge_executor_caps {
 	/* A run goes on when its supervisor dies: attach() finds it again. */
 	FORGE_EXECUTOR_OUTLIVES = 1 << 0,
+	/*
+	 * Runs are on other machines: they use no share of this host's budget, and a submitted run has no
+	 * supervisor while it goes on. One watcher looks at all of them, by look().
+	 */
+	FORGE_EXECUTOR_REMOTE = 1 << 1,
+};
+
+/* What look() finds. */
+enum forge_remote_state {
+	FORGE_REMOTE_UNKNOWN, /* the cluster cannot be asked now */
+	FORGE_REMOTE_PENDING,
+	FORGE_REMOTE_RUNNING,
+	FORGE_REMOTE_ENDED, /* or it is not there: attach() finds out what that means */
+};
+
+/* One run that a watcher looks at. */
+struct forge_remote {
+	const json_t *plan; /* what plan() returned */
+	enum forge_remote_state state;
+	char why[64]; /* it is pending, in the words of the cluster */
 };
 
 /* First member of every executor's own struct. */
@@ -144,7 +172,7 @@ struct forge_repair {
 };
 
 /*
- * The contract of an executor. All members but attach are required. They
+ * The contract of an executor. All members but attach and look are required. They
  * never print and never exit: they fill err and return -errno.
  */
 struct forge_executor_ops {
@@ -185,8 +213,13 @@ struct forge_executor_ops {
 		      const json_t *slot, struct forge_outcome *ret,
 		      struct forge_error *err);
 	/*
-	 * 0: *ret is complete, whatever happened to the command. Negative: the run could not be watched
-	 * any longer and was killed.
+	 * With FORGE_EXECUTOR_REMOTE: the state of many runs, which all have the same plan but for their names,
+	 * with as few questions to the cluster as possible. Negative: the cluster cannot be asked.
+	 */
+	int (*look)(struct forge_remote *runs, size_t n, struct forge_error *err);
+	/*
+	 * 0: *ret is complete, whatever happened to the command. 1: only with only_looks. Negative: the run
+	 * could not be watched any longer and was killed.
 	 */
 	int (*wait)(struct forge_execution *e, struct forge_outcome *ret,
 		    struct forge_error *err);
@@ -220,7 +253,8 @@ struct forge_executor_ops {
 	void (*usage)(const json_t *slot, struct forge_usage_now *ret);
 };
 
-extern const struct forge_executor_ops forge_executor_local, forge_executor_container;
+extern const struct forge_executor_ops forge_executor_local, forge_executor_container,
+	forge_executor_slurm;
 
 /* The executor of this kind, NULL: this build has none. */
 const struct forge_executor_ops *forge_executor_find(const char *kind);

@@ -335,11 +335,37 @@ void forge_workdir_close(struct forge_workdir *w)
 	w->fd = -1;
 }
 
+/* Another machine has made both directories. */
+static int open_place(const char *path, struct forge_workdir *ret,
+		      struct forge_error *err)
+{
+	const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+	struct forge_workdir w = { .path = path, .fd = -1 };
+	struct stat st, inner;
+	forge_auto_close int outer = forge_open_nolink(path, flags);
+
+	if (outer < 0)
+		return forge_fail_errno(err, -outer, "open workdir %s", path);
+	w.fd = openat(outer, FORGE_WORKDIR_INNER, flags);
+	if (w.fd < 0 || fstat(outer, &st) < 0 || fstat(w.fd, &inner) < 0) {
+		int rc = forge_fail_errno(err, errno, "open workdir %s", path);
+		forge_workdir_close(&w);
+		return rc;
+	}
+	w.dev = st.st_dev;
+	w.ino = st.st_ino;
+	w.inner = inner.st_ino;
+	*ret = w;
+	return 0;
+}
+
 /* The order matters for repair: the slot names the workdir, then it is made, then the slot identifies it. */
 int forge_workdir_make_noted(struct forge_workdir *w, const struct forge_job *job,
 			     const struct forge_ids *ids, struct forge_error *err)
 {
-	int rc = forge_workdir_make(job->workdir, job->home, job->slot->number, w, err);
+	int rc = job->place ? open_place(job->place, w, err)
+			    : forge_workdir_make(job->workdir, job->home,
+						 job->slot->number, w, err);
 
 	if (rc < 0)
 		return rc;

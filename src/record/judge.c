@@ -283,8 +283,17 @@ void forge_judge(const struct forge_outcome *o, const struct forge_limits *l,
 		return;
 	case FORGE_STOP_CANCEL:
 		set(v, "cancelled", "cancelled", 130);
-		(void)snprintf(v->notes, sizeof(v->notes), "Cancelled after %s.",
-			       wall(t, o));
+		if (o->cluster[0] && !o->has_started)
+			(void)snprintf(v->notes, sizeof(v->notes),
+				       "Cancelled while it was queued.");
+		else
+			(void)snprintf(v->notes, sizeof(v->notes), "Cancelled after %s.",
+				       wall(t, o));
+		return;
+	case FORGE_STOP_PENDING:
+		set(v, "cancelled", "admission", 125);
+		(void)snprintf(v->notes, sizeof(v->notes), "Cancelled: %s.",
+			       o->explanation);
 		return;
 	case FORGE_STOP_NONE:
 		break;
@@ -295,10 +304,15 @@ void forge_judge(const struct forge_outcome *o, const struct forge_limits *l,
 		judge_status(o, l, v);
 	} else {
 		set(v, "lost", "host_lost", 137);
-		(void)snprintf(
-			v->notes, sizeof(v->notes),
-			"Lost: something outside of forge killed the run after %s.",
-			wall(t, o));
+		if (o->explanation[0])
+			(void)snprintf(v->notes, sizeof(v->notes),
+				       "Lost: %s, and it left no result.",
+				       o->explanation);
+		else
+			(void)snprintf(v->notes, sizeof(v->notes),
+				       "Lost: something outside of forge killed the run "
+				       "after %s.",
+				       wall(t, o));
 	}
 }
 

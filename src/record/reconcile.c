@@ -4,12 +4,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <spawn.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -19,14 +18,13 @@
 #include "base/json.h"
 #include "base/lock.h"
 #include "executor/executor.h"
+#include "record/attendant.h"
 #include "record/deliver.h"
 #include "record/record.h"
 #include "state/home.h"
 #include "state/kept.h"
 #include "state/slot.h"
 #include "store/state.h"
-
-extern char **environ;
 
 /* How long is waited to see whether a new supervisor can reach its run. */
 #define ATTACH_MSEC 300
@@ -264,10 +262,10 @@ static int empty_slot(const struct forge_home *home, const char *name,
 }
 
 /*
- * A run that outlives its supervisor is not repaired while it may go on: a new supervisor takes the slot. That
- * is another process of this program, which returns when it has the slot, and goes on in the background.
+ * A run that outlives its supervisor is not repaired while it may go on: a new supervisor takes the slot, or
+ * the watcher of its executor looks after it, whose name is then in *ret_watched, a new string.
  */
-static bool is_resumable(const struct forge_home *home, int fd)
+static bool is_resumable(const struct forge_home *home, int fd, char **ret_watched)
 {
 	json_t *slot = NULL, *verdict = NULL;
 	bool is_it = false;
@@ -283,34 +281,13 @@ static bool is_resumable(const struct forge_home *home, int fd)
 		if (is_it && run_id &&
 		    forge_load_verdict(home, run_id, &verdict, NULL) == 0 && verdict)
 			is_it = false;
+		if (is_it && (ops->caps & FORGE_EXECUTOR_REMOTE))
+			*ret_watched =
+				strdup(forge_json_string_or(slot, "executor", ""));
 	}
 	json_decref(verdict);
 	json_decref(slot);
 	return is_it;
-}
-
-static int start_supervisor(const struct forge_home *home, const char *slot,
-			    struct forge_error *err)
-{
-	forge_auto_free char *at = forge_asprintf("FORGE_HOME=%s", home->path);
-	forge_auto_strv struct forge_strv env = { 0 };
-	char *argv[] = { (char *)"forge", (char *)"__attend", (char *)slot, NULL };
-	pid_t pid;
-	int rc = at ? 0 : -ENOMEM, status;
-
-	for (char **e = environ; *e && rc == 0; e++)
-		if (strncmp(*e, "FORGE_HOME=", 11) != 0)
-			rc = forge_strv_add(&env, *e);
-	if (rc == 0)
-		rc = forge_strv_add(&env, at);
-	if (rc == 0)
-		rc = -posix_spawn(&pid, "/proc/self/exe", NULL, NULL, argv, env.v);
-	if (rc < 0)
-		return forge_fail_errno(err, -rc, "start a supervisor for active/%s",
-					slot);
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
-	return 0;
 }
 
 /* One that cannot reach the run ends at once, and has written why into the slot. */
@@ -355,12 +332,17 @@ static int look_at(const struct forge_home *home, const char *name, FILE *out,
 	}
 	if (fstat(fd, &st) < 0 || st.st_size == 0)
 		return 0; /* it has just ended, or another repair was faster */
-	if (is_resumable(home, fd)) {
+	forge_auto_free char *watched = NULL;
+	if (is_resumable(home, fd, &watched)) {
 		++*live;
 		/* The new supervisor needs the lock. */
 		(void)flock(fd, LOCK_UN);
-		int rc = dry_run ? 0 : start_supervisor(home, name, err);
-		return rc < 0 || dry_run ? rc : check_supervisor(fd, err);
+		if (dry_run)
+			return 0;
+		if (watched)
+			return forge_attendant_watch(home, watched, err);
+		int rc = forge_attendant_start(home, name, err);
+		return rc < 0 ? rc : check_supervisor(fd, err);
 	}
 	struct repair r = { .home = home, .say = out, .dry_run = dry_run, .fd = fd };
 	int rc = repair_one(&r, err);

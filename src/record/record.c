@@ -407,6 +407,10 @@ void forge_record_set_outcome(struct forge_record *r, const struct forge_outcome
 	json_object_set_new(r->json, "ended_at", json_string(forge_format_now(now)));
 	json_object_set_new(r->json, "exit_status", json_integer(v->exit_status));
 	json_object_set_new(r->json, "usage", usage_json(o));
+	if (o->cluster[0])
+		json_object_set_new(r->json, "cluster",
+				    json_pack("{s:s, s:s, s:s}", "name", o->cluster,
+					      "job", o->cluster_job, "node", o->node));
 	if (o->image[0])
 		json_object_set_new(
 			r->json, "image",

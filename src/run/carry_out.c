@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/json.h"
+#include "record/attendant.h"
 #include "record/deliver.h"
 #include "run/advise.h"
 #include "run/run_state.h"
@@ -22,7 +23,8 @@
 
 static void run_done(struct run *r)
 {
-	(void)forge_run_end_execution(r); /* only if something went wrong before */
+	if (!r->has_left)
+		(void)forge_run_end_execution(r); /* only if something went wrong before */
 	forge_courier_stop(&r->courier);
 	json_decref(forge_hasher_finish(&r->hasher, &r->spec->inputs, -1, 1));
 	forge_objects_close(&r->objects);
@@ -58,6 +60,24 @@ static void run_init(struct run *r, const struct forge_ready_run *ready)
 
 /* ---- before the command ---- */
 
+static bool is_remote(const struct run *r)
+{
+	return r->executor->caps & FORGE_EXECUTOR_REMOTE;
+}
+
+/* ps shows what the slot says. */
+static void note_pending(struct run *r, const char *why)
+{
+	char text[FORGE_WHY_MAX];
+
+	(void)snprintf(text, sizeof(text), "queued: %s", why);
+	forge_run_note(r, text);
+	forge_record_event(&r->record, "pending", why);
+	(void)!forge_slot_add(&r->slot,
+			      json_pack("{s:o}", "pending", forge_json_text(why)),
+			      NULL); /* only for people to read */
+}
+
 static void on_event(void *arg, const char *event, const char *detail)
 {
 	struct run *r = arg;
@@ -70,12 +90,24 @@ static void on_event(void *arg, const char *event, const char *detail)
 		r->is_stopping = true;
 		forge_run_note(r, "stopping; again to kill now");
 	}
+	if (strcmp(event, "pending") == 0) {
+		note_pending(r, detail);
+		return;
+	}
+	/* A node has taken it: for a cluster it is no longer queued. */
+	if (strcmp(event, "claimed") == 0) {
+		if (forge_run_status(r) == FORGE_STATUS_QUEUED)
+			forge_run_set_status(r, "preparing", detail);
+		return;
+	}
 	if (strcmp(event, "started") == 0 && r->has_started) {
 		forge_record_event(&r->record, "resumed", NULL); /* by this supervisor */
 		return;
 	}
 	if (strcmp(event, "started") == 0) {
 		r->has_started = true;
+		if (forge_run_status(r) == FORGE_STATUS_QUEUED)
+			forge_run_set_status(r, "preparing", NULL);
 		forge_run_set_status(r, "running", detail);
 		forge_run_report(r, false, false);
 		return;
@@ -99,6 +131,7 @@ static void fill_job(struct run *r)
 		.workdir = r->spec->workdir,
 		.own_network = r->spec->own_network,
 		.pass_stdin = r->req->pass_stdin,
+		.only_looks = r->only_looks,
 		.limits = &r->spec->limits,
 		.config = r->cfg,
 		.home = r->home,
@@ -275,11 +308,11 @@ static int wait_for_room(struct run *r, const struct forge_need *need,
 	return rc;
 }
 
-/* A post-process runs within the share of its run. */
+/* A post-process runs within the share of its run. On a cluster the cluster decides. */
 static int take_share(struct run *r, const struct forge_need *need,
 		      struct forge_error *err)
 {
-	return r->req->parent_run
+	return r->req->parent_run || is_remote(r)
 		       ? 0
 		       : forge_admit_try(r->home, r->cfg, need, &r->share, err);
 }
@@ -300,6 +333,11 @@ static int admit(struct run *r, struct forge_verdict *ret_verdict,
 			return rc;
 	}
 	rc = take_share(r, &need, &why);
+	if (rc == 0 && is_remote(r)) {
+		if (!r->spec->idempotency_key)
+			forge_run_set_status(r, "queued", NULL);
+		return r->req->wait_durable ? record_durably(r, err) : 0;
+	}
 	if (rc == 1) {
 		if (!r->spec->idempotency_key)
 			forge_run_set_status(r, "queued", NULL);
@@ -381,8 +419,9 @@ static int take_queued_share(struct run *r, struct forge_error *err)
 /* What another supervisor needs to go on with this run, should this one die. */
 static int save(struct run *r, struct forge_error *err)
 {
-	/* Another supervisor would not have the rest of its standard input. */
-	if (!(r->executor->caps & FORGE_EXECUTOR_OUTLIVES) || r->req->pass_stdin)
+	/* Another supervisor would not have the rest of its standard input; a cluster has all of it. */
+	if (!(r->executor->caps & FORGE_EXECUTOR_OUTLIVES) ||
+	    (r->req->pass_stdin && !is_remote(r)))
 		return 0;
 	return forge_slot_add(
 		&r->slot,
@@ -390,9 +429,16 @@ static int save(struct run *r, struct forge_error *err)
 		err);
 }
 
+/* A submitted run on a cluster has no supervisor while it goes on: a watcher attends all of them. */
+static bool leaves(const struct run *r)
+{
+	return is_remote(r) && r->req->wait_durable;
+}
+
 /*
  * The executor prepares in the background: meanwhile the run's files are made, the courier opens the store
- * and the run waits for its share. Negative: it did not run, or nothing watched it (has_started).
+ * and the run waits for its share. 1: it goes on without us. Negative: it did not run, or nothing watched it
+ * (has_started).
  */
 static int execute(struct run *r, struct forge_outcome *outcome, struct forge_error *err)
 {
@@ -407,12 +453,12 @@ static int execute(struct run *r, struct forge_outcome *outcome, struct forge_er
 	}
 	if (rc == 0)
 		rc = save(r, err);
-	if (rc == 0) {
+	if (rc == 0 && !leaves(r))
 		forge_hasher_start(&r->hasher, r->home, &r->spec->inputs);
-		rc = r->executor->start(r->execution, err);
-	}
 	if (rc == 0)
-		rc = r->executor->wait(r->execution, outcome, err);
+		rc = r->executor->start(r->execution, err);
+	if (rc == 0)
+		rc = leaves(r) ? 1 : r->executor->wait(r->execution, outcome, err);
 	forge_admit_leave(&r->ticket);
 	return rc;
 }
@@ -437,6 +483,19 @@ static void judge_and_collect(struct run *r, const struct forge_outcome *outcome
 	forge_admit_release(&r->share);
 }
 
+/* The slot keeps what the run is, without a lock. 1: it goes on. */
+static int leave(struct run *r, struct forge_error *err)
+{
+	int rc = forge_slot_add_record(&r->slot, r->record.json, err);
+
+	/* The end of the run reports everything again, if need be. */
+	forge_run_report(r, true, true);
+	(void)!forge_courier_wait(&r->courier, STORE_USEC, NULL);
+	r->needs_repair = true; /* the slot stays */
+	r->has_left = true;
+	return rc < 0 ? rc : 1;
+}
+
 static int execute_and_judge(struct run *r, struct forge_verdict *v,
 			     struct forge_outcome *outcome, struct forge_error *err)
 {
@@ -447,7 +506,10 @@ static int execute_and_judge(struct run *r, struct forge_verdict *v,
 		forge_admit_leave(&r->ticket);
 		return rc;
 	}
-	if (execute(r, outcome, &refused) < 0 && !refused.code)
+	rc = execute(r, outcome, &refused);
+	if (rc == 1)
+		return leave(r, err);
+	if (rc < 0 && !refused.code)
 		refused.code = EIO;
 	/* A refusal before there was a record is recorded too. */
 	rc = forge_run_make_files(r, err);
@@ -471,6 +533,10 @@ static int carry_out(struct run *r, struct forge_run_result *ret, struct forge_e
 	if (rc == 0 && !verdict.status) {
 		struct forge_error why = FORGE_ERROR_INIT;
 		rc = execute_and_judge(r, &verdict, &outcome, &why);
+		if (rc == 1) {
+			ret->record = json_incref(r->record.json);
+			return 0;
+		}
 		/* A confirmed run has a verdict, also when it cannot be started. */
 		if (rc < 0 && (r->is_confirmed || r->record.dir_fd >= 0) &&
 		    !r->has_started) {
@@ -513,6 +579,10 @@ int forge_carry_out(const struct forge_ready_run *ready, struct forge_run_result
 	if (rc == 0)
 		rc = carry_out(&r, ret, err);
 	run_done(&r);
+	/* The slot is free: a watcher can have it. Without one, the next command starts it. */
+	if (r.has_left)
+		(void)!forge_attendant_watch(ready->home, ready->spec->executor->name,
+					     NULL);
 	forge_signals_release(&before);
 	return rc;
 }
@@ -569,8 +639,10 @@ static int attach(struct run *r, const json_t *slot, struct forge_outcome *outco
 	if (rc < 0)
 		return rc;
 	/* It uses its part of the host, whether or not there is room. Without a share it goes on as well. */
-	(void)!forge_admit_hold(r->home, r->cfg, &need, &r->share, NULL);
-	forge_hasher_start(&r->hasher, r->home, &r->spec->inputs);
+	if (!is_remote(r))
+		(void)!forge_admit_hold(r->home, r->cfg, &need, &r->share, NULL);
+	if (!r->only_looks)
+		forge_hasher_start(&r->hasher, r->home, &r->spec->inputs);
 	return 0;
 }
 
@@ -585,8 +657,8 @@ static int carry_on(struct run *r, const json_t *slot, struct forge_error *err)
 	if (rc == 0)
 		rc = attach(r, slot, &outcome, err);
 	if (rc < 0) {
-		if (rc != -ESRCH &&
-		    err) /* for the command that started this supervisor */
+		/* For the command that started this supervisor; a watcher looks again and again. */
+		if (rc != -ESRCH && err && !r->only_looks)
 			(void)!forge_slot_add(&r->slot,
 					      json_pack("{s:o}", "attach_error",
 							forge_json_text(err->msg)),
@@ -599,15 +671,20 @@ static int carry_on(struct run *r, const json_t *slot, struct forge_error *err)
 	/* It ended while no supervisor was there, and was never seen to start. */
 	if (outcome.has_started && !r->has_started)
 		on_event(r, "started", NULL);
-	if (r->executor->wait(r->execution, &outcome, &refused) < 0 && !refused.code)
+	rc = r->executor->wait(r->execution, &outcome, &refused);
+	if (rc == 1)
+		return leave(r, err);
+	if (rc < 0 && !refused.code)
 		refused.code = EIO;
+	if (r->only_looks)
+		forge_hasher_start(&r->hasher, r->home, &r->spec->inputs);
 	judge_and_collect(r, &outcome, &refused, &verdict);
 	r->needs_repair = false;
 	return forge_run_finish(r, &outcome, &verdict, err);
 }
 
 int forge_carry_on(const struct forge_ready_run *ready, struct forge_slot *slot,
-		   const json_t *content, struct forge_error *err)
+		   const json_t *content, bool only_looks, struct forge_error *err)
 {
 	struct run r;
 	struct forge_signals before;
@@ -616,6 +693,7 @@ int forge_carry_on(const struct forge_ready_run *ready, struct forge_slot *slot,
 	/* The configuration may say something else by now: the slot says where the run is. */
 	r.executor = forge_executor_of_slot(content);
 	r.needs_repair = true; /* until it has a verdict */
+	r.only_looks = only_looks;
 	r.slot = *slot;
 	*slot = FORGE_SLOT_INIT;
 	forge_signals_catch(&before);

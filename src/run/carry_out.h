@@ -39,12 +39,13 @@ FORGE_MUST_CHECK int forge_carry_out(const struct forge_ready_run *run,
 				     struct forge_run_result *ret,
 				     struct forge_error *err);
 /*
- * Goes on with a run whose supervisor died, from its slot, which this takes. -ESRCH: the run is gone, for
- * certain; repair closes it as lost. Other errors leave the slot as it is.
+ * Goes on with a run that has no supervisor, from its slot, which this takes. 1: the run goes on, with
+ * only_looks: what is new was recorded. -ESRCH: the run is gone, for certain; repair closes it as lost. Other
+ * errors leave the slot as it is.
  */
 FORGE_MUST_CHECK int forge_carry_on(const struct forge_ready_run *run,
 				    struct forge_slot *slot, const json_t *content,
-				    struct forge_error *err);
+				    bool only_looks, struct forge_error *err);
 /* What its executor would do, as JSON. Makes nothing. */
 FORGE_MUST_CHECK int forge_carry_out_explain(const struct forge_ready_run *run,
 					     json_t **ret, struct forge_error *err);

@@ -30,7 +30,7 @@ static int load_config(const json_t *saved, struct forge_config **ret,
 }
 
 static int resume(struct forge_home *home, struct forge_slot *slot, const json_t *content,
-		  struct forge_error *err)
+		  bool only_looks, struct forge_error *err)
 {
 	const json_t *saved = json_object_get(content, "saved");
 	forge_auto_config struct forge_config *cfg = NULL;
@@ -50,10 +50,10 @@ static int resume(struct forge_home *home, struct forge_slot *slot, const json_t
 		.store = forge_json_string_or(content, "store", ""),
 		.post_process = forge_post_process_of,
 	};
-	return forge_carry_on(&ready, slot, content, err);
+	return forge_carry_on(&ready, slot, content, only_looks, err);
 }
 
-int forge_resume(unsigned number, void (*on_taken)(void *arg), void *arg,
+int forge_resume(unsigned number, bool only_looks, void (*on_taken)(void *arg), void *arg,
 		 struct forge_error *err)
 {
 	forge_auto_home struct forge_home home = FORGE_HOME_INIT;
@@ -68,7 +68,7 @@ int forge_resume(unsigned number, void (*on_taken)(void *arg), void *arg,
 		rc = forge_slot_take_over(&home, number, &slot, &content, err);
 	if (rc == 0) {
 		on_taken(arg);
-		rc = resume(&home, &slot, content, err);
+		rc = resume(&home, &slot, content, only_looks, err);
 	}
 	forge_slot_release(&slot);
 	json_decref(content);

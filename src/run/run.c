@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "executor/executor.h"
 #include "record/deliver.h"
 #include "run/admit.h"
 #include "run/advise.h"
@@ -75,7 +76,11 @@ static int check_submission(const struct visit *v, struct forge_error *err)
 	struct forge_need need = forge_admit_need(v->ready.cfg, &v->spec, 0);
 	int rc = forge_advise_missing(&v->spec, v->ready.req, err);
 
-	return rc < 0 ? rc : forge_admit_check(v->ready.cfg, &need, err);
+	const struct forge_executor_ops *ops = forge_executor_find(v->spec.executor->kind);
+	/* On a cluster, the cluster decides. */
+	if (rc < 0 || (ops && ops->caps & FORGE_EXECUTOR_REMOTE))
+		return rc;
+	return forge_admit_check(v->ready.cfg, &need, err);
 }
 
 static int choose_store(struct visit *v, struct forge_error *err)

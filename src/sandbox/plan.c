@@ -24,6 +24,7 @@ void forge_plan_free(struct forge_plan *p)
 	free(p->mounts);
 	free(p->run_id);
 	free(p->workdir);
+	free(p->place);
 	forge_strv_done(&p->argv);
 	forge_strv_done(&p->env);
 	forge_strv_done(&p->exec_paths);
@@ -310,7 +311,7 @@ static int add_dev(struct forge_plan *p, uint64_t shm, struct forge_error *err)
 static int add_workdir(struct forge_plan *p, bool exists, struct forge_error *err)
 {
 	forge_auto_free char *source =
-		forge_asprintf("%s/%s", p->workdir, FORGE_PLAN_WORKDIR);
+		forge_asprintf("%s/%s", p->place, FORGE_PLAN_WORKDIR);
 	struct forge_mount *m =
 		source ? add(p, FORGE_MOUNT_RW, p->workdir, source) : NULL;
 	if (!m)
@@ -431,7 +432,8 @@ int forge_plan_build(const struct forge_plan_spec *spec, struct forge_plan **ret
 	p->landlock_abi = spec->landlock_abi;
 	p->run_id = strdup(spec->run_id);
 	p->workdir = strdup(spec->workdir);
-	int rc = p->run_id && p->workdir ? 0 : -ENOMEM;
+	p->place = strdup(spec->place ? spec->place : spec->workdir);
+	int rc = p->run_id && p->workdir && p->place ? 0 : -ENOMEM;
 	for (char *const *a = spec->argv; *a && rc == 0; a++)
 		rc = forge_strv_add(&p->argv, *a);
 	if (rc == 0)
@@ -443,7 +445,7 @@ int forge_plan_build(const struct forge_plan_spec *spec, struct forge_plan **ret
 	choose_cpus(p);
 	/* The caller decides whether a run may do without an I/O limit. */
 	if (p->limits.io_bytes_per_second != FORGE_UNLIMITED)
-		(void)!forge_blockdev_find(p->workdir, &p->io_disk, &p->io_error);
+		(void)!forge_blockdev_find(p->place, &p->io_disk, &p->io_error);
 	struct forge_error inner = FORGE_ERROR_INIT;
 	rc = build_view(p, spec, &inner);
 	if (rc < 0) {

@@ -52,7 +52,8 @@ struct forge_plan {
 	struct forge_strv argv;
 	struct forge_strv env;
 	struct forge_strv exec_paths; /* what execve tries, in order */
-	char *workdir; /* inside; outside it is FORGE_PLAN_WORKDIR below that path */
+	char *workdir; /* inside; outside it is FORGE_PLAN_WORKDIR below place */
+	char *place;
 	/* view */
 	struct forge_mount *mounts;
 	size_t n_mounts, cap_mounts;
@@ -96,6 +97,7 @@ struct forge_plan_spec {
 		*links;	     /* pairs: a link to be made inside, its text; NULL: none */
 	const char *root;    /* the system's trees are those below it; NULL: the host's */
 	const char *workdir; /* absolute; need not exist yet for a dry run */
+	const char *place;   /* its path outside, NULL: the same */
 	bool workdir_exists;
 	bool own_network;
 	uint64_t tmp_bytes, shm_bytes; /* 0: from the memory limit */

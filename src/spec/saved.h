@@ -22,3 +22,7 @@ FORGE_MUST_CHECK int forge_saved_restore(const json_t *saved,
 					 struct forge_spec *ret_spec,
 					 struct forge_run_request *ret_req,
 					 struct forge_error *err);
+/* Limits alone. NULL: out of memory. */
+json_t *forge_saved_limits(const struct forge_limits *l);
+/* A limit that is not there has its built-in value. */
+void forge_saved_restore_limits(const json_t *saved, struct forge_limits *ret);

@@ -50,6 +50,7 @@ static int build_plan(const struct forge_job *job, const struct forge_ids *ids,
 		.links = job->tools,
 		.root = job->root,
 		.workdir = job->workdir,
+		.place = job->place,
 		.workdir_exists = has_workdir,
 		.own_network = job->own_network,
 		.tmp_bytes = job->config->tmp_bytes,
@@ -147,7 +148,8 @@ static int local_plan(const struct forge_job *job, json_t **ret, struct forge_er
 	json_t *dirs = json_array();
 	forge_strv_foreach (dir, &cgroups)
 		json_array_append_new(dirs, json_string(dir));
-	*ret = json_pack("{s:s, s:o}", "workdir", job->workdir, "cgroups", dirs);
+	*ret = json_pack("{s:s, s:o}", "workdir", job->place ? job->place : job->workdir,
+			 "cgroups", dirs);
 	return *ret ? 0
 		    : forge_fail(err, EINVAL, "the workdir's path is not valid UTF-8");
 }

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* forge __node DIR: carries out a job of a cluster on the node. Hidden: the script of the job starts it. */
+#include "cli/cli.h"
+
+#include "executor/slurm/node.h"
+#include "run/signals.h"
+
+static int cmd_node(int argc, char **argv)
+{
+	struct forge_error err = FORGE_ERROR_INIT;
+	struct forge_signals before;
+
+	if (argc != 1)
+		return FORGE_EXIT_USAGE;
+	forge_signals_catch(&before);
+	int rc = forge_node_run(argv[0], &err);
+	forge_signals_release(&before);
+	if (rc < 0) {
+		forge_print_error(&err);
+		rc = FORGE_EXIT_NOT_RUN;
+	}
+	return rc;
+}
+
+static const struct forge_opt *node_opts(void)
+{
+	static const struct forge_opt opts[] = { FORGE_HELP_ROW, FORGE_OPTS_END };
+
+	return opts;
+}
+
+const struct forge_cmd forge_cmd_node = {
+	.name = "__node",
+	.synopsis = "DIR",
+	.bad_value = FORGE_EXIT_FAILED,
+	.run = cmd_node,
+	.opts = node_opts,
+};

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Spawns supervisors and watchers. */
+#include "record/attendant.h"
+
+#include <errno.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/lock.h"
+#include "base/strv.h"
+
+extern char **environ;
+
+static int spawn(const struct forge_home *home, const char *command, const char *word,
+		 struct forge_error *err)
+{
+	forge_auto_free char *at = forge_asprintf("FORGE_HOME=%s", home->path);
+	forge_auto_strv struct forge_strv env = { 0 };
+	char *argv[] = { (char *)"forge", (char *)command, (char *)word, NULL };
+	pid_t pid;
+	int rc = at ? 0 : -ENOMEM, status;
+
+	for (char **e = environ; *e && rc == 0; e++)
+		if (strncmp(*e, "FORGE_HOME=", 11) != 0)
+			rc = forge_strv_add(&env, *e);
+	if (rc == 0)
+		rc = forge_strv_add(&env, at);
+	if (rc == 0)
+		rc = -posix_spawn(&pid, "/proc/self/exe", NULL, NULL, argv, env.v);
+	if (rc < 0)
+		return forge_fail_errno(err, -rc, "start forge %s %s", command, word);
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	return 0;
+}
+
+int forge_attendant_start(const struct forge_home *home, const char *slot,
+			  struct forge_error *err)
+{
+	return spawn(home, "__attend", slot, err);
+}
+
+int forge_attendant_lock(const struct forge_home *home, const char *executor)
+{
+	forge_auto_close int dir = forge_home_subdir(home, "watchers", NULL);
+
+	return dir < 0 ? dir
+		       : forge_lock_file(dir, executor, FORGE_LOCK_EXCLUSIVE,
+					 FORGE_LOCK_NO_WAIT, -1);
+}
+
+int forge_attendant_watch(const struct forge_home *home, const char *executor,
+			  struct forge_error *err)
+{
+	int fd = forge_attendant_lock(home, executor);
+
+	if (fd == -EWOULDBLOCK)
+		return 0;
+	if (fd < 0)
+		return forge_fail_errno(err, -fd, "lock %s/watchers/%s", home->path,
+					executor);
+	close(fd);
+	return spawn(home, "__watch", executor, err);
+}
