@@ -8,7 +8,10 @@
 
 #include "base/json.h"
 #include "cli/session.h"
+#include "executor/executor.h"
+#include "record/attendant.h"
 #include "record/record.h"
+#include "state/slot.h"
 #include "state/supervisor.h"
 
 static bool is_now, is_json, is_sure;
@@ -43,6 +46,24 @@ static int end_it(const struct forge_supervisor_ref *live, struct forge_error *e
 	return rc;
 }
 
+/* A run on a cluster has no supervisor while it goes on: it gets one, which ends it and waits for that. */
+static int attend(struct forge_session *s, const char *run_id, struct forge_error *err)
+{
+	struct forge_supervisor_ref live = FORGE_SUPERVISOR_REF_INIT;
+	forge_auto_json json_t *slots = forge_slot_all(&s->home);
+	char name[16];
+
+	if (!forge_run_is_remote(slots, run_id))
+		return 0;
+	int rc = forge_supervisor_find(&s->home, run_id, &live, NULL);
+	forge_supervisor_close(&live);
+	int slot = rc < 0 ? forge_slot_number(&s->home, run_id) : -1;
+	if (slot < 0)
+		return 0; /* it has one, or has just ended */
+	(void)snprintf(name, sizeof(name), "%d", slot);
+	return forge_attendant_start(&s->home, name, err);
+}
+
 static int kill_one(struct forge_session *s, const char *word, struct forge_error *err)
 {
 	struct forge_supervisor_ref live = FORGE_SUPERVISOR_REF_INIT;
@@ -60,10 +81,14 @@ static int kill_one(struct forge_session *s, const char *word, struct forge_erro
 					   forge_json_string(record, "host")),
 				"Kill it there");
 	forge_supervisor_close(&live);
+	if (rc == 0 && !was_over)
+		rc = attend(s, run_id, err);
 	/* A supervisor may have died of something else just now: then the run has a new one. */
 	for (int tries = 0; tries < SUPERVISORS_MAX && rc == 0; tries++) {
 		run_id = forge_json_string(record, "run_id");
-		if (forge_record_is_over(record) ||
+		if (tries > 0 && !forge_record_is_over(record))
+			rc = attend(s, run_id, err);
+		if (rc < 0 || forge_record_is_over(record) ||
 		    forge_supervisor_find(&s->home, run_id, &live, NULL) < 0)
 			break;
 		rc = end_it(&live, err);

@@ -14,9 +14,15 @@
 #include "base/fd.h"
 #include "base/json.h"
 #include "cli/session.h"
+#include "executor/executor.h"
 #include "record/foreign.h"
+#include "record/reconcile.h"
 #include "record/record.h"
+#include "state/slot.h"
 #include "state/supervisor.h"
+
+/* How often the log of a run on a cluster is looked at. */
+#define REMOTE_MSEC 300
 
 static bool is_following, only_out, only_err, want_events;
 static unsigned lines;
@@ -167,6 +173,82 @@ static int follow(struct forge_session *s, const json_t *record,
 	return rc < 0 && rc != -EPIPE ? forge_fail_errno(err, -rc, "write the log") : 0;
 }
 
+/*
+ * The log of a run on a cluster is in a directory that it shares with the nodes, until the run is over; then
+ * it is with the record. A stream goes on at the same place.
+ */
+static int open_remote(const json_t *slot, const char *name)
+{
+	const char *dir = forge_run_log_dir(slot);
+	forge_auto_close int fd =
+		dir ? open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW) : -1;
+
+	return fd < 0 ? -1
+		      : openat(fd, name,
+			       O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | O_NOFOLLOW);
+}
+
+static void switch_to(struct stream *s, int fd)
+{
+	off_t at = lseek(s->from, 0, SEEK_CUR);
+
+	if (lseek(fd, at, SEEK_SET) < 0) {
+		close(fd);
+		return;
+	}
+	close(s->from);
+	s->from = fd;
+}
+
+/* True: the run is on a cluster and not over, and the streams are its logs there, as far as there are any. */
+static bool use_remote(struct forge_session *s, const json_t *record,
+		       struct stream streams[2])
+{
+	static const char *const names[] = { "stdout", "stderr" };
+	json_t *slot = NULL;
+
+	(void)!forge_slot_find(&s->home, forge_json_string(record, "run_id"),
+			       &slot); /* NULL: it is over */
+	bool is_remote = forge_run_log_dir(slot) != NULL;
+	for (int i = 0; i < 2 && is_remote; i++) {
+		int fd = streams[i].from >= 0 ? open_remote(slot, names[i]) : -1;
+		if (fd >= 0)
+			switch_to(&streams[i], fd);
+	}
+	json_decref(slot);
+	return is_remote;
+}
+
+static int follow_remote(struct forge_session *s, const json_t *record,
+			 struct stream streams[2], struct forge_error *err)
+{
+	json_t *now = json_incref((json_t *)record);
+	struct stream own[2] = { { -1, -1 }, { -1, -1 } };
+	int rc = 0;
+
+	while (rc == 0 && !forge_record_is_over(now)) {
+		(void)use_remote(s, now, streams);
+		rc = copy_both(streams);
+		if (rc < 0)
+			(void)forge_fail_errno(err, -rc, "write the log");
+		if (rc == 0) {
+			(void)poll(NULL, 0, REMOTE_MSEC);
+			(void)!forge_reconcile_cheaply(NULL); /* is the watcher there? */
+			rc = forge_session_reload(s, &now, err);
+		}
+	}
+	for (int i = 0; i < 2 && rc == 0; i++) {
+		if (streams[i].from < 0 || open_own(s, now, i ? "stderr" : "stdout", &own[i],
+						    streams[i].to, err) < 0)
+			continue;
+		switch_to(&streams[i], own[i].from);
+	}
+	if (rc == 0)
+		rc = copy_both(streams);
+	json_decref(now);
+	return rc == -EPIPE ? 0 : rc;
+}
+
 /* For a run of another FORGE_HOME, only the store says whether it has ended. */
 static int follow_foreign(struct forge_session *s, const json_t *record,
 			  const struct stream streams[2], struct forge_error *err)
@@ -222,6 +304,7 @@ static int show_logs(struct forge_session *s, const json_t *record,
 	if (rc == 0 && !only_out)
 		rc = open_log(s, theirs, record, "stderr", &streams[1],
 			      only_err ? STDOUT_FILENO : STDERR_FILENO, err);
+	bool is_remote = rc == 0 && !theirs && use_remote(s, record, streams);
 	for (int i = 0; i < 2 && lines; i++)
 		if (streams[i].from >= 0)
 			(void)lseek(streams[i].from, tail_start(streams[i].from, lines),
@@ -232,8 +315,9 @@ static int show_logs(struct forge_session *s, const json_t *record,
 			"forge: run %s is queued; its log follows when it starts\n",
 			forge_json_string(record, "run_id"));
 	if (rc == 0 && is_following) {
-		rc = theirs ? follow_foreign(s, record, streams, err)
-			    : follow(s, record, streams, err);
+		rc = theirs	 ? follow_foreign(s, record, streams, err)
+		     : is_remote ? follow_remote(s, record, streams, err)
+				 : follow(s, record, streams, err);
 	} else if (rc == 0) {
 		rc = copy_both(streams);
 		if (rc < 0)

@@ -20,6 +20,7 @@
 #include "record/record.h"
 #include "run/admit.h"
 #include "state/objects.h"
+#include "state/slot.h"
 #include "store/state.h"
 
 static struct {
@@ -74,6 +75,7 @@ static const struct forge_opt *ps_opts(void)
 /* The table of runs while it is built. */
 struct listing {
 	const struct forge_session *session;
+	json_t *slots; /* of the runs that are open */
 	bool is_terminal;
 	time_t now;
 	struct forge_cell *cells;
@@ -145,9 +147,12 @@ static void add_open(struct listing *l, const struct forge_run_row *row,
 			.cpus_milli = forge_record_limit(record, "cpus", 1000),
 			.run_id = row->run_id,
 		};
+		const char *pending = forge_run_pending(l->slots, row->run_id);
 		forge_auto_free char *both = forge_asprintf(
 			"%s | %s",
-			forge_admit_why(&l->session->home, l->session->cfg, &need, why),
+			pending ? pending
+				: forge_admit_why(&l->session->home, l->session->cfg,
+						  &need, why),
 			command ? command : "");
 		set(l, at, COMMAND, both, FORGE_PLAIN);
 	}
@@ -156,7 +161,7 @@ static void add_open(struct listing *l, const struct forge_run_row *row,
 		set(l, at, TIME,
 		    forge_format_duration(text, (uint64_t)(l->now - start) * 1000000),
 		    FORGE_PLAIN);
-	forge_run_usage(&l->session->home, row->run_id, &u);
+	forge_run_usage(l->slots, row->run_id, &u);
 	if (u.memory_bytes != UINT64_MAX)
 		set_size(l, at, u.memory_bytes);
 }
@@ -292,6 +297,7 @@ static int print_table(struct forge_session *s, struct forge_error *err)
 						      "TIME", "MEMORY", "CREATED",
 						      "USER", "COMMAND" };
 	struct listing l = { .session = s,
+			     .slots = forge_slot_all(&s->home),
 			     .is_terminal = isatty(STDOUT_FILENO),
 			     .now = time(NULL) };
 	int rc = make_room(&l) ? 0 : forge_fail(err, ENOMEM, "out of memory");
@@ -316,6 +322,7 @@ static int print_table(struct forge_session *s, struct forge_error *err)
 	for (size_t i = 0; i < l.rows * COLUMNS; i++)
 		free((char *)l.cells[i].text);
 	free(l.cells);
+	json_decref(l.slots);
 	return rc;
 }
 

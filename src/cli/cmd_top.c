@@ -20,6 +20,7 @@
 #include "cli/session.h"
 #include "cli/table.h"
 #include "executor/executor.h"
+#include "state/slot.h"
 #include "record/record.h"
 #include "run/admit.h"
 
@@ -55,6 +56,7 @@ struct row {
 
 struct page {
 	struct forge_session *s;
+	json_t *slots; /* as they are now */
 	struct row *rows;
 	size_t n;
 	/* the previous update: CPU times by run id */
@@ -98,7 +100,7 @@ static int add_row(const struct forge_run_row *r, void *arg)
 	if (strcmp(r->analysis_id, r->run_id) != 0)
 		row->name = strdup(r->analysis_id);
 	row->command = forge_record_command(record);
-	forge_run_usage(&p->s->home, r->run_id, &u);
+	forge_run_usage(p->slots, r->run_id, &u);
 	row->memory = u.memory_bytes;
 	row->cpu_usec = u.cpu_usec;
 	if (strcmp(r->status, "queued") == 0) {
@@ -106,7 +108,10 @@ static int add_row(const struct forge_run_row *r, void *arg)
 					   .cpus_milli = forge_record_limit(record,
 									    "cpus", 1000),
 					   .run_id = r->run_id };
-		row->why = strdup(forge_admit_why(&p->s->home, p->s->cfg, &need, why));
+		const char *pending = forge_run_pending(p->slots, r->run_id);
+		row->why = strdup(pending ? pending
+					  : forge_admit_why(&p->s->home, p->s->cfg, &need,
+							    why));
 	}
 	for (size_t i = 0; i < p->n_before; i++)
 		if (strcmp(p->before[i].id, row->id) == 0 && u.cpu_usec != UINT64_MAX &&
@@ -150,7 +155,9 @@ static int look(struct page *p, struct forge_error *err)
 	p->n = 0;
 	p->looked_usec = forge_now_usec();
 	p->now = time(NULL);
+	p->slots = forge_slot_all(&p->s->home);
 	int rc = forge_store_list(p->s->store, &f, add_row, p, err);
+	json_decref(p->slots);
 	if (rc >= 0 && p->n)
 		qsort(p->rows, p->n, sizeof(*p->rows), compare);
 	return rc < 0 ? rc : 0;

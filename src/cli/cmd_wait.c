@@ -10,8 +10,12 @@
 #include "base/parse.h"
 #include "cli/request.h"
 #include "cli/session.h"
+#include "record/reconcile.h"
 #include "record/record.h"
 #include "state/supervisor.h"
+
+/* How often is looked whether somebody attends the run. */
+#define REPAIR_USEC 2000000ull
 
 static bool is_json, is_quiet;
 static const char *timeout;
@@ -58,6 +62,7 @@ static void sleep_msec(int msec)
 static int wait_for(struct forge_session *s, json_t **record, uint64_t deadline,
 		    struct forge_error *err)
 {
+	uint64_t repair_at = forge_now_usec() + REPAIR_USEC;
 	int pause = 5;
 
 	while (!forge_record_is_over(*record) || s->is_unconfirmed) {
@@ -74,11 +79,16 @@ static int wait_for(struct forge_session *s, json_t **record, uint64_t deadline,
 			/*
 			 * The run is on another host: only polling the store shows its
 			 * end. Or its supervisor is dead and cannot be repaired, for
-			 * example on a full disk.
+			 * example on a full disk. Or it is on a cluster, and a watcher attends it.
 			 */
 			pause = pause < 500 && forge_record_is_here(*record) ? 2 * pause
 									     : 1000;
 			sleep_msec(left_msec(deadline, pause));
+			/* The watcher of a cluster may have been killed. */
+			if (forge_now_usec() >= repair_at) {
+				(void)!forge_reconcile_cheaply(NULL);
+				repair_at = forge_now_usec() + REPAIR_USEC;
+			}
 		}
 		int rc = forge_session_reload(s, record, err);
 		if (rc < 0)

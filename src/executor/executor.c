@@ -47,15 +47,33 @@ void forge_execution_free(struct forge_execution *e)
 	free(e);
 }
 
-void forge_run_usage(const struct forge_home *home, const char *run_id,
-		     struct forge_usage_now *ret)
+void forge_run_usage(const json_t *slots, const char *run_id, struct forge_usage_now *ret)
 {
-	json_t *slot;
+	const json_t *slot = json_object_get(slots, run_id);
+	const struct forge_executor_ops *ops = slot ? forge_executor_of_slot(slot) : NULL;
 
 	*ret = (struct forge_usage_now){ UINT64_MAX, UINT64_MAX };
-	(void)!forge_slot_find(home, run_id, &slot); /* NULL: not known */
-	const struct forge_executor_ops *ops = slot ? forge_executor_of_slot(slot) : NULL;
 	if (ops)
 		ops->usage(slot, ret);
-	json_decref(slot);
+}
+
+bool forge_run_is_remote(const json_t *slots, const char *run_id)
+{
+	const json_t *slot = json_object_get(slots, run_id);
+	const struct forge_executor_ops *ops = slot ? forge_executor_of_slot(slot) : NULL;
+
+	return ops && (ops->caps & FORGE_EXECUTOR_REMOTE);
+}
+
+const char *forge_run_pending(const json_t *slots, const char *run_id)
+{
+	return forge_run_is_remote(slots, run_id)
+		       ? forge_json_string_or(json_object_get(slots, run_id), "pending",
+					      "waits for the cluster")
+		       : NULL;
+}
+
+const char *forge_run_log_dir(const json_t *slot)
+{
+	return forge_json_string(slot, "log_dir");
 }

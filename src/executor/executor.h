@@ -265,6 +265,12 @@ const struct forge_executor_ops *forge_executor_of_slot(const json_t *slot);
 struct forge_execution *forge_execution_new(const struct forge_executor_ops *ops);
 /* Closes and frees it. Accepts NULL. */
 void forge_execution_free(struct forge_execution *e);
-/* What a run of this FORGE_HOME uses now. */
-void forge_run_usage(const struct forge_home *home, const char *run_id,
+/* What a run uses now; slots is of forge_slot_all(). */
+void forge_run_usage(const json_t *slots, const char *run_id,
 		     struct forge_usage_now *ret);
+/* Whether it is on another machine. */
+bool forge_run_is_remote(const json_t *slots, const char *run_id);
+/* Why a queued run waits on another machine, "Slurm job 12 is pending: Priority". NULL: it is queued here. */
+const char *forge_run_pending(const json_t *slots, const char *run_id);
+/* Where the log of this run is while it goes on: a directory; NULL: with its record. slot may be NULL. */
+const char *forge_run_log_dir(const json_t *slot);

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/random.h>
@@ -158,12 +159,13 @@ int forge_slot_read(int fd, json_t **ret)
 	return 0;
 }
 
-int forge_slot_find(const struct forge_home *home, const char *run_id, json_t **ret)
+/* Calls visit with the content of each slot, which visit then owns, until it returns true. */
+static int each_slot(const struct forge_home *home,
+		     bool (*visit)(void *arg, const char *name, json_t *slot), void *arg)
 {
 	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
 	int unread = 0;
 
-	*ret = NULL;
 	(void)forge_entries_open(&d, home->active_fd, "."); /* d keeps the error */
 	for (const char *name; (name = forge_entries_next(&d));) {
 		json_t *slot = NULL;
@@ -174,14 +176,72 @@ int forge_slot_find(const struct forge_home *home, const char *run_id, json_t **
 			       O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
 		int rc = fd < 0 ? -errno : forge_slot_read(fd, &slot);
 		unread = rc < 0 && rc != -ENOENT ? rc : unread;
-		const char *id = forge_json_string(slot, "run_id");
-		if (id && strcmp(id, run_id) == 0) {
-			*ret = slot;
+		if (slot && visit(arg, name, slot))
 			return 0;
-		}
-		json_decref(slot);
 	}
 	return d.error ? d.error : unread;
+}
+
+/* What is looked for, and what was found. */
+struct search {
+	const char *run_id;
+	json_t *slot;
+	int number;
+};
+
+static bool is_it(void *arg, const char *name, json_t *slot)
+{
+	struct search *s = arg;
+	const char *id = forge_json_string(slot, "run_id");
+
+	if (!id || strcmp(id, s->run_id) != 0) {
+		json_decref(slot);
+		return false;
+	}
+	s->slot = slot;
+	s->number = (int)strtol(name, NULL, 10);
+	return true;
+}
+
+int forge_slot_find(const struct forge_home *home, const char *run_id, json_t **ret)
+{
+	struct search s = { .run_id = run_id };
+	int rc = each_slot(home, is_it, &s);
+
+	*ret = s.slot;
+	return rc;
+}
+
+int forge_slot_number(const struct forge_home *home, const char *run_id)
+{
+	struct search s = { .run_id = run_id };
+	int rc = each_slot(home, is_it, &s);
+	bool is_there = s.slot != NULL;
+
+	json_decref(s.slot);
+	return is_there ? s.number : rc < 0 ? rc : -ENOENT;
+}
+
+static bool add_slot(void *arg, const char *name, json_t *slot)
+{
+	const char *id = forge_json_string(slot, "run_id");
+
+	(void)name; /* the id is enough */
+	json_object_del(slot, "record");
+	json_object_del(slot, "saved");
+	if (id)
+		json_object_set(arg, id, slot);
+	json_decref(slot);
+	return false;
+}
+
+json_t *forge_slot_all(const struct forge_home *home)
+{
+	json_t *all = json_object();
+
+	if (all)
+		(void)each_slot(home, add_slot, all); /* what cannot be read is left out */
+	return all;
 }
 
 bool forge_slot_exists(const struct forge_home *home, const char *run_id)

@@ -72,6 +72,13 @@ FORGE_MUST_CHECK int forge_slot_read(int fd, json_t **ret);
 /* The content of the slot of this run, NULL when no slot names it. Negative: some slot cannot be read. */
 FORGE_MUST_CHECK int forge_slot_find(const struct forge_home *home, const char *run_id,
 				     json_t **ret);
+/* The number of the slot of this run; -ENOENT: no slot names it. */
+FORGE_MUST_CHECK int forge_slot_number(const struct forge_home *home, const char *run_id);
+/*
+ * All slots with content, by the ids of their runs, without what is large (the record, and what was saved). A
+ * slot that cannot be read is left out. NULL: out of memory.
+ */
+json_t *forge_slot_all(const struct forge_home *home);
 /*
  * Whether a slot names the run: its supervisor lives (here or in another pid namespace), or the supervisor
  * is dead and repair has not cleaned up yet. True also when a slot cannot be read.

@@ -895,6 +895,12 @@ static int slurm_attach(struct forge_execution *base, const struct forge_job *jo
 	}
 	e->is_submitted = true;
 	e->signals = open_signals();
+	/* What the record has is not reported again. */
+	const char *status = forge_json_string_or(json_object_get(slot, "record"),
+						  "status", "");
+	e->has_started = strcmp(status, "running") == 0 ||
+			 strcmp(status, "collecting") == 0;
+	e->has_node = e->has_started || strcmp(status, "preparing") == 0;
 	return 0;
 }
 
