@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/json.h"
+#include "base/sys.h"
 #include "config-build.h"
 #include "executor/outcome.h"
 #include "executor/slurm/job_dir.h"
@@ -130,6 +131,9 @@ static void start_sampler(struct node *n, const json_t *plan)
 	if (n->sampler != 0)
 		return;
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+	/* The pipes of the run among them, which would never end otherwise. */
+	(void)sys_close_range(0, (unsigned)n->fd - 1, 0);
+	(void)sys_close_range((unsigned)n->fd + 1, ~0u, 0);
 	for (int wait = FIRST_MSEC; getppid() == parent; wait = SAMPLE_MSEC) {
 		(void)poll(NULL, 0, wait);
 		sample(n, plan);
