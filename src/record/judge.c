@@ -252,6 +252,20 @@ static void judge_status(const struct forge_outcome *o, const struct forge_limit
 			       forge_format_size(lim, l->memory_bytes));
 }
 
+/* The cluster ended it, and forge there could measure nothing: its words are all there is. */
+static void judge_explained(const struct forge_outcome *o, struct forge_verdict *v)
+{
+	if (o->stop == FORGE_STOP_MEMORY)
+		set(v, "killed", "memory", 137);
+	else if (o->stop == FORGE_STOP_WALL)
+		set(v, "killed", "wall_time", 124);
+	else
+		set(v, "cancelled", "cancelled", 130);
+	(void)snprintf(v->notes, sizeof(v->notes), "%s: %s.",
+		       o->stop == FORGE_STOP_CANCEL ? "Cancelled" : "Killed",
+		       o->explanation);
+}
+
 void forge_judge(const struct forge_outcome *o, const struct forge_limits *l,
 		 struct forge_verdict *v)
 {
@@ -266,6 +280,10 @@ void forge_judge(const struct forge_outcome *o, const struct forge_limits *l,
 		v->signal = WTERMSIG(o->wait_status);
 	else if (o->has_status)
 		v->exit_code = WEXITSTATUS(o->wait_status);
+	if (o->explanation[0] && o->has_started && o->stop != FORGE_STOP_NONE) {
+		judge_explained(o, v);
+		return;
+	}
 	/* -Wswitch-enum: a new cause must be judged here. */
 	switch (o->stop) {
 	case FORGE_STOP_WALL:
