@@ -97,6 +97,9 @@ unhide() {
     done
 }
 
+# other_job: one that is none of forge's; teardown ends it.
+other_job() { others+=("$(slurm sbatch --parsable -J other --hold --wrap true -o /dev/null)"); }
+
 # bury RUN: forge on the node was killed, and could not remove its cgroups; those of Slurm around them stay, too.
 bury() {
     local dir
@@ -222,12 +225,14 @@ bury() {
     patiently pending
     job=$(jobs_of "$id")
     has_state "$job" PENDING
+    other_job
     run "$FORGE" kill "$id"
     [ "$status" -eq 0 ]
     finished "$id"
     [ "$status" -eq 130 ]
     [ "$(field .status)" = cancelled ]
     patiently has_state "$job" CANCELLED
+    has_state "${others[0]}" PENDING
 }
 
 @test "a run that is pending for too long is cancelled with Slurm's reason, also one that no node can ever take" {
@@ -269,7 +274,7 @@ bury() {
 # ---- a controller that crashes
 
 @test "a controller that forgets a run: lost, and the job that has its number now is not touched" {
-    hold
+    hold "poll: 60s"
     slurm_save
     queue -- true
     first=$id
@@ -278,14 +283,21 @@ bury() {
     second=$(jobs_of "$id")
     slurm_forget
     until [[ " ${others[*]} " == *" $second "* ]]; do
-        others+=("$(slurm sbatch --parsable -J other --hold --wrap true -o /dev/null)")
+        other_job
     done
     has_state "$number" PENDING
-    finished "$first"
-    lost "Slurm has no job"
+    # The watcher has not asked since: kill does not know yet that there is no job.
     run "$FORGE" kill "$id"
     finished "$id"
     [[ "$(field .status)" =~ ^(lost|cancelled)$ ]]
+    has_state "$number" PENDING
+    has_state "$second" PENDING
+    # The next one asks at once.
+    # shellcheck disable=SC2046 # each of them
+    kill -KILL $(watchers)
+    patiently no_watcher
+    finished "$first"
+    lost "Slurm has no job"
     has_state "$number" PENDING
     has_state "$second" PENDING
 }
@@ -463,9 +475,10 @@ SCRIPT
     start
     touch broken
     : >asked
-    asked_often() { [ "$(wc -l <asked)" -ge 15 ]; }
-    patiently asked_often
+    run "$FORGE" wait --timeout 4s "$id"
+    [ "$status" -eq 124 ]
     [ "$(of "$id" .status)" = running ]
+    [ "$(wc -l <asked)" -ge 5 ]
     touch hang
     open_gate
     run "$FORGE" wait --timeout 2s "$id"
