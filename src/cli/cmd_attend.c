@@ -88,7 +88,8 @@ static int cmd_attend(int argc, char **argv)
 
 static int watch(const char *word, int *pipe)
 {
-	struct forge_error err = FORGE_ERROR_INIT; /* the next command starts another one */
+	struct forge_error err =
+		FORGE_ERROR_INIT; /* the next command starts another one */
 
 	return forge_watch(word, on_taken, pipe, &err);
 }

@@ -238,8 +238,8 @@ static int follow_remote(struct forge_session *s, const json_t *record,
 		}
 	}
 	for (int i = 0; i < 2 && rc == 0; i++) {
-		if (streams[i].from < 0 || open_own(s, now, i ? "stderr" : "stdout", &own[i],
-						    streams[i].to, err) < 0)
+		if (streams[i].from < 0 || open_own(s, now, i ? "stderr" : "stdout",
+						    &own[i], streams[i].to, err) < 0)
 			continue;
 		switch_to(&streams[i], own[i].from);
 	}

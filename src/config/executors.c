@@ -23,8 +23,8 @@
 static const char *const kinds[] = { "local", "container", "slurm", NULL };
 
 static const struct forge_named_row rows[] = {
-	{ "kind", FORGE_NAMED_ONE_OF, FIELD(kind), "local, container or slurm", "What it is",
-	  kinds },
+	{ "kind", FORGE_NAMED_ONE_OF, FIELD(kind), "local, container or slurm",
+	  "What it is", kinds },
 	{ "socket", FORGE_NAMED_WORD, FIELD(socket), "path",
 	  "Kind container: the socket of the engine (Docker, or Podman's service)",
 	  NULL },

@@ -9,8 +9,8 @@
 #include "state/home.h"
 
 /* A new supervisor for the run in this slot. Returns when it has the slot, or has given up. */
-FORGE_MUST_CHECK int forge_attendant_start(const struct forge_home *home, const char *slot,
-					   struct forge_error *err);
+FORGE_MUST_CHECK int forge_attendant_start(const struct forge_home *home,
+					   const char *slot, struct forge_error *err);
 /* The watcher of all runs on this executor, if there is none. */
 FORGE_MUST_CHECK int forge_attendant_watch(const struct forge_home *home,
 					   const char *executor, struct forge_error *err);

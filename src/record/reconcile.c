@@ -282,8 +282,7 @@ static bool is_resumable(const struct forge_home *home, int fd, char **ret_watch
 		    forge_load_verdict(home, run_id, &verdict, NULL) == 0 && verdict)
 			is_it = false;
 		if (is_it && (ops->caps & FORGE_EXECUTOR_REMOTE))
-			*ret_watched =
-				strdup(forge_json_string_or(slot, "executor", ""));
+			*ret_watched = strdup(forge_json_string_or(slot, "executor", ""));
 	}
 	json_decref(verdict);
 	json_decref(slot);

@@ -24,7 +24,8 @@
 static void run_done(struct run *r)
 {
 	if (!r->has_left)
-		(void)forge_run_end_execution(r); /* only if something went wrong before */
+		(void)forge_run_end_execution(
+			r); /* only if something went wrong before */
 	forge_courier_stop(&r->courier);
 	json_decref(forge_hasher_finish(&r->hasher, &r->spec->inputs, -1, 1));
 	forge_objects_close(&r->objects);

@@ -76,7 +76,8 @@ static int check_submission(const struct visit *v, struct forge_error *err)
 	struct forge_need need = forge_admit_need(v->ready.cfg, &v->spec, 0);
 	int rc = forge_advise_missing(&v->spec, v->ready.req, err);
 
-	const struct forge_executor_ops *ops = forge_executor_find(v->spec.executor->kind);
+	const struct forge_executor_ops *ops =
+		forge_executor_find(v->spec.executor->kind);
 	/* On a cluster, the cluster decides. */
 	if (rc < 0 || (ops && ops->caps & FORGE_EXECUTOR_REMOTE))
 		return rc;

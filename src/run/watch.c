@@ -97,15 +97,15 @@ static bool read_entry(struct watch *w, struct entry *e, int fd)
 	if (forge_slot_read(fd, &slot) < 0 || !slot)
 		return false;
 	e->ops = forge_executor_of_slot(slot);
-	bool is_ours = e->ops && (e->ops->caps & FORGE_EXECUTOR_REMOTE) &&
-		       json_object_get(slot, "saved") &&
-		       json_object_get(slot, "start_usec") &&
-		       !json_is_true(json_object_get(slot, "is_gone")) &&
-		       strcmp(forge_json_string_or(slot, "executor", ""), w->executor) == 0;
+	bool is_ours =
+		e->ops && (e->ops->caps & FORGE_EXECUTOR_REMOTE) &&
+		json_object_get(slot, "saved") && json_object_get(slot, "start_usec") &&
+		!json_is_true(json_object_get(slot, "is_gone")) &&
+		strcmp(forge_json_string_or(slot, "executor", ""), w->executor) == 0;
 	if (is_ours) {
 		const json_t *record = json_object_get(slot, "record");
-		unsigned msec = (unsigned)(json_integer_value(json_object_get(
-						   slot, "poll_usec")) /
+		unsigned msec = (unsigned)(json_integer_value(
+						   json_object_get(slot, "poll_usec")) /
 					   1000);
 		e->is_running = forge_status_of(forge_json_string(record, "status")) >=
 				FORGE_STATUS_RUNNING;
@@ -137,8 +137,7 @@ static void look_at_slot(struct watch *w, const char *name)
 	}
 	if (flock(fd, LOCK_SH | LOCK_NB) < 0)
 		return;
-	if (!e->plan || e->size != st.st_size ||
-	    e->mtime.tv_sec != st.st_mtim.tv_sec ||
+	if (!e->plan || e->size != st.st_size || e->mtime.tv_sec != st.st_mtim.tv_sec ||
 	    e->mtime.tv_nsec != st.st_mtim.tv_nsec) {
 		e->size = st.st_size;
 		e->mtime = st.st_mtim;
@@ -157,7 +156,8 @@ static void scan(struct watch *w)
 	w->poll_msec = POLL_MSEC;
 	for (size_t i = 0; i < w->n; i++)
 		w->entries[i].is_seen = false;
-	(void)forge_entries_open(&d, w->home.active_fd, "."); /* the next round looks again */
+	(void)forge_entries_open(&d, w->home.active_fd,
+				 "."); /* the next round looks again */
 	for (const char *name; (name = forge_entries_next(&d));)
 		if (name[strspn(name, "0123456789")] == '\0')
 			look_at_slot(w, name);
@@ -209,10 +209,10 @@ static void note_pending(struct watch *w, struct entry *e)
 	struct stat st;
 	if (flock(slot.fd, LOCK_EX | LOCK_NB) == 0 && fstat(slot.fd, &st) == 0 &&
 	    st.st_size == e->size)
-		(void)!forge_slot_add(&slot,
-				      json_pack("{s:o}", "pending",
-						forge_json_text(e->found.why)),
-				      &err); /* only for people to read */
+		(void)!forge_slot_add(
+			&slot,
+			json_pack("{s:o}", "pending", forge_json_text(e->found.why)),
+			&err); /* only for people to read */
 	close(slot.fd);
 }
 
@@ -282,7 +282,9 @@ static void reap(struct watch *w)
 		w->n_children--;
 		e->found.state = FORGE_REMOTE_UNKNOWN;
 		bool has_failed = !WIFEXITED(status) || WEXITSTATUS(status) > 1;
-		e->pause = !has_failed ? RETRY_USEC : e->pause ? 2 * e->pause : RETRY_USEC;
+		e->pause = !has_failed ? RETRY_USEC
+			   : e->pause  ? 2 * e->pause
+				       : RETRY_USEC;
 		e->pause = e->pause > RETRY_MAX_USEC ? RETRY_MAX_USEC : e->pause;
 		e->not_before = forge_now_usec() + e->pause;
 	}

@@ -240,7 +240,8 @@ json_t *forge_slot_all(const struct forge_home *home)
 	json_t *all = json_object();
 
 	if (all)
-		(void)each_slot(home, add_slot, all); /* what cannot be read is left out */
+		(void)each_slot(home, add_slot,
+				all); /* what cannot be read is left out */
 	return all;
 }
 

@@ -105,11 +105,12 @@ int forge_job_dir_open(struct forge_job_dir *d, const char *mark, struct forge_e
 	int rc = dir < 0 ? -errno : read_mark(dir, d->mark);
 
 	if (rc < 0 || strcmp(d->mark, mark) != 0)
-		return forge_hint(err,
-				  forge_fail(err, EHOSTDOWN,
-					     "%s is not the directory that the nodes share",
-					     d->dir),
-				  "Is its file system mounted?");
+		return forge_hint(
+			err,
+			forge_fail(err, EHOSTDOWN,
+				   "%s is not the directory that the nodes share",
+				   d->dir),
+			"Is its file system mounted?");
 	rc = open_path(d);
 	return rc < 0 ? forge_fail_errno(err, -rc, "open %s", d->path) : 0;
 }

@@ -52,10 +52,10 @@ static void on_event(void *arg, const char *event, const char *detail)
 		return; /* the outcome says so, too */
 	}
 	if (json_array_size(n->events) < EVENTS_MAX)
-		json_array_append_new(n->events,
-				      json_pack("[s, o]", event,
-						detail ? forge_json_text(detail)
-						       : json_null()));
+		json_array_append_new(
+			n->events,
+			json_pack("[s, o]", event,
+				  detail ? forge_json_text(detail) : json_null()));
 }
 
 static int open_logs(struct node *n, struct forge_error *err)
@@ -211,8 +211,7 @@ static int write_outcome(struct node *n, const struct forge_outcome *o,
 			 const struct forge_error *refused, struct forge_error *err)
 {
 	json_t *j = json_pack("{s:s, s:s, s:s, s:O}", "forge_version", FORGE_VERSION,
-			      "node", n->host, "job", n->job,
-			      "events", n->events);
+			      "node", n->host, "job", n->job, "events", n->events);
 
 	if (j && refused->code)
 		json_object_set_new(j, "refused", forge_error_json(refused));

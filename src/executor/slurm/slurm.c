@@ -63,10 +63,10 @@ struct slurm {
 	char pending[64]; /* the reason that was reported last */
 	int signals;
 	int n_signals;
-	uint64_t ask_at;    /* the next question to Slurm */
+	uint64_t ask_at;     /* the next question to Slurm */
 	uint64_t give_up_at; /* the outcome must be here by then; 0: the job may go on */
-	uint64_t kill_at;   /* it was asked to end, and must have by then; 0: it was not */
-	off_t shown[2];	    /* of its logs, to the live readers */
+	uint64_t kill_at; /* it was asked to end, and must have by then; 0: it was not */
+	off_t shown[2];	  /* of its logs, to the live readers */
 	bool is_open, is_submitted, is_new, has_node, has_started;
 	bool is_over; /* nothing of it runs, or ever will */
 };
@@ -123,8 +123,8 @@ static int add_resources(const struct forge_limits *l, struct forge_strv *argv)
 static int make_argv(const struct forge_job *job, const struct forge_job_dir *dir,
 		     struct forge_strv *ret)
 {
-	static const char *const fixed[] = { "--parsable", "--no-requeue", "--export=NONE",
-					     "--nodes=1",  "--ntasks=1" };
+	static const char *const fixed[] = { "--parsable", "--no-requeue",
+					     "--export=NONE", "--nodes=1", "--ntasks=1" };
 	char name[FORGE_JOB_NAME_MAX];
 	forge_auto_free char *out = forge_asprintf("%s/slurm.out", dir->path);
 	int rc = out ? forge_strv_add(ret, "sbatch") : -ENOMEM;
@@ -139,8 +139,7 @@ static int make_argv(const struct forge_job *job, const struct forge_job_dir *di
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(fixed) && rc == 0; i++)
 		rc = forge_strv_add(ret, fixed[i]);
 	if (rc == 0)
-		rc = add_option(ret, "--job-name",
-				forge_cluster_name(job->run_id, name));
+		rc = add_option(ret, "--job-name", forge_cluster_name(job->run_id, name));
 	if (rc == 0)
 		rc = add_option(ret, "--chdir", dir->path);
 	if (rc == 0)
@@ -667,10 +666,11 @@ static void end_without_outcome(struct slurm *e, struct forge_outcome *ret)
 
 static bool is_hopeless(const char *reason)
 {
-	static const char *const words[] = { "PartitionConfig", "BadConstraints",
-					     "DependencyNeverSatisfied",
-					     "InvalidAccount", "InvalidQOS",
-					     "PartitionNodeLimit", "PartitionTimeLimit" };
+	static const char *const words[] = {
+		"PartitionConfig",   "BadConstraints", "DependencyNeverSatisfied",
+		"InvalidAccount",    "InvalidQOS",     "PartitionNodeLimit",
+		"PartitionTimeLimit"
+	};
 
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(words); i++)
 		if (strcmp(reason, words[i]) == 0)
@@ -719,12 +719,11 @@ static int check_pending(struct slurm *e, struct forge_outcome *ret)
 		return 1;
 	cancel(e, FORGE_CLUSTER_KILL);
 	ret->stop = FORGE_STOP_PENDING;
-	(void)snprintf(
-		ret->explanation, sizeof(ret->explanation),
-		"Slurm job %s was pending for %s (%s)", e->found.id,
-		forge_format_duration(
-			text, ((uint64_t)time(NULL) - e->submitted_at) * 1000000),
-		e->found.reason);
+	(void)snprintf(ret->explanation, sizeof(ret->explanation),
+		       "Slurm job %s was pending for %s (%s)", e->found.id,
+		       forge_format_duration(
+			       text, ((uint64_t)time(NULL) - e->submitted_at) * 1000000),
+		       e->found.reason);
 	return 0;
 }
 
@@ -803,8 +802,8 @@ static int on_signal(struct slurm *e, struct forge_outcome *ret)
 	for (int i = 0; i < times; i++)
 		cancel(e, FORGE_CLUSTER_ASK);
 	if (!e->kill_at)
-		e->kill_at = forge_now_usec() + e->job->limits->grace_usec +
-			     CANCEL_MORE_USEC;
+		e->kill_at =
+			forge_now_usec() + e->job->limits->grace_usec + CANCEL_MORE_USEC;
 	return 1;
 }
 
@@ -896,10 +895,10 @@ static int slurm_attach(struct forge_execution *base, const struct forge_job *jo
 	e->is_submitted = true;
 	e->signals = open_signals();
 	/* What the record has is not reported again. */
-	const char *status = forge_json_string_or(json_object_get(slot, "record"),
-						  "status", "");
-	e->has_started = strcmp(status, "running") == 0 ||
-			 strcmp(status, "collecting") == 0;
+	const char *status =
+		forge_json_string_or(json_object_get(slot, "record"), "status", "");
+	e->has_started =
+		strcmp(status, "running") == 0 || strcmp(status, "collecting") == 0;
 	e->has_node = e->has_started || strcmp(status, "preparing") == 0;
 	return 0;
 }
@@ -995,7 +994,7 @@ static int slurm_look(struct forge_remote *runs, size_t n, struct forge_error *e
 	for (size_t i = 0; i < n; i++) {
 		runs[i].why[0] = '\0';
 		runs[i].state = has_outcome(runs[i].plan) ? FORGE_REMOTE_ENDED
-							   : FORGE_REMOTE_UNKNOWN;
+							  : FORGE_REMOTE_UNKNOWN;
 	}
 	/* One question for each cluster. */
 	for (size_t i = 0; is_asked && i < n; i++) {
