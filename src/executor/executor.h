@@ -152,7 +152,7 @@ enum forge_remote_state {
 struct forge_remote {
 	const json_t *plan; /* what plan() returned */
 	enum forge_remote_state state;
-	char why[64]; /* it is pending, in the words of the cluster */
+	char why[128]; /* it is pending, in the words of the cluster; "": it does not say */
 };
 
 /* First member of every executor's own struct. */

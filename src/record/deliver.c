@@ -504,10 +504,13 @@ static int close_dead(const struct forge_home *home, struct forge_store *st, FIL
 	struct forge_run_filter f = { .host = host,
 				      .with_parts = true,
 				      .open_only = true };
-	int n = 0;
-	if (forge_store_list(st, &f, note_dead, &dead, NULL) >= 0)
+	int n = 0, rc = forge_store_list(st, &f, note_dead, &dead, NULL);
+	/* Runs on a cluster have no supervisor, but have slots: there may be thousands. */
+	forge_auto_json json_t *slots = dead.ids.n ? forge_slot_all(home) : NULL;
+	if (rc >= 0)
 		forge_strv_foreach (id, &dead.ids) {
-			if (!close_one(home, st, id, dead.boot_id))
+			if (json_object_get(slots, id) ||
+			    !close_one(home, st, id, dead.boot_id))
 				continue;
 			if (say)
 				fprintf(say, "%s: closed in the store\n", id);

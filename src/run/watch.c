@@ -42,7 +42,7 @@ struct entry {
 	const struct forge_executor_ops *ops;
 	bool is_running; /* and the record says so */
 	bool is_seen;	 /* in this round */
-	char why[64];	 /* it is pending, as the slot says */
+	char why[128];	 /* it is pending, as the slot says */
 	pid_t child;	 /* 0: none */
 	uint64_t not_before, pause;
 	struct forge_remote found;

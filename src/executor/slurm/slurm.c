@@ -971,7 +971,8 @@ static void look_at(struct forge_remote *r, const struct forge_cluster_job *jobs
 	r->state = j ? j->remote : FORGE_REMOTE_ENDED;
 	if (j && j->remote == FORGE_REMOTE_PENDING) {
 		if (strcmp(j->reason, "None") != 0)
-			(void)snprintf(r->why, sizeof(r->why), "%s", j->reason);
+			(void)snprintf(r->why, sizeof(r->why),
+				       "Slurm job %s is pending: %s", j->id, j->reason);
 		if (is_overdue(submitted_at, number_of(r->plan, "max_pending_sec"),
 			       j->reason))
 			r->state = FORGE_REMOTE_ENDED;
