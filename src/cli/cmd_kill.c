@@ -50,10 +50,11 @@ static int end_it(const struct forge_supervisor_ref *live, struct forge_error *e
 static int attend(struct forge_session *s, const char *run_id, struct forge_error *err)
 {
 	struct forge_supervisor_ref live = FORGE_SUPERVISOR_REF_INIT;
-	forge_auto_json json_t *slots = forge_slot_all(&s->home);
+	forge_auto_json json_t *slot_of_run = NULL;
 	char name[16];
 
-	if (!forge_run_is_remote(slots, run_id))
+	(void)!forge_slot_find(&s->home, run_id, &slot_of_run); /* NULL: it has just ended */
+	if (!forge_slot_is_remote(slot_of_run))
 		return 0;
 	int rc = forge_supervisor_find(&s->home, run_id, &live, NULL);
 	forge_supervisor_close(&live);

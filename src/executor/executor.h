@@ -268,8 +268,8 @@ void forge_execution_free(struct forge_execution *e);
 /* What a run uses now; slots is of forge_slot_all(). */
 void forge_run_usage(const json_t *slots, const char *run_id,
 		     struct forge_usage_now *ret);
-/* Whether it is on another machine. */
-bool forge_run_is_remote(const json_t *slots, const char *run_id);
+/* Whether the run of this slot is on another machine. Accepts NULL. */
+bool forge_slot_is_remote(const json_t *slot);
 /* Why a queued run waits on another machine, "Slurm job 12 is pending: Priority". NULL: it is queued here. */
 const char *forge_run_pending(const json_t *slots, const char *run_id);
 /* Where the log of this run is while it goes on: a directory; NULL: with its record. slot may be NULL. */

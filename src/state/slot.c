@@ -129,7 +129,8 @@ int forge_slot_add_keep(struct forge_slot *s, struct forge_error *err)
  */
 #define SLOT_MAX (1u << 30)
 
-int forge_slot_read(int fd, json_t **ret)
+/* With word: only if the text has it, else NULL. Parsing takes far longer than reading. */
+static int read_slot(int fd, const char *word, json_t **ret)
 {
 	forge_auto_free char *text = NULL;
 	size_t len = 0;
@@ -138,6 +139,9 @@ int forge_slot_read(int fd, json_t **ret)
 
 	if (rc < 0)
 		return rc;
+	*ret = NULL;
+	if (word && !memmem(text, len, word, strlen(word)))
+		return 0;
 	for (char *line = text, *end;
 	     (end = memchr(line, '\n', len - (size_t)(line - text))); line = end + 1) {
 		json_error_t why;
@@ -159,8 +163,16 @@ int forge_slot_read(int fd, json_t **ret)
 	return 0;
 }
 
-/* Calls visit with the content of each slot, which visit then owns, until it returns true. */
-static int each_slot(const struct forge_home *home,
+int forge_slot_read(int fd, json_t **ret)
+{
+	return read_slot(fd, NULL, ret);
+}
+
+/*
+ * Calls visit with the content of each slot, with word of each that has this word, until it returns true. visit
+ * owns the content.
+ */
+static int each_slot(const struct forge_home *home, const char *word,
 		     bool (*visit)(void *arg, const char *name, json_t *slot), void *arg)
 {
 	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
@@ -174,7 +186,7 @@ static int each_slot(const struct forge_home *home,
 		forge_auto_close int fd =
 			openat(forge_entries_fd(&d), name,
 			       O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
-		int rc = fd < 0 ? -errno : forge_slot_read(fd, &slot);
+		int rc = fd < 0 ? -errno : read_slot(fd, word, &slot);
 		unread = rc < 0 && rc != -ENOENT ? rc : unread;
 		if (slot && visit(arg, name, slot))
 			return 0;
@@ -206,7 +218,7 @@ static bool is_it(void *arg, const char *name, json_t *slot)
 int forge_slot_find(const struct forge_home *home, const char *run_id, json_t **ret)
 {
 	struct search s = { .run_id = run_id };
-	int rc = each_slot(home, is_it, &s);
+	int rc = each_slot(home, run_id, is_it, &s);
 
 	*ret = s.slot;
 	return rc;
@@ -215,7 +227,7 @@ int forge_slot_find(const struct forge_home *home, const char *run_id, json_t **
 int forge_slot_number(const struct forge_home *home, const char *run_id)
 {
 	struct search s = { .run_id = run_id };
-	int rc = each_slot(home, is_it, &s);
+	int rc = each_slot(home, run_id, is_it, &s);
 	bool is_there = s.slot != NULL;
 
 	json_decref(s.slot);
@@ -240,7 +252,7 @@ json_t *forge_slot_all(const struct forge_home *home)
 	json_t *all = json_object();
 
 	if (all)
-		(void)each_slot(home, add_slot,
+		(void)each_slot(home, NULL, add_slot,
 				all); /* what cannot be read is left out */
 	return all;
 }

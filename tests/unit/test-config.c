@@ -412,12 +412,12 @@ static void every_key_is_listed_once(void **state)
 
 	(void)state;
 	forge_config_each_key(see_key, &seen);
-	assert_int_equal(seen.n, 6 + 13 + 4 + 2 * FORGE_LIMIT_COUNT_ROWS + 5 + 1 + 3 + 1 + 4 + 6 + 2);
+	assert_int_equal(seen.n, 6 + 13 + 4 + 9 + 2 * FORGE_LIMIT_COUNT_ROWS + 5 + 1 + 3 + 1 + 4 + 6 + 2);
 	/* Callers may keep the paths. */
 	assert_string_equal(seen.paths[0], "version");
-	assert_string_equal(seen.paths[23], "profiles.NAME.memory");
-	assert_string_equal(seen.paths[23 + FORGE_LIMIT_COUNT_ROWS], "host.max.memory");
-	assert_string_equal(seen.paths[22 + 2 * FORGE_LIMIT_COUNT_ROWS], "host.max.grace");
+	assert_string_equal(seen.paths[32], "profiles.NAME.memory");
+	assert_string_equal(seen.paths[32 + FORGE_LIMIT_COUNT_ROWS], "host.max.memory");
+	assert_string_equal(seen.paths[31 + 2 * FORGE_LIMIT_COUNT_ROWS], "host.max.grace");
 	assert_string_equal(seen.paths[seen.n - 1], "env.set");
 }
 
