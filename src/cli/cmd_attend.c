@@ -67,8 +67,8 @@ static int attend(const char *word, int *pipe)
 	int rc = forge_resume((unsigned)strtoul(word, NULL, 10), false, on_taken, pipe,
 			      &err);
 
-	/* Gone, for certain: the record gets its end now. */
-	if (rc == -ESRCH)
+	/* Gone, for certain, or only to be cleaned up after: the slot gets its end now. */
+	if (rc == -ESRCH || rc == -EALREADY)
 		(void)!forge_reconcile(NULL, false, NULL);
 	return rc;
 }

@@ -44,25 +44,35 @@ int forge_attendant_start(const struct forge_home *home, const char *slot,
 	return spawn(home, "__attend", slot, err);
 }
 
-int forge_attendant_lock(const struct forge_home *home, const char *executor)
+/* How long a new watcher waits for those who only look whether there is one. */
+#define LOCK_MSEC 300
+
+static int lock_file(const struct forge_home *home, const char *executor,
+		     enum forge_lock_kind kind, int wait_msec)
 {
 	forge_auto_close int dir = forge_home_subdir(home, "watchers", NULL);
 
-	return dir < 0 ? dir
-		       : forge_lock_file(dir, executor, FORGE_LOCK_EXCLUSIVE,
-					 FORGE_LOCK_NO_WAIT, -1);
+	return dir < 0 ? dir : forge_lock_file(dir, executor, kind, wait_msec, -1);
+}
+
+int forge_attendant_lock(const struct forge_home *home, const char *executor)
+{
+	return lock_file(home, executor, FORGE_LOCK_EXCLUSIVE, LOCK_MSEC);
+}
+
+bool forge_attendant_has_watcher(const struct forge_home *home, const char *executor)
+{
+	int fd = lock_file(home, executor, FORGE_LOCK_SHARED, FORGE_LOCK_NO_WAIT);
+
+	if (fd >= 0)
+		close(fd);
+	return fd == -EWOULDBLOCK;
 }
 
 int forge_attendant_watch(const struct forge_home *home, const char *executor,
 			  struct forge_error *err)
 {
-	int fd = forge_attendant_lock(home, executor);
-
-	if (fd == -EWOULDBLOCK)
+	if (forge_attendant_has_watcher(home, executor))
 		return 0;
-	if (fd < 0)
-		return forge_fail_errno(err, -fd, "lock %s/watchers/%s", home->path,
-					executor);
-	close(fd);
 	return spawn(home, "__watch", executor, err);
 }

@@ -5,6 +5,8 @@
  */
 #pragma once
 
+#include <stdbool.h>
+
 #include "base/error.h"
 #include "state/home.h"
 
@@ -14,6 +16,8 @@ FORGE_MUST_CHECK int forge_attendant_start(const struct forge_home *home,
 /* The watcher of all runs on this executor, if there is none. */
 FORGE_MUST_CHECK int forge_attendant_watch(const struct forge_home *home,
 					   const char *executor, struct forge_error *err);
+/* Whether there is one. Not known counts as no. */
+bool forge_attendant_has_watcher(const struct forge_home *home, const char *executor);
 /*
  * The lock of the watcher of this executor, as a descriptor. -EWOULDBLOCK: another process has it. The name
  * is one from a configuration.

@@ -506,7 +506,7 @@ static int close_dead(const struct forge_home *home, struct forge_store *st, FIL
 				      .open_only = true };
 	int n = 0, rc = forge_store_list(st, &f, note_dead, &dead, NULL);
 	/* Runs on a cluster have no supervisor, but have slots: there may be thousands. */
-	forge_auto_json json_t *slots = dead.ids.n ? forge_slot_all(home) : NULL;
+	forge_auto_json json_t *slots = dead.ids.n ? forge_slot_ids(home) : NULL;
 	if (rc >= 0)
 		forge_strv_foreach (id, &dead.ids) {
 			if (json_object_get(slots, id) ||

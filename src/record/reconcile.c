@@ -308,6 +308,20 @@ static int check_supervisor(int fd, struct forge_error *err)
 }
 
 /* 1: repaired, 0: free or alive, negative: failed. */
+/* A run that was left to a watcher, which is there. There may be thousands. */
+static bool is_watched(const struct forge_home *home, int fd)
+{
+	json_t *first = NULL;
+
+	if (forge_slot_read_first(fd, "\"start_usec\"", &first) < 0 || !first)
+		return false;
+	bool is_it = forge_slot_is_remote(first) &&
+		     forge_attendant_has_watcher(
+			     home, forge_json_string_or(first, "executor", ""));
+	json_decref(first);
+	return is_it;
+}
+
 static int look_at(const struct forge_home *home, const char *name, FILE *out,
 		   bool dry_run, unsigned *live, struct forge_error *err)
 {
@@ -331,6 +345,10 @@ static int look_at(const struct forge_home *home, const char *name, FILE *out,
 	}
 	if (fstat(fd, &st) < 0 || st.st_size == 0)
 		return 0; /* it has just ended, or another repair was faster */
+	if (is_watched(home, fd)) {
+		++*live;
+		return 0;
+	}
 	forge_auto_free char *watched = NULL;
 	if (is_resumable(home, fd, &watched)) {
 		++*live;
