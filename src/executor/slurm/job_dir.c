@@ -60,6 +60,9 @@ static int make_mark(int dir)
 		return rc;
 	(void)snprintf(name, sizeof(name), MARK "%s", text);
 	rc = forge_replace_file(dir, name, text, strlen(text), true);
+	/* Other users may have runs below the same directory. */
+	if (rc == 0 && fchmodat(dir, name, 0644, 0) < 0)
+		rc = -errno;
 	if (rc == 0 && linkat(dir, name, dir, MARK, 0) < 0 && errno != EEXIST)
 		rc = -errno;
 	(void)unlinkat(dir, name, 0);

@@ -34,6 +34,9 @@
 #include "sandbox/plan.h"
 #include "state/supervisor.h"
 
+/* Why a run was taken back, in the claim. */
+#define CANCELLED "was cancelled"
+#define OVERDUE	  "was pending for too long"
 /* For forge itself on the node, beside what the run may have. */
 #define MEMORY_MORE (64ull << 20)
 /* Slurm ends a job only when forge on the node has not ended the run in time. */
@@ -715,7 +718,7 @@ static int check_pending(struct slurm *e, struct forge_outcome *ret)
 		event(e, "pending", detail);
 	}
 	if (!is_overdue(e->submitted_at, e->max_pending_sec, e->found.reason) ||
-	    !take_back(e, "was pending for too long"))
+	    !take_back(e, OVERDUE))
 		return 1;
 	cancel(e, FORGE_CLUSTER_KILL);
 	ret->stop = FORGE_STOP_PENDING;
@@ -794,7 +797,7 @@ static int on_signal(struct slurm *e, struct forge_outcome *ret)
 	/* A second signal lets forge on the node kill at once. */
 	int times = is_urgent && e->n_signals == 0 ? 2 : 1;
 	e->n_signals += n;
-	if (take_back(e, "was cancelled")) {
+	if (take_back(e, CANCELLED)) {
 		cancel(e, FORGE_CLUSTER_KILL);
 		ret->stop = FORGE_STOP_CANCEL;
 		return 0;
@@ -817,11 +820,34 @@ static int look_again(struct slurm *e, uint64_t since)
 	return poll(&p, 1, (int)(pause / 1000)) > 0;
 }
 
+/* A supervisor that took the run back may have been killed before it could record that. 1: nobody did. */
+static int check_taken(struct slurm *e, struct forge_outcome *ret,
+		       struct forge_error *err)
+{
+	char owner[FORGE_CLAIM_MAX] = "";
+
+	if (forge_job_dir_owner(e->dir.fd, owner) < 0 ||
+	    strncmp(owner, FORGE_CLAIM_BACK, strlen(FORGE_CLAIM_BACK)) != 0)
+		return 1;
+	cancel(e, FORGE_CLUSTER_KILL); /* the job would do nothing */
+	if (strcmp(owner, FORGE_CLAIM_BACK CANCELLED) == 0) {
+		ret->stop = FORGE_STOP_CANCEL;
+		return 0;
+	}
+	if (strcmp(owner, FORGE_CLAIM_BACK OVERDUE) == 0) {
+		ret->stop = FORGE_STOP_PENDING;
+		(void)snprintf(ret->explanation, sizeof(ret->explanation),
+			       "its Slurm job %s", OVERDUE);
+		return 0;
+	}
+	return find(e) < 0 ? 1 : end_unstarted(e, ret, err);
+}
+
 static int wait_for_end(struct slurm *e, struct forge_outcome *ret,
 			struct forge_error *err)
 {
 	uint64_t since = forge_now_usec();
-	int rc = 1;
+	int rc = e->is_new ? 1 : check_taken(e, ret, err);
 
 	/* Submitted a moment ago: it takes a while until there is something to be told. */
 	e->ask_at = e->is_new ? since + e->poll_usec / 2 : since;
