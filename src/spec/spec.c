@@ -203,6 +203,9 @@ static int resolve_executor(struct forge_spec *s, const struct forge_config *cfg
 	if (rc < 0)
 		return forge_wrap(err, rc, "%s",
 				  req->executor ? "--executor" : "executor");
+	/* A post-process reads outputs that only this machine has. */
+	if (req->parent_run && strcmp(s->executor->kind, "slurm") == 0)
+		return forge_config_executor(cfg, "local", &s->executor, err);
 	if (is_image(s) && strcmp(s->executor->kind, "container") != 0)
 		return forge_hint(
 			err,
