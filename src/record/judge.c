@@ -252,6 +252,13 @@ static void judge_status(const struct forge_outcome *o, const struct forge_limit
 			       forge_format_size(lim, l->memory_bytes));
 }
 
+/* A cluster ended it, and not forge on the node. */
+static void add_explanation(const struct forge_outcome *o, struct forge_verdict *v)
+{
+	if (o->explanation[0])
+		forge_judge_add(v, "%s.", o->explanation);
+}
+
 void forge_judge(const struct forge_outcome *o, const struct forge_limits *l,
 		 struct forge_verdict *v)
 {
@@ -271,9 +278,11 @@ void forge_judge(const struct forge_outcome *o, const struct forge_limits *l,
 	case FORGE_STOP_WALL:
 	case FORGE_STOP_CPU:
 		judge_time(o, l, v);
+		add_explanation(o, v);
 		return;
 	case FORGE_STOP_MEMORY:
 		judge_memory(o, l, v);
+		add_explanation(o, v);
 		return;
 	case FORGE_STOP_DISK:
 		judge_disk(o, l, v);

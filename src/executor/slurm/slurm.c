@@ -656,8 +656,13 @@ static int end_unstarted(struct slurm *e, struct forge_outcome *ret,
 static void end_without_outcome(struct slurm *e, struct forge_outcome *ret)
 {
 	const char *state = e->found.state;
+	struct stat st;
 
 	ret->has_started = e->has_started;
+	/* About: from the start of the command until now. */
+	if (fstatat(e->dir.fd, "started", &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+	    time(NULL) >= st.st_mtim.tv_sec)
+		ret->wall_usec = (uint64_t)(time(NULL) - st.st_mtim.tv_sec) * 1000000;
 	(void)explain_end(e, ret->explanation, sizeof(ret->explanation));
 	if (strncmp(state, "CANCELLED", 9) == 0)
 		ret->stop = FORGE_STOP_CANCEL;
