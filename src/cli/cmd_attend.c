@@ -91,6 +91,7 @@ static int watch(const char *word, int *pipe)
 	struct forge_error err =
 		FORGE_ERROR_INIT; /* the next command starts another one */
 
+	(void)!chdir("/"); /* it may live for days */
 	return forge_watch(word, on_taken, pipe, &err);
 }
 
