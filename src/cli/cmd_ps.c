@@ -230,6 +230,9 @@ static int print_json(const struct forge_run_row *row, void *arg)
 			    row->wall_usec < 0 ? json_null()
 					       : json_real((double)row->wall_usec / 1e6));
 	json_object_set_new(j, "memory_peak_bytes", number_or_null(row->memory_peak));
+	json_object_set_new(j, "parent_run",
+			    row->parent_run ? json_string(row->parent_run) : json_null());
+	json_object_set_new(j, "attempt", number_or_null(row->attempt));
 	int rc = json_dumpf(j, stdout, JSON_COMPACT | JSON_REAL_PRECISION(9));
 	putchar('\n');
 	json_decref(j);
