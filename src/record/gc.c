@@ -582,6 +582,7 @@ static int sweep(struct gc *g, const char *url, struct forge_error *err)
 	sweep_cache(g);
 	sweep_unfinished(g, g->home.fd, "cache");
 	sweep_unfinished(g, g->home.fd, "undelivered");
+	sweep_unfinished(g, g->home.fd, "retries");
 	if (forge_queue_sweep(&g->home, is_dead_entry, g, &why) < 0)
 		failed(g, "%s", why.msg);
 	forge_auto_close int lock = lock_at(g->home.fd, "objects.lock", err);
