@@ -12,7 +12,7 @@
 #include "base/json.h"
 
 /* Numbers as text: a limit can be larger than an integer of JSON. */
-static json_t *limits_json(const struct forge_limits *l)
+json_t *forge_saved_limits(const struct forge_limits *l)
 {
 	json_t *j = json_object();
 	char text[24];
@@ -25,7 +25,7 @@ static json_t *limits_json(const struct forge_limits *l)
 	return j;
 }
 
-static void restore_limits(const json_t *j, struct forge_limits *ret)
+void forge_saved_restore_limits(const json_t *j, struct forge_limits *ret)
 {
 	for (size_t i = 0; i < FORGE_LIMIT_COUNT_ROWS; i++) {
 		const struct forge_limit_row *row = &forge_limit_rows[i];
@@ -38,7 +38,7 @@ static void restore_limits(const json_t *j, struct forge_limits *ret)
 }
 
 /* Names may be any bytes: written so that they can be read back. */
-static json_t *names_json(const struct forge_strv *names)
+json_t *forge_saved_names(const struct forge_strv *names)
 {
 	json_t *list = json_array();
 
@@ -47,7 +47,8 @@ static json_t *names_json(const struct forge_strv *names)
 	return list;
 }
 
-static int restore_names(const json_t *saved, const char *key, struct forge_strv *ret)
+int forge_saved_restore_names(const json_t *saved, const char *key,
+			      struct forge_strv *ret)
 {
 	size_t i;
 	const json_t *item;
@@ -98,13 +99,13 @@ json_t *forge_saved_json(const struct forge_spec *s, const struct forge_run_requ
 	set_name(j, "copy_to", s->copy_to);
 	set_name(j, "cwd", cwd);
 	set_name(j, "config", cfg->path);
-	json_object_set_new(j, "limits", limits_json(&s->limits));
-	json_object_set_new(j, "outputs", names_json(&s->outputs));
-	json_object_set_new(j, "post_process", names_json(&s->post_process));
-	json_object_set_new(j, "argv", names_json(&s->argv));
-	json_object_set_new(j, "inputs", names_json(&s->inputs));
-	json_object_set_new(j, "input_names", names_json(&s->input_names));
-	json_object_set_new(j, "links", names_json(&s->links));
+	json_object_set_new(j, "limits", forge_saved_limits(&s->limits));
+	json_object_set_new(j, "outputs", forge_saved_names(&s->outputs));
+	json_object_set_new(j, "post_process", forge_saved_names(&s->post_process));
+	json_object_set_new(j, "argv", forge_saved_names(&s->argv));
+	json_object_set_new(j, "inputs", forge_saved_names(&s->inputs));
+	json_object_set_new(j, "input_names", forge_saved_names(&s->input_names));
+	json_object_set_new(j, "links", forge_saved_names(&s->links));
 	return j;
 }
 
@@ -119,16 +120,16 @@ static int restore(const json_t *saved, struct forge_spec *s)
 	if (rc == 0)
 		rc = restore_name(saved, "copy_to", &s->copy_to);
 	if (rc == 0)
-		rc = restore_names(saved, "outputs", &s->outputs);
+		rc = forge_saved_restore_names(saved, "outputs", &s->outputs);
 	if (rc == 0)
-		rc = restore_names(saved, "post_process", &s->post_process);
+		rc = forge_saved_restore_names(saved, "post_process", &s->post_process);
 	if (rc == 0)
-		rc = restore_names(saved, "argv", &s->argv);
+		rc = forge_saved_restore_names(saved, "argv", &s->argv);
 	if (rc == 0)
-		rc = restore_names(saved, "inputs", &s->inputs);
+		rc = forge_saved_restore_names(saved, "inputs", &s->inputs);
 	if (rc == 0)
-		rc = restore_names(saved, "input_names", &s->input_names);
-	return rc < 0 ? rc : restore_names(saved, "links", &s->links);
+		rc = forge_saved_restore_names(saved, "input_names", &s->input_names);
+	return rc < 0 ? rc : forge_saved_restore_names(saved, "links", &s->links);
 }
 
 int forge_saved_restore(const json_t *saved, const struct forge_config *cfg,
@@ -159,7 +160,7 @@ int forge_saved_restore(const json_t *saved, const struct forge_config *cfg,
 				 NULL) == 0 ||
 	    forge_config_profile(cfg, NULL, &profile, NULL) == 0)
 		s->profile = profile->name;
-	restore_limits(json_object_get(saved, "limits"), &s->limits);
+	forge_saved_restore_limits(json_object_get(saved, "limits"), &s->limits);
 	s->own_network = json_is_true(json_object_get(saved, "own_network"));
 	s->has_outputs = json_is_true(json_object_get(saved, "has_outputs"));
 	s->collects = (enum forge_outputs)json_integer_value(
