@@ -38,6 +38,7 @@ const struct forge_cmd *const forge_cmds[] = {
 	&forge_cmd_help,
 	&forge_cmd_names,
 	&forge_cmd_attend,
+	&forge_cmd_retry,
 	&forge_cmd_man_options,
 	&forge_cmd_man_commands,
 	&forge_cmd_man_config,

@@ -21,6 +21,7 @@
 #include "executor/executor.h"
 #include "record/deliver.h"
 #include "record/record.h"
+#include "record/retry.h"
 #include "state/home.h"
 #include "state/kept.h"
 #include "state/slot.h"
@@ -289,12 +290,13 @@ static bool is_resumable(const struct forge_home *home, int fd)
 	return is_it;
 }
 
-static int start_supervisor(const struct forge_home *home, const char *slot,
-			    struct forge_error *err)
+/* verb: "__attend" with a slot, "__retry" with the run before. */
+static int start_supervisor(const struct forge_home *home, const char *verb,
+			    const char *slot, struct forge_error *err)
 {
 	forge_auto_free char *at = forge_asprintf("FORGE_HOME=%s", home->path);
 	forge_auto_strv struct forge_strv env = { 0 };
-	char *argv[] = { (char *)"forge", (char *)"__attend", (char *)slot, NULL };
+	char *argv[] = { (char *)"forge", (char *)verb, (char *)slot, NULL };
 	pid_t pid;
 	int rc = at ? 0 : -ENOMEM, status;
 
@@ -306,8 +308,7 @@ static int start_supervisor(const struct forge_home *home, const char *slot,
 	if (rc == 0)
 		rc = -posix_spawn(&pid, "/proc/self/exe", NULL, NULL, argv, env.v);
 	if (rc < 0)
-		return forge_fail_errno(err, -rc, "start a supervisor for active/%s",
-					slot);
+		return forge_fail_errno(err, -rc, "start a supervisor for %s", slot);
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
 	return 0;
@@ -359,7 +360,7 @@ static int look_at(const struct forge_home *home, const char *name, FILE *out,
 		++*live;
 		/* The new supervisor needs the lock. */
 		(void)flock(fd, LOCK_UN);
-		int rc = dry_run ? 0 : start_supervisor(home, name, err);
+		int rc = dry_run ? 0 : start_supervisor(home, "__attend", name, err);
 		return rc < 0 || dry_run ? rc : check_supervisor(fd, err);
 	}
 	struct repair r = { .home = home, .say = out, .dry_run = dry_run, .fd = fd };
@@ -448,14 +449,38 @@ static int look_at_all(const struct forge_home *home, FILE *out, bool dry_run,
 	return first && !c->all ? first : n;
 }
 
+struct retries {
+	FILE *say;
+	bool dry_run;
+};
+
+/* 1: the attempt after this run has a supervisor. */
+static int start_next(const struct forge_home *home, const char *run_id, void *arg,
+		      struct forge_error *err)
+{
+	const struct retries *r = arg;
+
+	if (r->say)
+		fprintf(r->say, "%s: %sstart the next attempt\n", run_id,
+			r->dry_run ? "would " : "");
+	int rc = r->dry_run ? 0 : start_supervisor(home, "__retry", run_id, err);
+	return rc < 0 ? rc : 1;
+}
+
 static int reconcile(const struct forge_home *home, FILE *out, bool dry_run,
 		     const struct complaint *c)
 {
 	unsigned live = 0;
+	struct forge_error why = FORGE_ERROR_INIT;
+	struct retries retries = { out, dry_run };
 	int rc = look_at_all(home, out, dry_run, &live, c);
 
 	note_crowd(home, live);
-	return rc;
+	/* After the slots: a run that is lost only now may have a next attempt. */
+	int started = forge_retry_each_due(home, dry_run, start_next, &retries, &why);
+	if (started < 0)
+		complain(c, rc >= 0, &why);
+	return rc < 0 ? rc : started >= 0 ? rc + started : c->all ? rc : started;
 }
 
 static int open_and_reconcile(FILE *out, bool dry_run, const struct complaint *c)
