@@ -177,6 +177,21 @@ static void add_over(struct listing *l, const struct forge_run_row *row, size_t 
 		set_size(l, at, (uint64_t)row->memory_peak);
 }
 
+/* Later attempts are runs of their own; their status says so. */
+static void add_attempt(struct listing *l, const struct forge_run_row *row, size_t at)
+{
+	struct forge_cell *cell = &l->cells[at * COLUMNS + STATUS];
+	char *text = row->attempt > 1 && cell->text
+			     ? forge_asprintf("%s (attempt %" PRId64 ")", cell->text,
+					      row->attempt)
+			     : NULL;
+
+	if (!text)
+		return;
+	free((char *)cell->text);
+	cell->text = text;
+}
+
 static int add_row(const struct forge_run_row *row, void *arg)
 {
 	struct listing *l = arg;
@@ -197,6 +212,7 @@ static int add_row(const struct forge_run_row *row, void *arg)
 		add_over(l, row, at);
 	else
 		add_open(l, row, record, command, at);
+	add_attempt(l, row, at);
 	set(l, at, CREATED, format_time(l, row->created_at, when), FORGE_DIM);
 	set(l, at, USER, row->user, FORGE_DIM);
 	if (!l->cells[at * COLUMNS + COMMAND].text)

@@ -213,10 +213,10 @@ int forge_retry_start(const char *run_id, void (*on_taken)(void *arg), void *arg
 		rc = forge_retry_file_claim(&home, run_id, 0, &file);
 	if (rc < 0)
 		return rc;
-	on_taken(arg);
 	rc = forge_load_record(&home, run_id, &record, err);
 	if (rc == -ENOENT)
 		rc = 0; /* the file may say that it is due */
+	on_taken(arg);
 	if (rc == 0)
 		rc = check_due(&home, &file, record, err);
 	if (rc == 0) {

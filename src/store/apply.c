@@ -210,17 +210,18 @@ static int insert_run(struct forge_store *st, const json_t *record,
 	if (rc < 0)
 		return rc;
 	const json_t *supervisor = json_object_get(record, "supervisor");
-	rc = forge_sql(st, err, NULL, NULL, SQL_NEW_RUN, text_value(record, "run_id"),
-		       text_value(record, "analysis_id"),
-		       text_value(json_object_get(record, "runtime"), "name"),
-		       text_value(record, "executor"), text_value(record, "host"),
-		       text_value(record, "user"), text_value(record, "created_at"),
-		       int_value(supervisor, "pid"), int_value(supervisor, "start_time"),
-		       text_value(supervisor, "boot_id"),
-		       text_value(record, "idempotency_key"),
-		       text_value(json_object_get(record, "runtime"), "digest"),
-		       SQL_TEXT(forge_store_part_of(record)),
-		       text_value(record, "parent_run"), int_value(record, "attempt"));
+	json_int_t attempt = json_integer_value(json_object_get(record, "attempt"));
+	rc = forge_sql(
+		st, err, NULL, NULL, SQL_NEW_RUN, text_value(record, "run_id"),
+		text_value(record, "analysis_id"),
+		text_value(json_object_get(record, "runtime"), "name"),
+		text_value(record, "executor"), text_value(record, "host"),
+		text_value(record, "user"), text_value(record, "created_at"),
+		int_value(supervisor, "pid"), int_value(supervisor, "start_time"),
+		text_value(supervisor, "boot_id"), text_value(record, "idempotency_key"),
+		text_value(json_object_get(record, "runtime"), "digest"),
+		SQL_TEXT(forge_store_part_of(record)), text_value(record, "parent_run"),
+		SQL_INT(attempt > 1 ? attempt : 1));
 	if (rc == 0)
 		return changed_meanwhile(forge_json_string(record, "run_id"), err);
 	return rc < 0 ? rc : 0;

@@ -119,8 +119,7 @@ static const char *const v7[] = {
  */
 static const char *const v8[] = {
 	"ALTER TABLE runs ADD COLUMN parent_run TEXT",
-	"ALTER TABLE runs ADD COLUMN attempt BIGINT",
-	"UPDATE runs SET attempt = 1",
+	"ALTER TABLE runs ADD COLUMN attempt BIGINT NOT NULL DEFAULT 1",
 	"UPDATE runs SET parent_run = part_of WHERE part_of IS NOT NULL AND part_of <> "
 	"'probe'",
 	"CREATE INDEX runs_parent_run ON runs (parent_run) WHERE parent_run IS NOT NULL",
