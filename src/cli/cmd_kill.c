@@ -11,7 +11,7 @@
 #include "base/json.h"
 #include "cli/session.h"
 #include "record/record.h"
-#include "record/retry.h"
+#include "record/retry_due.h"
 #include "state/supervisor.h"
 
 static bool is_now, is_json, is_sure;

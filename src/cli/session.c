@@ -16,6 +16,7 @@
 #include "record/deliver.h"
 #include "record/reconcile.h"
 #include "record/record.h"
+#include "record/retry_due.h"
 #include "state/retry_file.h"
 #include "state/slot.h"
 #include "store/state.h"
@@ -102,6 +103,7 @@ static int open_store(struct forge_session *s, bool need_store, struct forge_err
 	rc = forge_store_open(s->url, &s->store, &why);
 	if (rc == 0) {
 		(void)forge_deliver_pending(s->store, s->url, NULL); /* a count */
+		forge_retry_ask_store(&s->home, s->store);
 		return 0;
 	}
 	if (need_store) {

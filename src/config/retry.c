@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rules for retries, of the command line and of a configuration file. */
+/* The rules for retries as text; retry_key.c reads them from a configuration file. */
 #include "config/retry.h"
 
 #include <errno.h>
@@ -8,11 +8,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/yaml.h"
-#include "config/config.h"
-#include "config/named.h"
-#include "config/setters.h"
-#include "config/values.h"
+#include "base/near.h"
 
 const char *const forge_retry_names[FORGE_RETRY_COUNT] = {
 	[FORGE_RETRY_HOST_LOST] = "host_lost", [FORGE_RETRY_MEMORY] = "memory",
@@ -59,21 +55,29 @@ bool forge_retry_is_empty(const struct forge_retry_policy *p)
 	return true;
 }
 
-/* "... is not cured by another attempt" or "unknown reason ...", with the reasons that there are. */
-static const char *describe(char buf[FORGE_UNKNOWN_MAX], const char *reason)
+static bool is_incurable(const char *reason)
 {
-	char what[FORGE_UNKNOWN_MAX];
-
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(incurable); i++)
-		if (strcmp(incurable[i], reason) == 0) {
-			(void)forge_describe_unknown(what, "", reason, forge_retry_names,
-						     FORGE_RETRY_COUNT);
-			(void)snprintf(buf, FORGE_UNKNOWN_MAX,
-				       "another attempt does not cure%.380s", what);
-			return buf;
-		}
-	return forge_describe_unknown(buf, "unknown reason", reason, forge_retry_names,
-				      FORGE_RETRY_COUNT);
+		if (strcmp(incurable[i], reason) == 0)
+			return true;
+	return false;
+}
+
+const char *forge_retry_refuse(char buf[FORGE_RETRY_REFUSAL_MAX], const char *reason)
+{
+	const char *near = forge_near_miss(reason, forge_retry_names, FORGE_RETRY_COUNT);
+	int n = snprintf(buf, FORGE_RETRY_REFUSAL_MAX, "%s '%.64s' (have: ",
+			 is_incurable(reason) ? "another attempt does not cure"
+					      : "unknown reason",
+			 reason);
+
+	for (int i = 0; i < FORGE_RETRY_COUNT; i++)
+		n += snprintf(buf + n, FORGE_RETRY_REFUSAL_MAX - (size_t)n, "%s%s",
+			      i ? ", " : "", forge_retry_names[i]);
+	(void)snprintf(buf + n, FORGE_RETRY_REFUSAL_MAX - (size_t)n, ")%s%s%s",
+		       near ? "; did you mean '" : "", near ? near : "",
+		       near ? "'?" : "");
+	return buf;
 }
 
 /* ---- values ---- */
@@ -120,11 +124,10 @@ static int parse_max(enum forge_retry_reason reason, const char *text, uint64_t 
 		       : 0;
 }
 
-static const char *const keys[] = { "times", "factor", "max" };
+const char *const forge_retry_keys[FORGE_RETRY_KEYS] = { "times", "factor", "max" };
 
-/* One value of a rule: key is the index in keys. */
-static int set_value(struct forge_retry_rule *rule, enum forge_retry_reason reason,
-		     size_t key, const char *text, struct forge_error *err)
+int forge_retry_set(struct forge_retry_rule *rule, enum forge_retry_reason reason,
+		    size_t key, const char *text, struct forge_error *err)
 {
 	uint64_t n = 0;
 
@@ -155,10 +158,10 @@ static int parse_word(struct forge_retry_rule *rule, enum forge_retry_reason rea
 
 	if (equals)
 		*equals = '\0';
-	for (size_t i = 1; equals && i < FORGE_ARRAY_SIZE(keys); i++) {
-		if (strcmp(keys[i], word) != 0)
+	for (size_t i = 1; equals && i < FORGE_RETRY_KEYS; i++) {
+		if (strcmp(forge_retry_keys[i], word) != 0)
 			continue;
-		int rc = set_value(rule, reason, i, equals + 1, err);
+		int rc = forge_retry_set(rule, reason, i, equals + 1, err);
 		return rc < 0 ? forge_wrap(err, rc, "%s", word) : 0;
 	}
 	return forge_fail(err, EINVAL, "'%.32s' is neither factor=F nor max=V", word);
@@ -168,7 +171,7 @@ int forge_retry_parse(const char *text, struct forge_retry_policy *p,
 		      struct forge_error *err)
 {
 	struct forge_retry_rule rule = { 0 };
-	char buf[FORGE_UNKNOWN_MAX];
+	char buf[FORGE_RETRY_REFUSAL_MAX];
 	forge_auto_free char *copy = strdup(text);
 
 	if (!copy)
@@ -182,12 +185,12 @@ int forge_retry_parse(const char *text, struct forge_retry_policy *p,
 		*number++ = '\0';
 	int reason = forge_retry_find(first);
 	if (reason < 0)
-		return forge_fail(err, EINVAL, "%s", describe(buf, first));
+		return forge_fail(err, EINVAL, "%s", forge_retry_refuse(buf, first));
 	if (!number)
 		return forge_fail(err, EINVAL,
 				  "'%.40s' does not say how often (write %s=2)", text,
 				  first);
-	int rc = set_value(&rule, (enum forge_retry_reason)reason, 0, number, err);
+	int rc = forge_retry_set(&rule, (enum forge_retry_reason)reason, 0, number, err);
 	while (rc == 0 && rest)
 		rc = parse_word(&rule, (enum forge_retry_reason)reason,
 				strsep(&rest, ","), err);
@@ -216,61 +219,4 @@ const char *forge_retry_format(char buf[FORGE_RETRY_TEXT_MAX],
 		       row ? forge_format_cpus(factor, milli) : "", *max ? ",max=" : "",
 		       max);
 	return buf;
-}
-
-/* ---- the configuration ---- */
-
-static int read_rule(const struct forge_loader *ld, const struct forge_yaml *map,
-		     enum forge_retry_reason reason, struct forge_error *err)
-{
-	struct forge_retry_rule rule = { 0 };
-	char path[64];
-	bool has_times = false;
-
-	(void)snprintf(path, sizeof(path), "retry.%s", forge_retry_names[reason]);
-	if (map->type != FORGE_YAML_MAP)
-		return forge_loader_fail(ld, map, path, err,
-					 "must be a map with times, factor, max");
-	for (const struct forge_yaml *n = map->child; n; n = n->next) {
-		struct forge_error why = FORGE_ERROR_INIT;
-		char at[96];
-		size_t key = 0;
-		while (key < FORGE_ARRAY_SIZE(keys) && strcmp(keys[key], n->key) != 0)
-			key++;
-		if (key == FORGE_ARRAY_SIZE(keys))
-			return forge_named_unknown(ld, n, path, keys, key, err);
-		(void)snprintf(at, sizeof(at), "%s.%s", path, n->key);
-		const struct forge_value v = { ld, n, at, "one number" };
-		int rc = forge_value_scalar(&v, err);
-		if (rc < 0)
-			return rc;
-		if (set_value(&rule, reason, key, n->scalar, &why) < 0)
-			return forge_loader_fail(ld, n, at, err, "%s", why.msg);
-		has_times = has_times || key == 0;
-	}
-	if (!has_times)
-		return forge_loader_fail(ld, map, path, err,
-					 "does not say how often (times)");
-	ld->config->retry.rules[reason] = rule;
-	return 0;
-}
-
-/* A file replaces the rules of the files outside of it, reason by reason. */
-FORGE_SETTER(forge_set_retry)
-{
-	char buf[FORGE_UNKNOWN_MAX];
-	int rc = 0;
-
-	if (node->type != FORGE_YAML_MAP)
-		return forge_loader_fail(
-			ld, node, row->path, err,
-			"must be a map of reasons, as in {memory: {times: 2}}");
-	for (const struct forge_yaml *n = node->child; n && rc == 0; n = n->next) {
-		int reason = forge_retry_find(n->key);
-		if (reason < 0)
-			return forge_fail_at(err, ld->name, n->key_line, n->key_column,
-					     "%s: %s", row->path, describe(buf, n->key));
-		rc = read_rule(ld, n, (enum forge_retry_reason)reason, err);
-	}
-	return rc;
 }

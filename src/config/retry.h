@@ -6,6 +6,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/error.h"
@@ -51,6 +52,15 @@ int forge_retry_find(const char *reason);
 /* The limit that belongs to a reason, NULL: none does. */
 const struct forge_limit_row *forge_retry_limit(enum forge_retry_reason reason);
 bool forge_retry_is_empty(const struct forge_retry_policy *p);
+/* Why there can be no rule for this reason, with the reasons that there are. Returns buf. */
+#define FORGE_RETRY_REFUSAL_MAX 384
+const char *forge_retry_refuse(char buf[FORGE_RETRY_REFUSAL_MAX], const char *reason);
+/* Sets one value of a rule; key is an index in forge_retry_keys. */
+#define FORGE_RETRY_KEYS 3
+extern const char *const forge_retry_keys[FORGE_RETRY_KEYS];
+FORGE_MUST_CHECK int forge_retry_set(struct forge_retry_rule *rule,
+				     enum forge_retry_reason reason, size_t key,
+				     const char *text, struct forge_error *err);
 /* Adds a rule as it is typed: "memory=2,factor=1.5,max=64G"; "none" removes all rules. */
 FORGE_MUST_CHECK int forge_retry_parse(const char *text, struct forge_retry_policy *p,
 				       struct forge_error *err);

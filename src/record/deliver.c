@@ -550,7 +550,6 @@ static int deliver(struct forge_store *st, const char *url, FILE *say, enum hurr
 	    (hurry == IF_DUE && is_fresh(lock)))
 		return 0;
 	int n = deliver_marked(&home, st, url, say) + close_dead(&home, st, say);
-	forge_retry_ask_store(&home, st);
 	(void)!pwrite(lock, "x", 1, 0); /* on a full disk deliveries are more frequent */
 	return n;
 }

@@ -27,6 +27,7 @@
 #include "record/deliver.h"
 #include "record/reconcile.h"
 #include "record/record.h"
+#include "record/retry_due.h"
 #include "spec/asked.h"
 #include "state/home.h"
 #include "state/kept.h"
@@ -566,6 +567,14 @@ static int lock_at(int dir, const char *name, struct forge_error *err)
 	return fd < 0 ? forge_fail_errno(err, -fd, "lock %s", name) : fd;
 }
 
+static int deliver(struct gc *g, const char *url)
+{
+	int n = forge_deliver_pending(g->store, url, g->say);
+
+	forge_retry_ask_store(&g->home, g->store);
+	return n;
+}
+
 static int sweep(struct gc *g, const char *url, struct forge_error *err)
 {
 	struct forge_error why = FORGE_ERROR_INIT;
@@ -575,7 +584,7 @@ static int sweep(struct gc *g, const char *url, struct forge_error *err)
 		return turn;
 	g->log_fd = forge_gc_open_log(&g->home);
 	if (forge_store_open(url, &g->store, &why) == 0 && !g->dry_run)
-		g->done += forge_deliver_pending(g->store, url, g->say);
+		g->done += deliver(g, url);
 	else if (!g->store && g->say)
 		fprintf(g->say, "%s\n", why.msg);
 	sweep_staging(g);

@@ -21,7 +21,7 @@
 #include "executor/executor.h"
 #include "record/deliver.h"
 #include "record/record.h"
-#include "record/retry.h"
+#include "record/retry_due.h"
 #include "state/home.h"
 #include "state/kept.h"
 #include "state/slot.h"

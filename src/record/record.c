@@ -510,3 +510,13 @@ bool forge_record_is_over(const json_t *record)
 	return forge_status_is_terminal(
 		forge_status_of(forge_json_string(record, "status")));
 }
+
+void forge_record_add_notes(json_t *record, const char *sentence)
+{
+	const char *notes = forge_json_string_or(record, "completion_notes", "");
+	forge_auto_free char *both =
+		forge_asprintf("%s%s%s", notes, *notes ? " " : "", sentence);
+
+	if (both)
+		json_object_set_new(record, "completion_notes", forge_json_text(both));
+}

@@ -1,19 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Retries: whether a run that ended is tried again, what the next attempt may use, and which attempts are due
- * that no process has started. state/retry_file.h says who may start one.
+ * Whether a run that ended is tried again, and what the next attempt may use. state/retry_file.h says who may
+ * start that, retry_due.h which attempts nobody has started.
  */
 #pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
 
-#include "base/error.h"
 #include "config/retry.h"
-#include "spec/request.h"
 #include "state/home.h"
-#include "state/retry_file.h"
-#include "store/store.h"
 
 /* The facts of a run that ended. All pointers are borrowed. */
 struct forge_retry_case {
@@ -47,36 +43,9 @@ const char *forge_retry_describe(char buf[FORGE_RETRY_WITH_MAX],
 /* Writes the decision into the record of the run, before that has its verdict. */
 void forge_retry_note(json_t *record, const char *next,
 		      const struct forge_retry_choice *choice);
-/* The next attempt by record and file of the run before it. -ENODATA: the record has none. */
-FORGE_MUST_CHECK int forge_retry_again(const json_t *record,
-				       struct forge_retry_file *file,
-				       struct forge_again *ret, struct forge_error *err);
 /*
  * Decides for a run that repair closes as lost; adds the decision to the record. has_record: the record is
  * written to this FORGE_HOME; otherwise only the store has one.
  */
 void forge_retry_after_loss(const struct forge_home *home, const char *run_id,
 			    bool has_record, json_t *record);
-/* Whether the attempt with this id was recorded. True also when that is unknown. */
-bool forge_retry_has_begun(const struct forge_home *home, const char *run_id);
-/*
- * The attempt that was decided on is not started: the record of the run says why. Removes and releases the
- * file.
- */
-FORGE_MUST_CHECK int forge_retry_give_up(const struct forge_home *home,
-					 struct forge_retry_file *file, const char *why,
-					 struct forge_error *err);
-/*
- * Ends the chain after this run if no process is starting the next attempt. -EWOULDBLOCK: one does; -ENOENT:
- * one did, or there is none.
- */
-FORGE_MUST_CHECK int forge_retry_cancel(const struct forge_home *home, const char *run_id,
-					struct forge_error *err);
-/* Calls start for every run whose next attempt is due and not started; removes files of no use. */
-typedef int forge_retry_starter(const struct forge_home *home, const char *run_id,
-				void *arg, struct forge_error *err);
-FORGE_MUST_CHECK int forge_retry_each_due(const struct forge_home *home, bool dry_run,
-					  forge_retry_starter *start, void *arg,
-					  struct forge_error *err);
-/* Runs of which only the store has a record, after a power cut: makes their next attempts due. */
-void forge_retry_ask_store(const struct forge_home *home, struct forge_store *st);

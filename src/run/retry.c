@@ -13,6 +13,7 @@
 #include "config/budget.h"
 #include "record/deliver.h"
 #include "record/retry.h"
+#include "record/retry_due.h"
 #include "run/run.h"
 #include "run/run_state.h"
 #include "spec/again.h"

@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "record/deliver.h"
 #include "record/retry.h"
+#include "record/retry_due.h"
 #include "run/admit.h"
 #include "run/advise.h"
 #include "run/carry_out.h"

@@ -323,10 +323,8 @@ $((90 << 20))" ]
     start --id lost --env COLOUR=red --memory 77M --keep
     first=$id
     murder "$first"
-    cd here
-    # Several at once: one of them starts it.
-    for _ in 1 2 3 4; do background env COLOUR=blue "$FORGE" ps -q; done
-    cd ..
+    # Several at once, elsewhere: one of them starts it.
+    for _ in 1 2 3 4; do background env -C here COLOUR=blue "$FORGE" ps -q; done
     wait "${started[@]}"
     started=()
     [ "$(of "$first" '[.status, .reason] | join(" ")')" = "lost host_lost" ]
@@ -361,6 +359,38 @@ $((90 << 20))" ]
     [ "$status" -eq 0 ]
     [ "$(jq -r .parent_run said)" = "$first" ]
     check_chains
+}
+
+@test "a run of which a power cut left only the row in the store is tried again" {
+    start --retry host_lost=1 --id cut
+    first=$id
+    cp "$FORGE_HOME/retries/$first" saved
+    open_gate
+    finished "$first"
+    rm gate/open
+    patiently nothing_active
+    # As it was when the power went; neither its directory nor its slot had reached the disk.
+    mv saved "$FORGE_HOME/retries/$first"
+    rm -rf "$FORGE_HOME/runs/$first"
+    sql "UPDATE runs SET status = 'running', record = replace(record, '\"status\":\"succeeded\"', '\"status\":\"running\"')" >/dev/null
+    "$FORGE" ps >/dev/null
+    [ "$(of "$first" .status)" = lost ]
+    second=$(of "$first" .retried_by)
+    is_in "$second" running
+    [ "$(of "$second" '[.parent_run, .attempt, .retry.host_lost.used] | join(" ")')" = "$first 2 1" ]
+    open_gate
+    finished "$first"
+    [ "$(field .run_id)" = "$second" ]
+    settled
+}
+
+@test "a file of a run that never began is of no use, and goes" {
+    start --retry host_lost=1
+    cp "$FORGE_HOME/retries/$id" saved
+    other=$(tr 0-8 1-9 <<<"$id")
+    mv saved "$FORGE_HOME/retries/$other"
+    "$FORGE" ps >/dev/null
+    [ "$(ls "$FORGE_HOME/retries")" = "$id" ]
 }
 
 @test "a value that looks like a secret is in no file, and such a run is not tried again by others" {
