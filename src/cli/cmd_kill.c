@@ -60,10 +60,10 @@ static int find_attempt(struct forge_session *s, json_t **record, struct forge_e
 	while (rc == 0 && is_pending && forge_now_usec() < deadline) {
 		const char *run_id = forge_json_string(*record, "run_id");
 		rc = forge_retry_cancel(&s->home, run_id, err);
-		if (rc == -EWOULDBLOCK)
+		if (rc == -EWOULDBLOCK || rc == -ENOENT) {
 			(void)poll(NULL, 0, 10);
-		if (rc == -EWOULDBLOCK || rc == -ENOENT)
 			rc = 0;
+		}
 		if (rc == 0)
 			rc = forge_session_reload(s, record, err);
 		if (rc == 0)

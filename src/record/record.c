@@ -157,7 +157,8 @@ static json_t *new_record(const struct forge_home *home, const struct forge_spec
 			    s->parent_run ? json_string(s->parent_run) : json_null());
 	if (s->is_probe)
 		json_object_set_new(r, "is_probe", json_true());
-	json_object_set_new(r, "attempt", json_integer(s->retry.attempt));
+	json_object_set_new(r, "attempt",
+			    json_integer(s->retry.attempt ? s->retry.attempt : 1));
 	if (!forge_retry_is_empty(&s->retry.policy))
 		json_object_set_new(r, "retry", retry_json(&s->retry));
 	json_object_set_new(r, "priority", json_integer(s->priority));

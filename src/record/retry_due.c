@@ -34,16 +34,20 @@ static void restore_raised(const json_t *record, struct forge_limits *limits)
 	}
 }
 
+static bool is_marked(const json_t *content)
+{
+	return json_is_true(json_object_get(content, "is_due"));
+}
+
 /*
- * The id of the attempt that was decided on, NULL: none. record is the one of this FORGE_HOME. Without it (a
- * power cut) the file has the id, and "is_due" when the store has it too.
+ * The id of the attempt that was decided on, NULL: none. record is the one of this FORGE_HOME. When a power cut
+ * took that, the file has the id, and is marked when the store has it too.
  */
 static const char *next_of(const json_t *record, const json_t *content)
 {
-	const char *next = forge_record_is_over(record)
+	const char *next = is_marked(content) ? forge_json_string(content, "next")
+			   : forge_record_is_over(record)
 				   ? forge_json_string(record, "retried_by")
-			   : !record && json_is_true(json_object_get(content, "is_due"))
-				   ? forge_json_string(content, "next")
 				   : NULL;
 
 	return forge_run_id_is_valid(next) && strlen(next) == FORGE_RUN_ID_MAX - 1 ? next
@@ -55,8 +59,9 @@ int forge_retry_again(const json_t *record, struct forge_retry_file *file,
 {
 	const char *next = next_of(record, file->content);
 	/* What only the store knows of is lost. */
-	int reason = record ? forge_retry_find(forge_json_string(record, "reason"))
-			    : FORGE_RETRY_HOST_LOST;
+	int reason = is_marked(file->content)
+			     ? FORGE_RETRY_HOST_LOST
+			     : forge_retry_find(forge_json_string(record, "reason"));
 
 	if (!next || reason < 0)
 		return forge_fail(err, ENODATA, "run %s is not to be retried",
@@ -65,7 +70,8 @@ int forge_retry_again(const json_t *record, struct forge_retry_file *file,
 	(void)snprintf(ret->run_id, sizeof(ret->run_id), "%s", next);
 	(void)snprintf(ret->previous, sizeof(ret->previous), "%s", file->run_id);
 	forge_again_restore_chain(file->content, &ret->chain, &ret->limits);
-	restore_raised(record, &ret->limits);
+	if (!is_marked(file->content))
+		restore_raised(record, &ret->limits);
 	ret->chain.used[reason]++;
 	ret->chain.attempt++;
 	return 0;
@@ -87,6 +93,16 @@ bool forge_retry_has_begun(const struct forge_home *home, const char *run_id)
 	return false;
 }
 
+void forge_retry_take_back(json_t *record, const char *why)
+{
+	forge_auto_free char *sentence = forge_asprintf("Not retried: %s.", why);
+
+	json_object_del(record, "retried_by");
+	json_object_del(record, "retried_with");
+	json_object_set_new(record, "not_retried", forge_json_text(why));
+	forge_record_add_notes(record, sentence ? sentence : "Not retried.");
+}
+
 int forge_retry_give_up(const struct forge_home *home, struct forge_retry_file *file,
 			const char *why, struct forge_error *err)
 {
@@ -94,14 +110,10 @@ int forge_retry_give_up(const struct forge_home *home, struct forge_retry_file *
 		forge_json_string(json_object_get(file->content, "request"), "store");
 	json_t *record = NULL, *events = NULL;
 	forge_auto_free char *store = url ? forge_json_name_decode(url) : NULL;
-	forge_auto_free char *sentence = forge_asprintf("Not retried: %s.", why);
 	int rc = forge_load_record(home, file->run_id, &record, err);
 
 	if (rc == 0 && json_object_get(record, "retried_by")) {
-		json_object_del(record, "retried_by");
-		json_object_del(record, "retried_with");
-		json_object_set_new(record, "not_retried", forge_json_text(why));
-		forge_record_add_notes(record, sentence ? sentence : "Not retried.");
+		forge_retry_take_back(record, why);
 		rc = forge_load_events(home, file->run_id, &events, err);
 		if (rc == 0)
 			rc = forge_add_event(home, file->run_id,
@@ -208,8 +220,7 @@ static void ask_store(const struct forge_home *home, struct forge_store *st,
 {
 	json_t *record = NULL, *row = NULL;
 
-	if (forge_slot_exists(home, f->run_id) ||
-	    json_is_true(json_object_get(f->content, "is_due")) ||
+	if (forge_slot_exists(home, f->run_id) || is_marked(f->content) ||
 	    forge_load_record(home, f->run_id, &record, NULL) != -ENOENT) {
 		json_decref(record);
 		return;

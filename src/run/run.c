@@ -167,15 +167,16 @@ static bool is_passing(int rc)
  * The attempt could not be started. The record of the run before says so, unless the next command can try
  * again. Either way the result is that of the run before.
  */
-static int fail_attempt(const struct forge_again *again, int rc, struct forge_error *err)
+static int fail_attempt(const struct forge_again *again, json_t *record, int rc,
+			struct forge_error *err)
 {
 	forge_auto_home struct forge_home home = FORGE_HOME_INIT;
-	struct forge_error late = FORGE_ERROR_INIT;
 
-	if (forge_home_open(false, &home, NULL) == 0 && !is_passing(rc) &&
-	    !forge_retry_has_begun(&home, again->run_id))
-		(void)!forge_retry_give_up(&home, again->file, err->msg,
-					   &late); /* repair tries again */
+	/* When the record cannot be changed, repair tries again. */
+	if (!is_passing(rc) && forge_home_open(false, &home, NULL) == 0 &&
+	    !forge_retry_has_begun(&home, again->run_id) &&
+	    forge_retry_give_up(&home, again->file, err->msg, NULL) == 0 && record)
+		forge_retry_take_back(record, err->msg);
 	(void)forge_wrap(err, 0, "attempt %u of run %s", again->chain.attempt,
 			 again->previous);
 	return -ECANCELED;
@@ -203,14 +204,20 @@ static int go_on(const struct forge_config *cfg, const struct forge_run_request 
 			break;
 		next.again = &again;
 		raise_limits(last, &again, &next.limits);
-		note_attempt(req, last, &again);
 		visit_init(&v, cfg, &next);
-		rc = resolve(&v, err);
+		/* forge kill came after the decision. */
+		rc = forge_retry_file_is_there(file)
+			     ? 0
+			     : forge_fail(err, ECANCELED, "it was cancelled");
+		if (rc == 0) {
+			note_attempt(req, last, &again);
+			rc = resolve(&v, err);
+		}
 		if (rc == 0)
 			rc = carry_out(&v, &done, &held, err);
 		visit_done(&v);
 		if (rc < 0 && !done.record)
-			rc = fail_attempt(&again, rc, err);
+			rc = fail_attempt(&again, last, rc, err);
 		forge_retry_file_release(
 			file); /* removed when the attempt was recorded */
 		*file = held;
