@@ -320,9 +320,11 @@ $((90 << 20))" ]
 @test "a run whose supervisor was killed is tried again by the next command, once" {
     printf '%s\n' 'retry: {host_lost: {times: 1}}' >>"$FORGE_CONFIG"
     mkdir here
-    start --id lost --env COLOUR=red --memory 77M --keep
+    export COLOUR=red
+    submit --id lost --env COLOUR --env SHAPE=round --memory 77M --keep -i gate -- sh -c "echo \$COLOUR; $(gated)"
     first=$id
-    murder "$first"
+    is_in "$first" running
+    murder_silently "$first"
     # Several at once, elsewhere: one of them starts it.
     for _ in 1 2 3 4; do background env -C here COLOUR=blue "$FORGE" ps -q; done
     wait "${started[@]}"
@@ -332,7 +334,8 @@ $((90 << 20))" ]
     is_in "$second" running
     [ "$(of "$second" .attempt)" -eq 2 ]
     [ "$(of "$second" .limits.memory_bytes)" -eq $((77 << 20)) ]
-    [ "$(of "$second" '.asked.env[0]')" = COLOUR=red ]
+    [ "$(of "$second" '.asked.env | join(" ")')" = "COLOUR SHAPE=round" ]
+    patiently sh -c "grep -qx red $FORGE_HOME/runs/$second/stdout"
     [ "$(of "$second" .asked.cwd)" = "$T" ]
     [ "$(of lost .run_id)" = "$second" ]
     [ "$(of "$first" .workdir)" != "$(of "$second" .workdir)" ]
@@ -391,6 +394,50 @@ $((90 << 20))" ]
     mv saved "$FORGE_HOME/retries/$other"
     "$FORGE" ps >/dev/null
     [ "$(ls "$FORGE_HOME/retries")" = "$id" ]
+}
+
+# held RUN: a run whose supervisor is dead, and whose next attempt another process is about to start.
+held() {
+    murder_silently "$1"
+    exec {lock}<"$FORGE_HOME/retries/$1"
+    flock "$lock"
+}
+
+@test "an attempt that another process is about to start is waited for and not started here" {
+    start --retry host_lost=1
+    first=$id
+    held "$first"
+    "$FORGE" gc >/dev/null {lock}<&-
+    "$FORGE" ps >/dev/null {lock}<&-
+    [ "$(of "$first" .status)" = lost ]
+    second=$(of "$first" .retried_by)
+    [ ! -e "$FORGE_HOME/runs/$second" ]
+    run "$FORGE" wait --timeout 300ms "$first" {lock}<&-
+    [ "$status" -eq 124 ]
+    [[ "$output" == *"is still being retried"* ]]
+    # That process died.
+    exec {lock}<&-
+    open_gate
+    finished "$first"
+    [ "$status" -eq 0 ]
+    [ "$(field .run_id)" = "$second" ]
+    check_chains
+}
+
+@test "kill of a run whose next attempt is about to start ends the chain" {
+    start --retry host_lost=3
+    first=$id
+    held "$first"
+    background "$FORGE" kill "$first" {lock}<&-
+    patiently sh -c "jq -e .retried_by $FORGE_HOME/runs/$first/record.json"
+    exec {lock}<&-
+    wait "$pid"
+    settled
+    run "$FORGE" wait "$first"
+    [[ "$status" =~ ^(130|137)$ ]]
+    last=$(chain "$first" | tail -n 1)
+    [[ "$(of "$last" '"\(.status) \(.not_retried)"')" =~ ^("lost it was cancelled"|"cancelled null")$ ]]
+    [ "$(of "$last" .retried_by)" = null ]
 }
 
 @test "a value that looks like a secret is in no file, and such a run is not tried again by others" {
