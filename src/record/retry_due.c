@@ -93,6 +93,12 @@ bool forge_retry_has_begun(const struct forge_home *home, const char *run_id)
 	return false;
 }
 
+bool forge_retry_may_pass(int rc)
+{
+	return rc == -ENOSPC || rc == -EDQUOT || rc == -ENOMEM || rc == -EMFILE ||
+	       rc == -ENFILE || rc == -EAGAIN || rc == -EIO || rc == -EROFS;
+}
+
 void forge_retry_take_back(json_t *record, const char *why)
 {
 	forge_auto_free char *sentence = forge_asprintf("Not retried: %s.", why);
@@ -123,9 +129,10 @@ int forge_retry_give_up(const struct forge_home *home, struct forge_retry_file *
 					     err);
 		if (rc == 0)
 			rc = forge_write_record(home, file->run_id, record, err);
-		if (rc == 0 && store)
-			rc = forge_deliver_later(home, file->run_id, store, err);
 	}
+	/* Also when the process that wrote the record died before this. */
+	if (rc == 0 && store && json_object_get(record, "not_retried"))
+		rc = forge_deliver_later(home, file->run_id, store, err);
 	json_decref(events);
 	json_decref(record);
 	/* Without a record there is nothing that could promise an attempt. */
@@ -157,7 +164,7 @@ int forge_retry_cancel(const struct forge_home *home, const char *run_id,
 	return forge_retry_give_up(home, &file, "it was cancelled", err);
 }
 
-enum due { NOT_YET, DUE, NO_USE };
+enum due { NOT_YET, DUE, NO_USE, TAKEN_BACK };
 
 /* The lock of the file is held: no supervisor of the run, or of its next attempt, lives. */
 static enum due look_at(const struct forge_home *home, const struct forge_retry_file *f)
@@ -175,6 +182,8 @@ static enum due look_at(const struct forge_home *home, const struct forge_retry_
 		due = forge_slot_exists(home, next) ? NOT_YET : DUE;
 	else if (!forge_record_is_over(record))
 		due = NOT_YET; /* forge_retry_ask_store() may know more */
+	else if (json_object_get(record, "not_retried"))
+		due = TAKEN_BACK;
 	json_decref(record);
 	return due;
 }
@@ -193,6 +202,9 @@ int forge_retry_each_due(const struct forge_home *home, bool dry_run,
 		enum due due = look_at(home, &f);
 		if (due == NO_USE && !dry_run)
 			forge_retry_file_remove(&f);
+		if (due == TAKEN_BACK && !dry_run)
+			(void)!forge_retry_give_up(
+				home, &f, "", NULL); /* the next repair tries again */
 		forge_retry_file_release(&f); /* the new supervisor needs the lock */
 		if (due != DUE)
 			continue;

@@ -17,6 +17,8 @@ FORGE_MUST_CHECK int forge_retry_again(const json_t *record,
 				       struct forge_again *ret, struct forge_error *err);
 /* Whether the attempt with this id was recorded. True also when that is unknown. */
 bool forge_retry_has_begun(const struct forge_home *home, const char *run_id);
+/* Whether an error that kept an attempt from starting may be gone when the next command tries. */
+bool forge_retry_may_pass(int rc);
 /* Replaces the decision in a record by the reason why there is no attempt after all. */
 void forge_retry_take_back(json_t *record, const char *why);
 /*

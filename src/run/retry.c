@@ -223,7 +223,7 @@ int forge_retry_start(const char *run_id, void (*on_taken)(void *arg), void *arg
 	if (rc == 0) {
 		rc = go_on(&file, record, err);
 		/* It was not even passed on: what it needs is not there. */
-		if (rc < 0 && file.fd >= 0)
+		if (rc < 0 && file.fd >= 0 && !forge_retry_may_pass(rc))
 			(void)!forge_retry_give_up(&home, &file, err->msg,
 						   NULL); /* repair tries again */
 	}

@@ -156,13 +156,6 @@ static void raise_limits(const json_t *record, const struct forge_again *again,
 	}
 }
 
-/* A failure that another command may not have. */
-static bool is_passing(int rc)
-{
-	return rc == -ENOSPC || rc == -EDQUOT || rc == -ENOMEM || rc == -EMFILE ||
-	       rc == -ENFILE || rc == -EAGAIN || rc == -EIO || rc == -EROFS;
-}
-
 /*
  * The attempt could not be started. The record of the run before says so, unless the next command can try
  * again. Either way the result is that of the run before.
@@ -173,7 +166,7 @@ static int fail_attempt(const struct forge_again *again, json_t *record, int rc,
 	forge_auto_home struct forge_home home = FORGE_HOME_INIT;
 
 	/* When the record cannot be changed, repair tries again. */
-	if (!is_passing(rc) && forge_home_open(false, &home, NULL) == 0 &&
+	if (!forge_retry_may_pass(rc) && forge_home_open(false, &home, NULL) == 0 &&
 	    !forge_retry_has_begun(&home, again->run_id) &&
 	    forge_retry_give_up(&home, again->file, err->msg, NULL) == 0 && record)
 		forge_retry_take_back(record, err->msg);

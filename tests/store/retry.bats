@@ -209,6 +209,21 @@ sql() {
     [ "$status" -eq 3 ]
 }
 
+@test "the store hears that an attempt is not made, also when a crash came before that" {
+    forge_run --retry exit=1 -- sh -c 'exit 3'
+    last=$(field .run_id) first=$(field .parent_run)
+    "$FORGE" rm -f "$last"
+    start --retry exit=1
+    # As a process left it that had changed the record and nothing else.
+    jq --arg id "$first" '.run_id = $id' "$FORGE_HOME/retries/$id" >"$FORGE_HOME/retries/$first"
+    jq 'del(.retried_by) | .not_retried = "it was cancelled"' "$FORGE_HOME/runs/$first/record.json" >changed
+    cat changed >"$FORGE_HOME/runs/$first/record.json"
+    [ "$(sql "SELECT record FROM runs WHERE run_id = '$first'" | jq -r .retried_by)" = "$last" ]
+    "$FORGE" ps >/dev/null
+    [ "$(sql "SELECT record FROM runs WHERE run_id = '$first'" | jq -r '"\(.retried_by) \(.not_retried)"')" = "null it was cancelled" ]
+    [ ! -e "$FORGE_HOME/retries/$first" ]
+}
+
 # ---- detached chains
 
 @test "wait on the first id waits for the last attempt and has its status; so do logs -f and outputs" {
