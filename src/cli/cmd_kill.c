@@ -3,14 +3,17 @@
 #include "cli/cli.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/json.h"
 #include "cli/session.h"
 #include "executor/executor.h"
 #include "record/attendant.h"
 #include "record/record.h"
+#include "record/retry_due.h"
 #include "state/slot.h"
 #include "state/supervisor.h"
 
@@ -36,6 +39,8 @@ static const struct forge_opt *kill_opts(void)
 #define COLLECT_MSEC 3000
 /* So many supervisors of one run are signalled one after the other. */
 #define SUPERVISORS_MAX 5
+/* How long an attempt may take from the lock on its file to its slot. */
+#define START_USEC (60 * 1000000ull)
 
 static int end_it(const struct forge_supervisor_ref *live, struct forge_error *err)
 {
@@ -53,7 +58,8 @@ static int attend(struct forge_session *s, const char *run_id, struct forge_erro
 	forge_auto_json json_t *slot_of_run = NULL;
 	char name[16];
 
-	(void)!forge_slot_find(&s->home, run_id, &slot_of_run); /* NULL: it has just ended */
+	(void)!forge_slot_find(&s->home, run_id,
+			       &slot_of_run); /* NULL: it has just ended */
 	if (!forge_slot_is_remote(slot_of_run))
 		return 0;
 	int rc = forge_supervisor_find(&s->home, run_id, &live, NULL);
@@ -65,16 +71,51 @@ static int attend(struct forge_session *s, const char *run_id, struct forge_erro
 	return forge_attendant_start(&s->home, name, err);
 }
 
+/*
+ * Makes *record the attempt that runs or is over: one that is about to start is prevented or waited for.
+ */
+static int find_attempt(struct forge_session *s, json_t **record, struct forge_error *err)
+{
+	uint64_t deadline = forge_now_usec() + START_USEC;
+	bool is_pending = true;
+	int rc = forge_session_last(s, record, &is_pending, err);
+
+	while (rc == 0 && is_pending && forge_now_usec() < deadline) {
+		const char *run_id = forge_json_string(*record, "run_id");
+		rc = forge_retry_cancel(&s->home, run_id, err);
+		if (rc == -EWOULDBLOCK || rc == -ENOENT) {
+			(void)poll(NULL, 0, 10);
+			rc = 0;
+		}
+		if (rc == 0)
+			rc = forge_session_reload(s, record, err);
+		if (rc == 0)
+			rc = forge_session_last(s, record, &is_pending, err);
+	}
+	if (rc == 0 && is_pending)
+		rc = forge_hint(err,
+				forge_fail(err, EBUSY,
+					   "the next attempt of run %s is being prepared",
+					   forge_json_string(*record, "run_id")),
+				"Try again in a moment");
+	return rc;
+}
+
 static int kill_one(struct forge_session *s, const char *word, struct forge_error *err)
 {
 	struct forge_supervisor_ref live = FORGE_SUPERVISOR_REF_INIT;
 	forge_auto_json json_t *record = NULL;
 	int rc = forge_session_record(s, word, &record, err);
+	bool is_pending = false;
 
+	if (rc == 0)
+		rc = forge_session_last(s, &record, &is_pending, err);
+	bool was_over = forge_record_is_over(record) && !is_pending;
+	if (rc == 0)
+		rc = find_attempt(s, &record, err);
 	if (rc < 0)
 		return rc;
 	const char *run_id = forge_json_string(record, "run_id");
-	bool was_over = forge_record_is_over(record);
 	if (!was_over && !forge_record_is_here(record) &&
 	    forge_supervisor_find(&s->home, run_id, &live, NULL) < 0)
 		rc = forge_hint(err,
@@ -92,10 +133,15 @@ static int kill_one(struct forge_session *s, const char *word, struct forge_erro
 		if (rc < 0 || forge_record_is_over(record) ||
 		    forge_supervisor_find(&s->home, run_id, &live, NULL) < 0)
 			break;
+		/* Whatever becomes of the run and of its supervisor now, it is not tried again. */
+		forge_retry_file_forbid(&s->home, run_id);
 		rc = end_it(&live, err);
 		forge_supervisor_close(&live);
 		if (rc == 0)
 			rc = forge_session_reload(s, &record, err);
+		/* It ended by itself just before, and the next attempt began. */
+		if (rc == 0)
+			rc = find_attempt(s, &record, err);
 	}
 	if (rc == 0)
 		rc = forge_session_reload(s, &record, err);
@@ -162,7 +208,9 @@ const struct forge_cmd forge_cmd_kill = {
 		"recorded. A run\n"
 		"that is over already is no error, and so is said. A pattern ('sweep-*') "
 		"means\n"
-		"all open runs of yours with such an analysis id; on a terminal it asks.",
+		"all open runs of yours with such an analysis id; on a terminal it asks. "
+		"A run\n"
+		"that is tried again is ended with all its attempts.",
 	.first = "RUN",
 	.bad_value = FORGE_EXIT_FAILED,
 	.run = cmd_kill,

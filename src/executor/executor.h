@@ -82,6 +82,7 @@ struct forge_outcome {
 	bool has_status;  /* wait_status is the command's own */
 	int wait_status;
 	enum forge_stop stop;
+	bool is_interrupted; /* a signal asked to end it, also when it was ending already */
 	bool is_exec_failure;		/* start_error is about the command itself */
 	struct forge_error start_error; /* code != 0: the command never ran */
 	uint64_t network_tries; /* of a command that failed: packets that found no way */

@@ -44,6 +44,12 @@ int forge_attendant_start(const struct forge_home *home, const char *slot,
 	return spawn(home, "__attend", slot, err);
 }
 
+int forge_attendant_retry(const struct forge_home *home, const char *run_id,
+			  struct forge_error *err)
+{
+	return spawn(home, "__retry", run_id, err);
+}
+
 /* How long a new watcher waits for those who only look whether there is one. */
 #define LOCK_MSEC 300
 

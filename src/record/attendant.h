@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Starts the processes that look after runs without a supervisor. They are this program itself, as
- * `forge __attend` and `forge __watch`, and go on in the background.
+ * `forge __attend`, `forge __retry` and `forge __watch`, and go on in the background.
  */
 #pragma once
 
@@ -13,6 +13,9 @@
 /* A new supervisor for the run in this slot. Returns when it has the slot, or has given up. */
 FORGE_MUST_CHECK int forge_attendant_start(const struct forge_home *home,
 					   const char *slot, struct forge_error *err);
+/* The supervisor of the attempt after this run. Returns when it has begun, or has given up. */
+FORGE_MUST_CHECK int forge_attendant_retry(const struct forge_home *home,
+					   const char *run_id, struct forge_error *err);
 /* The watcher of all runs on this executor, if there is none. */
 FORGE_MUST_CHECK int forge_attendant_watch(const struct forge_home *home,
 					   const char *executor, struct forge_error *err);

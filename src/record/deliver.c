@@ -19,6 +19,7 @@
 #include "base/proc.h"
 #include "record/adopt.h"
 #include "record/record.h"
+#include "record/retry.h"
 #include "state/slot.h"
 #include "store/state.h"
 
@@ -221,6 +222,7 @@ int forge_close_lost(const struct forge_home *home, const char *run_id, json_t *
 		     struct forge_error *err)
 {
 	forge_record_set_lost(record);
+	forge_retry_after_loss(home, run_id, true, record);
 	int rc = forge_write_record(home, run_id, record, err);
 	return rc < 0 ? rc : forge_complete_events(home, run_id, record, err);
 }
@@ -460,6 +462,7 @@ static bool close_as_lost(const struct forge_home *home, struct forge_store *st,
 		return false;
 	}
 	forge_record_set_lost(record);
+	forge_retry_after_loss(home, run_id, false, record);
 	json_t *batch = json_pack("{s:o, s:o}", "record", record, "events", events);
 	bool is_done = forge_store_settle(st, batch, true, NULL) ==
 		       0; /* on failure the next delivery retries */

@@ -21,6 +21,7 @@
 #include "record/attendant.h"
 #include "record/deliver.h"
 #include "record/record.h"
+#include "record/retry_due.h"
 #include "state/home.h"
 #include "state/kept.h"
 #include "state/slot.h"
@@ -447,14 +448,38 @@ static int look_at_all(const struct forge_home *home, FILE *out, bool dry_run,
 	return first && !c->all ? first : n;
 }
 
+struct retries {
+	FILE *say;
+	bool dry_run;
+};
+
+/* 1: the attempt after this run has a supervisor. */
+static int start_next(const struct forge_home *home, const char *run_id, void *arg,
+		      struct forge_error *err)
+{
+	const struct retries *r = arg;
+
+	if (r->say)
+		fprintf(r->say, "%s: %sstart the next attempt\n", run_id,
+			r->dry_run ? "would " : "");
+	int rc = r->dry_run ? 0 : forge_attendant_retry(home, run_id, err);
+	return rc < 0 ? rc : 1;
+}
+
 static int reconcile(const struct forge_home *home, FILE *out, bool dry_run,
 		     const struct complaint *c)
 {
 	unsigned live = 0;
+	struct forge_error why = FORGE_ERROR_INIT;
+	struct retries retries = { out, dry_run };
 	int rc = look_at_all(home, out, dry_run, &live, c);
 
 	note_crowd(home, live);
-	return rc;
+	/* After the slots: a run that is lost only now may have a next attempt. */
+	int started = forge_retry_each_due(home, dry_run, start_next, &retries, &why);
+	if (started < 0)
+		complain(c, rc >= 0, &why);
+	return rc < 0 ? rc : started >= 0 ? rc + started : c->all ? rc : started;
 }
 
 static int open_and_reconcile(FILE *out, bool dry_run, const struct complaint *c)
