@@ -28,6 +28,7 @@ setup_executor() {
     slurm)
         skip_unless "no Slurm of our own: this host has no $(slurm_missing)" test -n "${FORGE_SLURM:-}"
         shared=$FORGE_SLURM/shared.$BATS_TEST_NUMBER
+        cluster_rows=()
         ;;
     *) skip_unless "no container engine of our own: this host has no $(engines_missing)" test -n "${FORGE_ENGINES:-}" ;;
     esac
@@ -38,21 +39,26 @@ setup_executor() {
 # As that of store.bash, with the engines and the cluster. The image has what the tests need; other runs have the
 # host's programs.
 budget() {
-    [ -z "${FORGE_SLURM:-}" ] || set -- "  slurm: {$(cluster)}" "$@"
+    [ -z "${FORGE_SLURM:-}" ] || set -- "  slurm: {$(cluster "${cluster_rows[@]}")}" "$@"
     configure 'host:' '  budget:' '    cpus: 64' '    memory: 64G' 'executors:' \
         "  docker: {kind: container, socket: ${FORGE_ENGINES:-}/docker.sock, image: py}" \
         "  podman: {kind: container, socket: ${FORGE_ENGINES:-}/podman.sock, image: py}" "$@"
 }
 
-# cluster [KEY: VALUE]...: the declaration of our cluster; what is given last counts.
+# cluster [KEY: VALUE]...: the declaration of our cluster, as YAML between braces; what is given replaces ours.
 cluster() {
-    local key rows=("dir: $shared" "poll: 500ms" "max_lag: 3s" "$@")
-    printf 'kind: slurm, slurm_conf: %s' "$FORGE_SLURM/slurm.conf"
-    while [ ${#rows[@]} -gt 0 ]; do
-        key=${rows[0]%%:*}
-        [[ "$(printf '%s\n' "${rows[@]:1}")" == *"$key: "* ]] || printf ', %s' "${rows[0]}"
-        rows=("${rows[@]:1}")
+    local row
+    printf 'kind: slurm'
+    for row in "slurm_conf: $FORGE_SLURM/slurm.conf" "dir: $shared" "poll: 500ms" "max_lag: 3s"; do
+        [[ $'\n'"$(printf '%s\n' "$@")" == *$'\n'"${row%%:*}: "* ]] || printf ', %s' "$row"
     done
+    [ $# -eq 0 ] || printf ', %s' "$@"
+}
+
+# declare_cluster KEY: VALUE...: the configuration of what follows.
+declare_cluster() {
+    cluster_rows=("$@")
+    budget
 }
 
 # Nothing of any run is left: processes, containers, the sockets of their supervisors, workdirs, slots.
@@ -80,7 +86,8 @@ says_ready() { "$FORGE" logs --stdout "$id" | grep -q ready; }
 teardown_cluster() {
     local rc=0 left
     patiently no_watcher || rc=1
-    patiently no_jobs || { slurm_jobs; rc=1; }
+    # The next test shall not find them.
+    patiently no_jobs || { slurm_jobs; slurm scancel -u root; rc=1; }
     left=$(find "$shared" -mindepth 1 -maxdepth 1 ! -name .forge-shared 2>/dev/null)
     [ -z "$left" ] || { echo "left: $left"; rc=1; }
     patiently no_cgroups || { slurm_cgroups; rc=1; }

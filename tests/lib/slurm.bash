@@ -11,9 +11,12 @@
 #   slurm_kill_slurmd N     Slurm loses the node, on which everything goes on
 #   slurm_start_node N      starts it (again); returns when it is idle
 #   slurm_in_node N ...     runs a command in its namespaces
-#   slurm_kill_controller, slurm_stop_controller, slurm_continue_controller
-#                           SIGKILL, SIGSTOP, SIGCONT
+#   slurm_end_controller, slurm_stop_controller, slurm_continue_controller
+#                           SIGTERM, SIGSTOP, SIGCONT
 #   slurm_start_controller  again; returns when it answers
+#   slurm_save, slurm_forget
+#                           the controller crashes, and knows only what it knew at the time of slurm_save
+#   slurm_mend              whatever a test has done to it, it works again
 #   slurm_jobs              the names of all jobs that are not over, one a line
 #   slurm_cgroups           the cgroups of jobs that there are, one a line
 #
@@ -136,6 +139,7 @@ slurm_serve() {
     shift
     PATH=$PATH:/usr/sbin setsid "$@" </dev/null >>"$FORGE_SLURM/log/$name.out" 2>&1 3>&- 4>&- &
     echo $! >"$FORGE_SLURM/pid/$name"
+    disown # or the shell says that it was killed
 }
 
 # slurm_until COMMAND...: until it succeeds; half a minute at most.
@@ -149,7 +153,7 @@ slurm_until() {
 
 slurm_pid() { cat "$FORGE_SLURM/pid/$1" 2>/dev/null; }
 slurm_is_dead() { [ ! -e "/proc/$1" ] || grep -qs '^State:.[ZX]' "/proc/$1/status"; }
-slurm_is_idle() { [[ "$(slurm sinfo -h -N -n "$(slurm_node "$1")" -o %t)" == idle* ]]; }
+slurm_is_idle() { [[ "$(slurm sinfo -h -N -n "$(slurm_node "$1")" -o %t | sort -u)" == idle ]]; }
 
 # slurm_kill NAME: a process of slurm_serve.
 slurm_kill() {
@@ -168,9 +172,48 @@ slurm_start_controller() {
     slurm_until slurm_answers
 }
 slurm_answers() { slurm scontrol ping | grep -q 'is UP'; }
-slurm_kill_controller() { slurm_kill slurmctld; }
+slurm_end_controller() {
+    kill -TERM "$(slurm_pid slurmctld)"
+    slurm_until slurm_is_dead "$(slurm_pid slurmctld)"
+}
 slurm_stop_controller() { kill -STOP "$(slurm_pid slurmctld)"; }
 slurm_continue_controller() { kill -CONT "$(slurm_pid slurmctld)"; }
+
+# What it has in memory comes to disk a few seconds later; a crash before that cannot be timed.
+slurm_save() {
+    slurm_end_controller
+    rm -rf "$FORGE_SLURM/saved"
+    cp -a "$FORGE_SLURM/state" "$FORGE_SLURM/saved"
+    slurm_resume_controller
+}
+# Its nodes register again.
+slurm_resume_controller() {
+    local n
+    slurm_start_controller
+    for n in 1 2 3; do
+        slurm_until slurm_is_up "$n"
+    done
+}
+slurm_forget() {
+    slurm_kill slurmctld
+    rm -rf "$FORGE_SLURM/state"
+    mv "$FORGE_SLURM/saved" "$FORGE_SLURM/state"
+    slurm_resume_controller
+}
+
+slurm_mend() {
+    local n
+    kill -CONT "$(slurm_pid slurmctld)" 2>/dev/null || true
+    slurm_answers || slurm_start_controller
+    for n in 1 2 3; do
+        slurm_is_up "$n" || slurm_start_node "$n"
+    done
+}
+slurm_is_up() {
+    [[ "$(slurm sinfo -h -N -n "$(slurm_node "$1")" -o %t | sort -u)" =~ ^(idle|alloc|mix|comp)$ ]] &&
+        slurm_listens "$1" 2>/dev/null &&
+        ! slurm_in_node "$1" grep -q "$FORGE_SLURM" /proc/self/mountinfo
+}
 
 # The first process of its PID namespace lives on without slurmd.
 slurm_spawn_node() {
@@ -187,7 +230,13 @@ slurm_start_node() {
     slurm scontrol update nodename="$(slurm_node "$1")" state=RESUME 2>/dev/null || true
     slurm_until slurm_is_idle "$1"
 }
-slurm_kill_node() { slurm_kill "node$1"; }
+slurm_kill_node() {
+    local dir
+    slurm_kill "node$1"
+    for dir in /sys/fs/cgroup/*/"slurm_$(slurm_node "$1")"; do
+        [ ! -d "$dir" ] || slurm_until slurm_remove_cgroup "$dir"
+    done
+}
 slurm_listens() { (: <"/dev/tcp/127.0.0.1/$(($(<"$FORGE_SLURM/port") + $1))"); }
 
 # slurm_inside N: the first process of the node, as this host sees it.
@@ -212,17 +261,13 @@ slurm_jobs() { slurm squeue -h -o %j; }
 slurm_cgroups() { find /sys/fs/cgroup/*/"slurm_forge$(<"$FORGE_SLURM/number")"-* -name 'job_*' -prune 2>/dev/null; }
 
 slurm_remove() {
-    local n dir
+    local n
     [ -n "${FORGE_SLURM:-}" ] || return 0
     slurm_kill slurmctld
     for n in 1 2 3; do
-        slurm_kill "node$n"
+        slurm_kill_node "$n"
     done
     slurm_kill munged
-    for dir in /sys/fs/cgroup/*/"slurm_forge$(<"$FORGE_SLURM/number")"-*; do
-        [ -d "$dir" ] || continue
-        slurm_until slurm_remove_cgroup "$dir"
-    done
     rm -rf "$FORGE_SLURM"
     unset FORGE_SLURM
 }
