@@ -593,15 +593,22 @@ def cpu_and_memory(pid):
     return sum(map(int, words[11:15])) / os.sysconf("SC_CLK_TCK"), pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
+def is_watcher(pid):
+    """Whether it is the watcher of our FORGE_HOME."""
+    try:
+        words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        env = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:  # it has ended
+        return False
+    return words[:2] == [b"forge", b"__watch"] and f"FORGE_HOME={os.environ['FORGE_HOME']}".encode() in env
+
+
 def watch_many(n, config, where):
     """One watcher of n jobs that wait."""
     for i in range(n):
         subprocess.run([FORGE, "submit", "--config", str(config), "--executor", "slurm", "--memory", "64M", "--", "sleep",
                         "3600"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
-    watchers = [p for p in map(int, filter(str.isdigit, os.listdir("/proc")))
-                if pathlib.Path(f"/proc/{p}/cmdline").read_bytes().split(b"\0")[:2] == [b"forge", b"__watch"]
-                and f"FORGE_HOME={os.environ['FORGE_HOME']}".encode() in
-                pathlib.Path(f"/proc/{p}/environ").read_bytes().split(b"\0")]
+    watchers = [p for p in map(int, filter(str.isdigit, os.listdir("/proc"))) if is_watcher(p)]
     time.sleep(10)
     before, seconds = cpu_and_memory(watchers[0])[0], 60
     time.sleep(seconds)

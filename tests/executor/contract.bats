@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # The contract of an executor: the same command ends with the same verdict wherever it runs. The suite is run once for
-# each, FORGE_EXECUTOR_UNDER_TEST=local, docker or podman; every expected value is the same for all of them.
+# each, FORGE_EXECUTOR_UNDER_TEST=local, docker, podman or slurm; every expected value is the same for all of them.
 #
 # What differs, and why:
 #
@@ -18,19 +18,28 @@
 #   isolation.level           full               container
 #   image                     null               name and id
 #
+# On slurm a run is as on local, in a sandbox on a node; its record has the cluster, the job and the node.
+#
 # SPDX-License-Identifier: Apache-2.0
 
 load ../lib/executor.bash
 under_test=${FORGE_EXECUTOR_UNDER_TEST:-local}
 
 setup_file() {
-    [ "$under_test" = local ] || setup_engines "$under_test"
+    case $under_test in
+    local) ;;
+    slurm) setup_cluster ;;
+    *) setup_engines "$under_test" ;;
+    esac
 }
-teardown_file() { engines_remove; }
+teardown_file() {
+    engines_remove
+    slurm_remove
+}
 setup() { setup_executor "$under_test"; }
 teardown() { teardown_executor; }
 
-is_container() { [ "$executor" != local ]; }
+is_container() { [ "$executor" = docker ] || [ "$executor" = podman ]; }
 # between LOW VALUE HIGH: of numbers with fractions.
 between() { awk -v l="$1" -v v="$2" -v h="$3" 'BEGIN { exit !(l <= v && v <= h) }'; }
 digest_of() { sha256sum "$1" | cut -d ' ' -f 1; }
@@ -496,7 +505,7 @@ for name in sorted(os.environ): print(name, os.environ[name], sep="=")'
     rest=$(grep -vE '^(GIVEN|SET|HOME|PWD|TMPDIR|USER|LOGNAME|SHELL|PATH|LANG|LANGUAGE|TZ|LC_[A-Z]+|FORGE_[A-Z_]+|[A-Z_]+_THREADS|GOMAXPROCS|MC_CORES)=' "$out" |
         cut -d = -f 1 | xargs)
     case $executor in
-    local) [ -z "$rest" ] ;;
+    local | slurm) [ -z "$rest" ] ;;
     docker) [ "$rest" = HOSTNAME ] ;;
     podman) [ "$rest" = "HOSTNAME TERM container" ] ;;
     esac
@@ -694,6 +703,13 @@ time.sleep(0.2)'
     else
         [ "$(field .isolation.level)" = full ]
         [ "$(field .image)" = null ]
+    fi
+    if [ "$executor" = slurm ]; then
+        [ "$(field .cluster.name)" = Slurm ]
+        [[ "$(field .cluster.job)" =~ ^[0-9]+$ ]]
+        [[ "$(field .cluster.node)" == "$(slurm_node "")"[123] ]]
+    else
+        [ "$(field .cluster)" = null ]
     fi
     [ "$(of "$(field .run_id)" .executor)" = "$executor" ]
 }

@@ -27,7 +27,7 @@ sandbox-root    900 the sandbox attacked as root, sanitized
 sandbox-user    900 ... as an ordinary user
 sandbox-nested  900 ... in a user namespace
 runtime         600 named runtimes and notebooks, sanitized
-executors       600 the contract of an executor on local, Docker and Podman; engines that fail
+executors       600 the contract of an executor on local, Docker, Podman and Slurm; those that fail
 newcomer        600 what a new user types first
 demo            120 what `make demo` shows
 shim            300 kernels that lack system calls
@@ -160,7 +160,7 @@ stage_executors() {
     local name rc=0
     needs_root "runs in containers" || return 0
     # An interrupt is part of the contract; who started us in the background may ignore it.
-    for name in local docker podman; do
+    for name in local docker podman slurm; do
         FORGE_EXECUTOR_UNDER_TEST=$name with_copy build env --default-signal=INT,HUP,TERM \
             tests/tools/delegate.sh bats --tap tests/executor/contract.bats | sed -E "s/^((not )?ok [0-9]+ )/\\1$name: /"
         [ "${PIPESTATUS[0]}" -eq 0 ] || rc=1

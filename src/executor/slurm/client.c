@@ -41,13 +41,27 @@ static bool is_of_slurm(const char *pair)
 	return false;
 }
 
-static int make_environment(const char *conf, struct forge_strv *ret)
+/* All that sbatch needs. A job has the same environment, and Slurm keeps it on disk. */
+static bool is_for_job(const char *pair)
+{
+	static const char *const names[] = { "PATH",	"HOME", "USER",
+					     "LOGNAME", "LANG", "LD_LIBRARY_PATH" };
+
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(names); i++) {
+		size_t len = strlen(names[i]);
+		if (strncmp(pair, names[i], len) == 0 && pair[len] == '=')
+			return true;
+	}
+	return false;
+}
+
+static int make_environment(const char *conf, bool is_job, struct forge_strv *ret)
 {
 	const char *ours = getenv("SLURM_CONF");
 	int rc = 0;
 
 	for (char **e = environ; *e && rc == 0; e++)
-		if (!is_of_slurm(*e))
+		if (is_job ? is_for_job(*e) : !is_of_slurm(*e))
 			rc = forge_strv_add(ret, *e);
 	conf = conf ? conf : ours;
 	forge_auto_free char *pair =
@@ -150,7 +164,7 @@ int forge_client_run(char *const *argv, const char *conf, const char *input,
 	int in[2] = { -1, -1 }, out[2] = { -1, -1 }, errs[2] = { -1, -1 };
 	struct stream s[2] = { { .fd = -1 }, { .fd = -1 } };
 	pid_t pid;
-	int rc = make_environment(conf, &env);
+	int rc = make_environment(conf, input != NULL, &env);
 
 	if (rc == 0 && (pipe2(in, O_CLOEXEC) < 0 || pipe2(out, O_CLOEXEC) < 0 ||
 			pipe2(errs, O_CLOEXEC) < 0))

@@ -14,7 +14,8 @@ struct forge_client {
 /*
  * Runs argv[0] from PATH with conf as SLURM_CONF (NULL: as in our environment) and input as its standard
  * input (NULL: none, at most PIPE_BUF bytes). No other SLURM_ or SBATCH_ variable of ours gets there: one of
- * them would change what the command does. 0: it has ended, see status; -ENOENT: it is not installed;
+ * them would change what the command does. With input, which is the script of a job, hardly any variable gets
+ * there: the job has all of them. 0: it has ended, see status; -ENOENT: it is not installed;
  * -ETIMEDOUT: it did not answer in time and was killed.
  */
 FORGE_MUST_CHECK int forge_client_run(char *const *argv, const char *conf,

@@ -122,12 +122,16 @@ static int add_resources(const struct forge_limits *l, struct forge_strv *argv)
 	return rc;
 }
 
-/* Options of the configuration come first: of two that contradict each other sbatch takes the last. */
+/*
+ * Options of the configuration come first: of two that contradict each other sbatch takes the last. With
+ * --export=NONE the node would run the user's login shell for an environment, which may take long or fail;
+ * ALL is what client.h lets through.
+ */
 static int make_argv(const struct forge_job *job, const struct forge_job_dir *dir,
 		     struct forge_strv *ret)
 {
-	static const char *const fixed[] = { "--parsable", "--no-requeue",
-					     "--export=NONE", "--nodes=1", "--ntasks=1" };
+	static const char *const fixed[] = { "--parsable", "--no-requeue", "--export=ALL",
+					     "--nodes=1", "--ntasks=1" };
 	char name[FORGE_JOB_NAME_MAX];
 	forge_auto_free char *out = forge_asprintf("%s/slurm.out", dir->path);
 	int rc = out ? forge_strv_add(ret, "sbatch") : -ENOMEM;
