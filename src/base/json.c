@@ -3,6 +3,7 @@
 #include "base/json.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -158,6 +159,33 @@ char *forge_json_line(const json_t *j)
 	if (to)
 		*to = '\0';
 	return text;
+}
+
+json_t *forge_json_names(const struct forge_strv *names)
+{
+	json_t *list = json_array();
+
+	forge_strv_foreach (name, names)
+		json_array_append_new(list, forge_json_name(name));
+	return list;
+}
+
+int forge_json_names_decode(const json_t *object, const char *key, struct forge_strv *ret)
+{
+	size_t i;
+	const json_t *item;
+	int rc = 0;
+
+	json_array_foreach (json_object_get(object, key), i, item) {
+		char *name = json_string_value(item)
+				     ? forge_json_name_decode(json_string_value(item))
+				     : NULL;
+		if (rc == 0)
+			rc = name ? forge_strv_take(ret, name) : -EINVAL;
+		else
+			free(name);
+	}
+	return rc;
 }
 
 const char *forge_json_string(const json_t *object, const char *key)

@@ -5,6 +5,7 @@
 #include <jansson.h>
 #include <stdint.h>
 
+#include "base/error.h"
 #include "base/strv.h"
 
 /* A string; bytes that are not UTF-8 (arguments can hold any) become "?". */
@@ -17,6 +18,11 @@ json_t *forge_json_text(const char *s);
 json_t *forge_json_name(const char *s);
 /* Decodes: the name from which forge_json_name() made s. NULL: it cannot have made s. */
 char *forge_json_name_decode(const char *s);
+/* A list of such names. */
+json_t *forge_json_names(const struct forge_strv *names);
+/* Adds the names of the list under this key, if there is one. -EINVAL: it is no such list. */
+FORGE_MUST_CHECK int forge_json_names_decode(const json_t *object, const char *key,
+					     struct forge_strv *ret);
 /* The string under this key; NULL: there is none, or it is not a string. Borrowed. */
 const char *forge_json_string(const json_t *object, const char *key);
 /* The same, or fallback instead of NULL. */

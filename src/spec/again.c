@@ -127,10 +127,10 @@ static json_t *request_json(const struct forge_run_request *given, const char *s
 		json_object_set_new(j, lists[i].key,
 				    lists[i].offset == FIELD(env)
 					    ? env_json(&req.env)
-					    : forge_saved_names(list_at(&req, i)));
+					    : forge_json_names(list_at(&req, i)));
 	for (argv.v = req.argv; argv.v && argv.v[argv.n];)
 		argv.n++;
-	json_object_set_new(j, "argv", forge_saved_names(&argv));
+	json_object_set_new(j, "argv", forge_json_names(&argv));
 	json_object_set_new(j, "limits", forge_saved_limits(&req.limits));
 	return j;
 }
@@ -192,7 +192,7 @@ int forge_again_restore_environment(const json_t *content)
 	forge_auto_strv struct forge_strv env = { 0 };
 	const char *home = getenv("FORGE_HOME");
 	forge_auto_free char *here = home ? strdup(home) : NULL;
-	int rc = forge_saved_restore_names(content, "environment", &env);
+	int rc = forge_json_names_decode(content, "environment", &env);
 
 	if (rc == 0 && (clearenv() != 0 || (home && !here)))
 		rc = -ENOMEM;
@@ -233,9 +233,9 @@ int forge_again_restore(const json_t *content, struct forge_again_request *ret,
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(texts) && rc == 0; i++)
 		rc = restore_text(j, texts[i].key, ret, text_at(req, i));
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(lists) && rc == 0; i++)
-		rc = forge_saved_restore_names(j, lists[i].key, list_at(req, i));
+		rc = forge_json_names_decode(j, lists[i].key, list_at(req, i));
 	if (rc == 0)
-		rc = forge_saved_restore_names(j, "argv", &ret->argv);
+		rc = forge_json_names_decode(j, "argv", &ret->argv);
 	if (rc == 0)
 		rc = restore_text(content, "cwd", ret, &cwd);
 	if (rc == 0)

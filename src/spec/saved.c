@@ -37,35 +37,6 @@ void forge_saved_restore_limits(const json_t *j, struct forge_limits *ret)
 	}
 }
 
-/* Names may be any bytes: written so that they can be read back. */
-json_t *forge_saved_names(const struct forge_strv *names)
-{
-	json_t *list = json_array();
-
-	forge_strv_foreach (name, names)
-		json_array_append_new(list, forge_json_name(name));
-	return list;
-}
-
-int forge_saved_restore_names(const json_t *saved, const char *key,
-			      struct forge_strv *ret)
-{
-	size_t i;
-	const json_t *item;
-	int rc = 0;
-
-	json_array_foreach (json_object_get(saved, key), i, item) {
-		char *name = json_string_value(item)
-				     ? forge_json_name_decode(json_string_value(item))
-				     : NULL;
-		if (rc == 0)
-			rc = name ? forge_strv_take(ret, name) : -EINVAL;
-		else
-			free(name);
-	}
-	return rc;
-}
-
 static int restore_name(const json_t *saved, const char *key, char **ret)
 {
 	const char *text = forge_json_string(saved, key);
@@ -100,12 +71,12 @@ json_t *forge_saved_json(const struct forge_spec *s, const struct forge_run_requ
 	set_name(j, "cwd", cwd);
 	set_name(j, "config", cfg->path);
 	json_object_set_new(j, "limits", forge_saved_limits(&s->limits));
-	json_object_set_new(j, "outputs", forge_saved_names(&s->outputs));
-	json_object_set_new(j, "post_process", forge_saved_names(&s->post_process));
-	json_object_set_new(j, "argv", forge_saved_names(&s->argv));
-	json_object_set_new(j, "inputs", forge_saved_names(&s->inputs));
-	json_object_set_new(j, "input_names", forge_saved_names(&s->input_names));
-	json_object_set_new(j, "links", forge_saved_names(&s->links));
+	json_object_set_new(j, "outputs", forge_json_names(&s->outputs));
+	json_object_set_new(j, "post_process", forge_json_names(&s->post_process));
+	json_object_set_new(j, "argv", forge_json_names(&s->argv));
+	json_object_set_new(j, "inputs", forge_json_names(&s->inputs));
+	json_object_set_new(j, "input_names", forge_json_names(&s->input_names));
+	json_object_set_new(j, "links", forge_json_names(&s->links));
 	return j;
 }
 
@@ -120,16 +91,16 @@ static int restore(const json_t *saved, struct forge_spec *s)
 	if (rc == 0)
 		rc = restore_name(saved, "copy_to", &s->copy_to);
 	if (rc == 0)
-		rc = forge_saved_restore_names(saved, "outputs", &s->outputs);
+		rc = forge_json_names_decode(saved, "outputs", &s->outputs);
 	if (rc == 0)
-		rc = forge_saved_restore_names(saved, "post_process", &s->post_process);
+		rc = forge_json_names_decode(saved, "post_process", &s->post_process);
 	if (rc == 0)
-		rc = forge_saved_restore_names(saved, "argv", &s->argv);
+		rc = forge_json_names_decode(saved, "argv", &s->argv);
 	if (rc == 0)
-		rc = forge_saved_restore_names(saved, "inputs", &s->inputs);
+		rc = forge_json_names_decode(saved, "inputs", &s->inputs);
 	if (rc == 0)
-		rc = forge_saved_restore_names(saved, "input_names", &s->input_names);
-	return rc < 0 ? rc : forge_saved_restore_names(saved, "links", &s->links);
+		rc = forge_json_names_decode(saved, "input_names", &s->input_names);
+	return rc < 0 ? rc : forge_json_names_decode(saved, "links", &s->links);
 }
 
 int forge_saved_restore(const json_t *saved, const struct forge_config *cfg,

@@ -10,13 +10,6 @@
 #include "base/error.h"
 #include "spec/spec.h"
 
-/* Parts of such texts. Names may be any bytes, and are written so that they can be read back. */
-json_t *forge_saved_limits(const struct forge_limits *l);
-void forge_saved_restore_limits(const json_t *j, struct forge_limits *ret);
-json_t *forge_saved_names(const struct forge_strv *names);
-FORGE_MUST_CHECK int forge_saved_restore_names(const json_t *saved, const char *key,
-					       struct forge_strv *ret);
-
 /* NULL: out of memory. */
 json_t *forge_saved_json(const struct forge_spec *s, const struct forge_run_request *req,
 			 const struct forge_config *cfg);
@@ -29,3 +22,7 @@ FORGE_MUST_CHECK int forge_saved_restore(const json_t *saved,
 					 struct forge_spec *ret_spec,
 					 struct forge_run_request *ret_req,
 					 struct forge_error *err);
+/* Limits alone. NULL: out of memory. */
+json_t *forge_saved_limits(const struct forge_limits *l);
+/* A limit that is not there has its built-in value. */
+void forge_saved_restore_limits(const json_t *saved, struct forge_limits *ret);
