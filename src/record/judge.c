@@ -252,11 +252,18 @@ static void judge_status(const struct forge_outcome *o, const struct forge_limit
 			       forge_format_size(lim, l->memory_bytes));
 }
 
-/* A cluster ended it, and not forge on the node. */
-static void add_explanation(const struct forge_outcome *o, struct forge_verdict *v)
+/* The cluster ended it, and forge there could measure nothing: its words are all there is. */
+static void judge_explained(const struct forge_outcome *o, struct forge_verdict *v)
 {
-	if (o->explanation[0])
-		forge_judge_add(v, "%s.", o->explanation);
+	if (o->stop == FORGE_STOP_MEMORY)
+		set(v, "killed", "memory", 137);
+	else if (o->stop == FORGE_STOP_WALL)
+		set(v, "killed", "wall_time", 124);
+	else
+		set(v, "cancelled", "cancelled", 130);
+	(void)snprintf(v->notes, sizeof(v->notes), "%s: %s.",
+		       o->stop == FORGE_STOP_CANCEL ? "Cancelled" : "Killed",
+		       o->explanation);
 }
 
 void forge_judge(const struct forge_outcome *o, const struct forge_limits *l,
@@ -273,16 +280,18 @@ void forge_judge(const struct forge_outcome *o, const struct forge_limits *l,
 		v->signal = WTERMSIG(o->wait_status);
 	else if (o->has_status)
 		v->exit_code = WEXITSTATUS(o->wait_status);
+	if (o->explanation[0] && o->has_started && o->stop != FORGE_STOP_NONE) {
+		judge_explained(o, v);
+		return;
+	}
 	/* -Wswitch-enum: a new cause must be judged here. */
 	switch (o->stop) {
 	case FORGE_STOP_WALL:
 	case FORGE_STOP_CPU:
 		judge_time(o, l, v);
-		add_explanation(o, v);
 		return;
 	case FORGE_STOP_MEMORY:
 		judge_memory(o, l, v);
-		add_explanation(o, v);
 		return;
 	case FORGE_STOP_DISK:
 		judge_disk(o, l, v);

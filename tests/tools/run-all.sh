@@ -27,7 +27,8 @@ sandbox-root    900 the sandbox attacked as root, sanitized
 sandbox-user    900 ... as an ordinary user
 sandbox-nested  900 ... in a user namespace
 runtime         600 named runtimes and notebooks, sanitized
-executors       600 the contract of an executor on local, Docker, Podman and Slurm; those that fail
+executors       600 the contract of an executor on local, Docker and Podman; engines that fail
+slurm           600 ... on a Slurm cluster; clusters that fail
 newcomer        600 what a new user types first
 demo            120 what `make demo` shows
 shim            300 kernels that lack system calls
@@ -160,13 +161,30 @@ stage_executors() {
     local name rc=0
     needs_root "runs in containers" || return 0
     # An interrupt is part of the contract; who started us in the background may ignore it.
-    for name in local docker podman slurm; do
+    for name in local docker podman; do
         FORGE_EXECUTOR_UNDER_TEST=$name with_copy build env --default-signal=INT,HUP,TERM \
             tests/tools/delegate.sh bats --tap tests/executor/contract.bats | sed -E "s/^((not )?ok [0-9]+ )/\\1$name: /"
         [ "${PIPESTATUS[0]}" -eq 0 ] || rc=1
     done
     with_copy build-asan env --default-signal=INT,HUP,TERM tests/tools/delegate.sh \
         bats --tap tests/executor/{command,container,crash,review}.bats || rc=1
+    return "$rc"
+}
+
+# Two clusters at once: most of the time both suites wait for a scheduler. Not sanitized: on a node a sanitizer
+# would take memory of the job.
+stage_slurm() {
+    local rc=0 contract
+    needs_root "runs on a cluster" || return 0
+    (
+        FORGE_EXECUTOR_UNDER_TEST=slurm with_copy build env --default-signal=INT,HUP,TERM \
+            tests/tools/delegate.sh bats --tap tests/executor/contract.bats | sed -E 's/^((not )?ok [0-9]+ )/\1slurm: /'
+        exit "${PIPESTATUS[0]}"
+    ) >"$logs/slurm-contract.tap" 2>&1 &
+    contract=$!
+    (with_copy build env --default-signal=INT,HUP,TERM tests/tools/delegate.sh bats --tap tests/executor/slurm.bats) || rc=1
+    wait "$contract" || rc=1
+    cat "$logs/slurm-contract.tap"
     return "$rc"
 }
 

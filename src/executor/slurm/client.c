@@ -166,6 +166,9 @@ int forge_client_run(char *const *argv, const char *conf, const char *input,
 	pid_t pid;
 	int rc = make_environment(conf, input != NULL, &env);
 
+	/* The commands would try for a minute. */
+	if (rc == 0 && conf && access(conf, R_OK) < 0)
+		return forge_fail_errno(err, errno, "read %s", conf);
 	if (rc == 0 && (pipe2(in, O_CLOEXEC) < 0 || pipe2(out, O_CLOEXEC) < 0 ||
 			pipe2(errs, O_CLOEXEC) < 0))
 		rc = -errno;

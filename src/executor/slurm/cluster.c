@@ -67,9 +67,16 @@ int forge_cluster_probe(const char *conf, const char *partition, char *buf, size
 	if (rc < 0)
 		return rc;
 	size_t n = 0, down = 0;
-	for (char *rest = nodes.out, *line; (line = strsep(&rest, "\n")) && *line; n++)
+	const char *before = NULL;
+	for (char *rest = nodes.out, *line; (line = strsep(&rest, "\n")) && *line;) {
+		/* Sorted by node; one of two partitions has two lines. */
+		if (before && strcmp(before, line) == 0)
+			continue;
+		before = line;
+		n++;
 		down += strstr(line, "|down") || strstr(line, "|drain") ||
 			strchr(line, '*');
+	}
 	version.out[strcspn(version.out, "\n")] = '\0';
 	const char *number = strchr(version.out, ' ');
 	(void)snprintf(buf, size, "Slurm%s, %zu node%s", number ? number : "", n,
