@@ -69,7 +69,10 @@ static int attend(const char *word, int *pipe)
 	int rc = forge_resume((unsigned)strtoul(word, NULL, 10), false, on_taken, pipe,
 			      &err);
 
-	/* Gone, for certain, or only to be cleaned up after: the slot gets its end now. Or there is a next attempt. */
+	/* Gone, for certain, or only to be cleaned up after: the slot gets its end now. */
+	if (rc == -ESRCH || rc == -EALREADY)
+		(void)!forge_reconcile_slot((unsigned)strtoul(word, NULL, 10), NULL);
+	/* There may be a next attempt. */
 	if (rc == 0 || rc == -ESRCH || rc == -EALREADY)
 		(void)!forge_reconcile(NULL, false, NULL);
 	return rc;

@@ -56,6 +56,7 @@ static const struct row rows[] = {
 	ROW(is_too_deep, FLAG),
 	ROW(is_stuck, FLAG),
 	ROW(has_quota, FLAG),
+	ROW(is_interrupted, FLAG),
 	ROW(landlock_abi, NUMBER),
 };
 

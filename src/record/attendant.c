@@ -3,6 +3,7 @@
 #include "record/attendant.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,6 +15,23 @@
 #include "base/strv.h"
 
 extern char **environ;
+
+/* With the signals of a new process: a supervisor that starts it has blocked some. */
+static int spawn_plainly(pid_t *ret, char *const *argv, char *const *env)
+{
+	posix_spawnattr_t attr;
+	sigset_t none, all;
+
+	sigemptyset(&none);
+	sigfillset(&all);
+	posix_spawnattr_init(&attr);
+	posix_spawnattr_setsigmask(&attr, &none);
+	posix_spawnattr_setsigdefault(&attr, &all);
+	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+	int rc = -posix_spawn(ret, "/proc/self/exe", NULL, &attr, argv, env);
+	posix_spawnattr_destroy(&attr);
+	return rc;
+}
 
 static int spawn(const struct forge_home *home, const char *command, const char *word,
 		 struct forge_error *err)
@@ -30,7 +48,7 @@ static int spawn(const struct forge_home *home, const char *command, const char 
 	if (rc == 0)
 		rc = forge_strv_add(&env, at);
 	if (rc == 0)
-		rc = -posix_spawn(&pid, "/proc/self/exe", NULL, NULL, argv, env.v);
+		rc = spawn_plainly(&pid, argv, env.v);
 	if (rc < 0)
 		return forge_fail_errno(err, -rc, "start forge %s %s", command, word);
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)

@@ -316,6 +316,10 @@ static bool is_watched(const struct forge_home *home, int fd)
 
 	if (forge_slot_read_first(fd, "\"start_usec\"", &first) < 0 || !first)
 		return false;
+	if (forge_slot_has(fd, "\"is_gone\"")) {
+		json_decref(first);
+		return false; /* a watcher has nothing to do with it any more */
+	}
 	bool is_it = forge_slot_is_remote(first) &&
 		     forge_attendant_has_watcher(
 			     home, forge_json_string_or(first, "executor", ""));
@@ -324,7 +328,7 @@ static bool is_watched(const struct forge_home *home, int fd)
 }
 
 static int look_at(const struct forge_home *home, const char *name, FILE *out,
-		   bool dry_run, unsigned *live, struct forge_error *err)
+		   bool dry_run, bool is_watcher, unsigned *live, struct forge_error *err)
 {
 	struct stat st;
 
@@ -346,7 +350,7 @@ static int look_at(const struct forge_home *home, const char *name, FILE *out,
 	}
 	if (fstat(fd, &st) < 0 || st.st_size == 0)
 		return 0; /* it has just ended, or another repair was faster */
-	if (is_watched(home, fd)) {
+	if (!is_watcher && is_watched(home, fd)) {
 		++*live;
 		return 0;
 	}
@@ -432,7 +436,7 @@ static int look_at_all(const struct forge_home *home, FILE *out, bool dry_run,
 		if (name[strspn(name, "0123456789")] != '\0')
 			continue;
 		/* One that cannot be repaired must not keep the others from it. */
-		int rc = look_at(home, name, out, dry_run, live, &why);
+		int rc = look_at(home, name, out, dry_run, false, live, &why);
 		if (rc < 0) {
 			complain(c, !first, &why);
 			first = first ? first : rc;
@@ -507,6 +511,17 @@ int forge_reconcile_all(FILE *out, bool dry_run, struct forge_strv *failures,
 	if (rc < 0 && err)
 		*err = first;
 	return rc;
+}
+
+int forge_reconcile_slot(unsigned slot, struct forge_error *err)
+{
+	forge_auto_home struct forge_home home = FORGE_HOME_INIT;
+	unsigned live = 0;
+	char name[16];
+	int rc = forge_home_open(false, &home, err);
+
+	(void)snprintf(name, sizeof(name), "%u", slot);
+	return rc < 0 ? rc : look_at(&home, name, NULL, false, true, &live, err);
 }
 
 int forge_reconcile_cheaply(struct forge_error *err)

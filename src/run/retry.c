@@ -52,17 +52,24 @@ static bool is_interrupted(const struct run *r, const struct forge_outcome *o)
 }
 
 /* The most that one run may have on this host. */
-static struct forge_limits most_allowed(const struct forge_config *cfg)
+static struct forge_limits most_allowed(const struct run *r)
 {
-	struct forge_limits most = cfg->caps;
+	struct forge_limits most = r->cfg->caps;
 	struct forge_budget b;
 
-	forge_budget_of(cfg, &b);
-	if (!most.memory_bytes || b.memory_bytes < most.memory_bytes)
+	forge_budget_of(r->cfg, &b);
+	/* On a cluster, the cluster decides. */
+	if (!(r->executor->caps & FORGE_EXECUTOR_REMOTE) &&
+	    (!most.memory_bytes || b.memory_bytes < most.memory_bytes))
 		most.memory_bytes = b.memory_bytes;
 	if (!most.pids || most.pids > 4194304)
 		most.pids = 4194304; /* the kernel's own */
 	return most;
+}
+
+static const char *withheld(const struct run *r)
+{
+	return r->retry.fd >= 0 ? forge_again_withheld(r->retry.content) : NULL;
 }
 
 /* Why the attempt that was chosen cannot be; NULL: it can. */
@@ -78,6 +85,14 @@ static const char *find_obstacle(struct run *r, const struct forge_outcome *o,
 		return "it was cancelled";
 	if (choice->limits.memory_bytes > need.memory_bytes)
 		need.memory_bytes = choice->limits.memory_bytes;
+	/* Nobody here has the request any more: what is not in the file is gone. */
+	const char *secret = r->ready->remake_environment ? NULL : withheld(r);
+	if (secret) {
+		(void)forge_fail(why, ENODATA, "the value of %.64s is kept nowhere", secret);
+		return why->msg;
+	}
+	if (r->executor->caps & FORGE_EXECUTOR_REMOTE)
+		return NULL;
 	return forge_admit_check(r->cfg, &need, why) < 0 ? why->msg : NULL;
 }
 
@@ -100,7 +115,7 @@ void forge_run_choose_retry(struct run *r, const struct forge_outcome *o,
 			    struct forge_verdict *v)
 {
 	struct forge_retry_chain chain = r->spec->retry;
-	struct forge_limits limits = r->spec->limits, most = most_allowed(r->cfg);
+	struct forge_limits limits = r->spec->limits, most = most_allowed(r);
 	struct forge_error why = FORGE_ERROR_INIT;
 	struct forge_retry_choice choice;
 

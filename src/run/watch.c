@@ -234,7 +234,10 @@ static void start_child(struct watch *w, struct entry *e)
 		return;
 	close(w->lock); /* the watcher alone has it */
 	int rc = forge_resume(e->slot, true, nothing, NULL, &err);
-	/* Gone, for certain, or only to be cleaned up after: the slot gets its end now. Or there is a next attempt. */
+	/* Gone, for certain, or only to be cleaned up after: the slot gets its end now. */
+	if (rc == -ESRCH || rc == -EALREADY)
+		(void)!forge_reconcile_slot(e->slot, NULL);
+	/* There may be a next attempt. */
 	if (rc == 0 || rc == -ESRCH || rc == -EALREADY)
 		(void)!forge_reconcile(NULL, false, NULL);
 	_exit(rc == 1 ? 1 : rc < 0 ? 2 : 0);

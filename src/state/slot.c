@@ -170,6 +170,15 @@ int forge_slot_read(int fd, json_t **ret)
 	return read_slot(fd, NULL, false, ret);
 }
 
+bool forge_slot_has(int fd, const char *word)
+{
+	forge_auto_free char *text = NULL;
+	size_t len = 0;
+
+	return forge_read_fd(fd, SLOT_MAX, &text, &len) == 0 &&
+	       memmem(text, len, word, strlen(word));
+}
+
 int forge_slot_read_first(int fd, const char *word, json_t **ret)
 {
 	return read_slot(fd, word, true, ret);
@@ -306,6 +315,9 @@ json_t *forge_slot_record(const struct forge_home *home, const char *run_id)
 	return record;
 }
 
+/* Others lock a slot for moments, to look at it. */
+#define TAKE_MSEC 1000
+
 int forge_slot_take_over(const struct forge_home *home, unsigned number,
 			 struct forge_slot *ret, json_t **ret_content,
 			 struct forge_error *err)
@@ -316,7 +328,7 @@ int forge_slot_take_over(const struct forge_home *home, unsigned number,
 	(void)snprintf(name, sizeof(name), "%u", number);
 	forge_auto_close int fd =
 		openat(home->active_fd, name, O_RDWR | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
-	int rc = fd < 0 ? -errno : forge_lock_fd(fd, FORGE_LOCK_EXCLUSIVE, 0, -1);
+	int rc = fd < 0 ? -errno : forge_lock_fd(fd, FORGE_LOCK_EXCLUSIVE, TAKE_MSEC, -1);
 	if (rc == 0)
 		rc = forge_slot_read(fd, ret_content);
 	if (rc == 0 && !*ret_content)

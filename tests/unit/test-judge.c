@@ -173,7 +173,7 @@ static void a_cluster_explains(void **state)
 	expect(&o, "cancelled", "cancelled", 130, "while it was queued");
 	o.has_started = true;
 	o.wall_usec = 1500000;
-	expect(&o, "cancelled", "cancelled", 130, "after 1.5 s");
+	expect(&o, "cancelled", "cancelled", 130, "Cancelled: Slurm job 7");
 	o.stop = FORGE_STOP_WALL;
 	expect(&o, "killed", "wall_time", 124, "Slurm job 7");
 	o.stop = FORGE_STOP_MEMORY;

@@ -11,6 +11,7 @@
  *     claim                   a symbolic link that the first who makes it owns: either a node, which runs the
  *                             command, or forge here, which takes the job back. So a job that Slurm starts
  *                             twice, or after it was given up here, does nothing.
+ *     cancel                  forge here has asked for the end of the run
  *     started                 the command runs
  *     stdout, stderr          its logs
  *     usage.json              what it uses now

@@ -22,6 +22,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/entries.h"
 #include "base/fd.h"
 #include "base/json.h"
 #include "base/parse.h"
@@ -66,12 +67,14 @@ struct slurm {
 	char pending[64]; /* the reason that was reported last */
 	int signals;
 	int n_signals;
-	uint64_t ask_at;     /* the next question to Slurm */
-	uint64_t give_up_at; /* the outcome must be here by then; 0: the job may go on */
+	uint64_t ask_at; /* the next question to Slurm */
+	uint64_t
+		ended_at; /* Slurm said that it ended, seconds of the epoch; 0: it goes on */
 	uint64_t kill_at; /* it was asked to end, and must have by then; 0: it was not */
 	off_t shown[2];	  /* of its logs, to the live readers */
 	bool is_open, is_submitted, is_new, has_node, has_started;
-	bool is_over; /* nothing of it runs, or ever will */
+	bool is_unreadable; /* the outcome may be there */
+	bool is_over;	    /* nothing of it runs, or ever will */
 };
 
 static struct slurm *of(struct forge_execution *e)
@@ -306,6 +309,7 @@ static int take_plan(struct slurm *e, const struct forge_job *job, const json_t 
 	e->max_lag_usec = number_of(plan, "max_lag_usec");
 	e->max_pending_sec = number_of(plan, "max_pending_sec");
 	e->submitted_at = number_of(plan, "submitted_at");
+	e->ended_at = number_of(plan, "ended_at");
 	(void)forge_cluster_name(job->run_id, e->name);
 	free(e->conf);
 	e->conf = conf ? strdup(conf) : NULL;
@@ -379,8 +383,11 @@ static int spool_stdin(struct slurm *e, struct forge_error *err)
 			return forge_fail(err, ECANCELED,
 					  "cancelled while its standard input was read");
 		ssize_t n = p[0].revents ? read(STDIN_FILENO, buf, sizeof(buf)) : -1;
+		/* What a file system reports only now must not be a shorter input. */
 		if (n == 0)
-			return 0;
+			return fsync(to) < 0 ? forge_fail_errno(err, errno,
+								"write stdin of the job")
+					     : 0;
 		if (n < 0 && (!p[0].revents || errno == EINTR || errno == EAGAIN))
 			continue;
 		int rc = n < 0 ? -errno : forge_write_all(to, buf, (size_t)n);
@@ -408,15 +415,17 @@ static int slurm_prepare(struct forge_execution *base, struct forge_outcome *ret
 					    forge_job_file(e->job, e->dir.place), err);
 }
 
-/* Takes the run from whatever job there may be. False: a node has it. */
-static bool take_back(struct slurm *e, const char *why)
+/* Takes the run from whatever job there may be. 1: it is ours. 0: a node has it. Negative: not known. */
+static int take_back(struct slurm *e, const char *why)
 {
 	char text[FORGE_CLAIM_MAX], owner[FORGE_CLAIM_MAX] = "";
 
 	(void)snprintf(text, sizeof(text), FORGE_CLAIM_BACK "%s", why);
 	int rc = forge_job_dir_claim(e->dir.fd, text, owner);
 	/* Another supervisor, which was killed, may have taken it for another reason. */
-	return rc == 0 || strncmp(owner, FORGE_CLAIM_BACK, strlen(FORGE_CLAIM_BACK)) == 0;
+	if (rc == 0 || strncmp(owner, FORGE_CLAIM_BACK, strlen(FORGE_CLAIM_BACK)) == 0)
+		return 1;
+	return rc == -EEXIST && owner[0] ? 0 : rc < 0 && rc != -EEXIST ? rc : -EIO;
 }
 
 /* 1: the job is there. 0: it is not. Negative: not known. */
@@ -442,7 +451,7 @@ static int find_after_all(struct slurm *e, struct forge_error *err)
 		if (find(e) == 1)
 			return 0;
 	} while (poll(&p, 1, 1000) == 0 && forge_now_usec() < end);
-	if (!take_back(e, "was not submitted"))
+	if (take_back(e, "was not submitted") == 0)
 		return 0; /* a node has it */
 	return -err->code;
 }
@@ -560,16 +569,79 @@ static void set_text(char *to, size_t size, const json_t *file, const char *key)
 	(void)snprintf(to, size, "%s", forge_json_string_or(file, key, ""));
 }
 
-/* A job that is cancelled from outside gets SIGTERM in all its processes: ours may be the last to notice. */
-static void note_cancel(struct slurm *e, struct forge_outcome *o)
+static const char *explain_end(const struct slurm *e, char *buf, size_t size)
 {
-	if (o->stop != FORGE_STOP_NONE || !o->has_status || !WIFSIGNALED(o->wait_status))
-		return;
-	if (WTERMSIG(o->wait_status) != SIGTERM && WTERMSIG(o->wait_status) != SIGKILL)
-		return;
-	if (e->n_signals ||
-	    (find(e) == 1 && strncmp(e->found.state, "CANCELLED", 9) == 0))
+	const struct forge_cluster_job *j = &e->found;
+
+	if (!j->state[0])
+		(void)snprintf(buf, size, "Slurm has no job %s any more", e->name);
+	else
+		(void)snprintf(buf, size, "Slurm job %s ended as %s (%s)%s%s", j->id,
+			       j->state, j->reason, j->node[0] ? " on " : "", j->node);
+	return buf;
+}
+
+/* Since when Slurm says so; another supervisor may have heard it first. */
+static bool is_given_up(struct slurm *e)
+{
+	uint64_t now = (uint64_t)time(NULL);
+
+	if (!e->ended_at) {
+		e->ended_at = now;
+		(void)!forge_slot_add(e->job->slot,
+				      json_pack("{s:I}", "ended_at", (json_int_t)now),
+				      NULL); /* the next one counts from the beginning */
+	}
+	return now >= e->ended_at && (now - e->ended_at) * 1000000 >= e->max_lag_usec;
+}
+
+/* States in which another attempt may succeed: the node was lost, or taken away. */
+static bool is_lost(const char *state)
+{
+	static const char *const lost[] = { "NODE_FAIL", "BOOT_FAIL", "PREEMPTED",
+					    "REVOKED" };
+
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(lost); i++)
+		if (strcmp(state, lost[i]) == 0)
+			return true;
+	return false;
+}
+
+/*
+ * Slurm sends SIGTERM before it kills, whatever the reason: forge on the node takes that for a cancel, and the
+ * command may die of it first. Only the state of the job says what it was. 1: there is none yet.
+ */
+static int check_cancel(struct slurm *e, struct forge_outcome *o)
+{
+	bool is_signal = o->stop == FORGE_STOP_NONE && o->has_status &&
+			 WIFSIGNALED(o->wait_status) &&
+			 (WTERMSIG(o->wait_status) == SIGTERM ||
+			  WTERMSIG(o->wait_status) == SIGKILL);
+
+	if (o->stop != FORGE_STOP_CANCEL && !is_signal)
+		return 0;
+	if (e->n_signals || forge_job_dir_has(e->dir.fd, "cancel")) {
 		o->stop = FORGE_STOP_CANCEL;
+		return 0;
+	}
+	int rc = find(e);
+	/* COMPLETING: that it was TIMEOUT or CANCELLED shows a moment later. */
+	if ((rc < 0 || e->found.remote == FORGE_REMOTE_RUNNING) && !is_given_up(e))
+		return 1;
+	const char *state = e->found.state;
+	if (strcmp(state, "TIMEOUT") == 0 || strcmp(state, "DEADLINE") == 0) {
+		o->stop = FORGE_STOP_WALL;
+	} else if (is_lost(state) || e->found.remote == FORGE_REMOTE_PENDING) {
+		o->stop = FORGE_STOP_NONE;
+		o->has_status = false;
+	} else if (!is_signal || strncmp(state, "CANCELLED", 9) == 0) {
+		o->stop = FORGE_STOP_CANCEL;
+		return 0;
+	} else {
+		return 0; /* the command did that itself */
+	}
+	(void)explain_end(e, o->explanation, sizeof(o->explanation));
+	return 0;
 }
 
 /* 0: here is the outcome. 1: not yet. Negative: it was not run, and err says why. */
@@ -581,6 +653,7 @@ static int take_outcome(struct slurm *e, struct forge_outcome *ret,
 	int rc = forge_job_dir_load(e->dir.fd, "outcome.json", &file, &why);
 
 	/* One that cannot be read now may be readable later. */
+	e->is_unreadable = rc < 0 && rc != -EBADMSG;
 	if (rc < 0 || !file)
 		return 1;
 	note_progress(e);
@@ -589,6 +662,8 @@ static int take_outcome(struct slurm *e, struct forge_outcome *ret,
 		return 1;
 	set_text(ret->cluster_job, sizeof(ret->cluster_job), file, "job");
 	set_text(ret->node, sizeof(ret->node), file, "node");
+	if (check_cancel(e, ret) == 1)
+		return 1;
 	replay_events(e, file);
 	if (ret->has_started && !e->has_started) {
 		e->has_started = true;
@@ -600,7 +675,6 @@ static int take_outcome(struct slurm *e, struct forge_outcome *ret,
 		(void)forge_wrap(err, 0, "node %s", ret->node);
 		return code > 0 ? -code : -EIO;
 	}
-	note_cancel(e, ret);
 	return 0;
 }
 
@@ -621,18 +695,6 @@ static void add_output(const struct slurm *e, char *buf, size_t size)
 	(void)snprintf(buf + len, size - len, ": %.200s", text);
 }
 
-static const char *explain_end(const struct slurm *e, char *buf, size_t size)
-{
-	const struct forge_cluster_job *j = &e->found;
-
-	if (!j->state[0])
-		(void)snprintf(buf, size, "Slurm has no job %s any more", e->name);
-	else
-		(void)snprintf(buf, size, "Slurm job %s ended as %s (%s)%s%s", j->id,
-			       j->state, j->reason, j->node[0] ? " on " : "", j->node);
-	return buf;
-}
-
 /* The job never got to a node. 0: *ret is complete; negative: the run was refused. */
 static int end_unstarted(struct slurm *e, struct forge_outcome *ret,
 			 struct forge_error *err)
@@ -645,9 +707,7 @@ static int end_unstarted(struct slurm *e, struct forge_outcome *ret,
 		return 0;
 	}
 	/* Forgotten, or its node died: another attempt may succeed. */
-	if (!*state || strcmp(state, "NODE_FAIL") == 0 ||
-	    strcmp(state, "BOOT_FAIL") == 0 || strcmp(state, "PREEMPTED") == 0 ||
-	    strcmp(state, "REVOKED") == 0)
+	if (!*state || is_lost(state))
 		return 0;
 	add_output(e, ret->explanation, sizeof(ret->explanation));
 	return forge_hint(err, forge_fail(err, EREMOTEIO, "%s", ret->explanation),
@@ -727,7 +787,7 @@ static int check_pending(struct slurm *e, struct forge_outcome *ret)
 		event(e, "pending", detail);
 	}
 	if (!is_overdue(e->submitted_at, e->max_pending_sec, e->found.reason) ||
-	    !take_back(e, OVERDUE))
+	    take_back(e, OVERDUE) != 1)
 		return 1;
 	cancel(e, FORGE_CLUSTER_KILL);
 	ret->stop = FORGE_STOP_PENDING;
@@ -739,22 +799,47 @@ static int check_pending(struct slurm *e, struct forge_outcome *ret)
 	return 0;
 }
 
+/*
+ * The directory as the file server has it: what this machine has looked for in vain may be remembered as
+ * missing for a while.
+ */
+static void look_anew(struct slurm *e)
+{
+	char mark[sizeof(e->dir.mark)];
+	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
+
+	(void)snprintf(mark, sizeof(mark), "%s", e->dir.mark);
+	int before = e->dir.fd;
+	e->dir.fd = -1;
+	if (forge_job_dir_open(&e->dir, mark, NULL) < 0) {
+		e->dir.fd = before;
+		return;
+	}
+	close(before);
+	(void)forge_entries_open(&d, e->dir.fd, "."); /* reading it is all */
+	while (forge_entries_next(&d))
+		;
+}
+
 /* As wait(), for a job that Slurm says has ended, or does not have. 1: its outcome may still come. */
 static int check_ended(struct slurm *e, struct forge_outcome *ret,
 		       struct forge_error *err)
 {
-	uint64_t now = forge_now_usec();
+	int rc = take_back(e, "ended without a node");
 
 	/* What another supervisor gave up stays so. */
-	if (take_back(e, "ended without a node")) {
+	if (rc == 1) {
 		if (e->n_signals)
 			ret->stop = FORGE_STOP_CANCEL;
 		return e->n_signals ? 0 : end_unstarted(e, ret, err);
 	}
-	if (!e->give_up_at)
-		e->give_up_at = now + e->max_lag_usec;
-	if (now < e->give_up_at)
+	/* A directory that cannot be read may have the outcome. */
+	if (rc < 0 || e->is_unreadable || !is_given_up(e))
 		return 1;
+	look_anew(e);
+	rc = take_outcome(e, ret, err);
+	if (rc != 1 || e->is_unreadable)
+		return rc;
 	note_progress(e);
 	end_without_outcome(e, ret);
 	return 0;
@@ -775,7 +860,7 @@ static int ask(struct slurm *e, struct forge_outcome *ret, struct forge_error *e
 	/* While it waits for an outcome it looks more often. */
 	switch (e->found.remote) {
 	case FORGE_REMOTE_PENDING:
-		e->give_up_at = 0;
+		e->ended_at = 0;
 		return check_pending(e, ret);
 	case FORGE_REMOTE_ENDED:
 		e->ask_at = now + (e->poll_usec < 1000000 ? e->poll_usec : 1000000);
@@ -784,7 +869,7 @@ static int ask(struct slurm *e, struct forge_outcome *ret, struct forge_error *e
 	case FORGE_REMOTE_RUNNING:
 		break;
 	}
-	e->give_up_at = 0;
+	e->ended_at = 0;
 	return 1;
 }
 
@@ -806,11 +891,15 @@ static int on_signal(struct slurm *e, struct forge_outcome *ret)
 	/* A second signal lets forge on the node kill at once. */
 	int times = is_urgent && e->n_signals == 0 ? 2 : 1;
 	e->n_signals += n;
-	if (take_back(e, CANCELLED)) {
+	if (take_back(e, CANCELLED) == 1) {
 		cancel(e, FORGE_CLUSTER_KILL);
 		ret->stop = FORGE_STOP_CANCEL;
 		return 0;
 	}
+	/* Another supervisor must know who wanted that. */
+	forge_auto_close int mark =
+		openat(e->dir.fd, "cancel", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	(void)mark;
 	for (int i = 0; i < times; i++)
 		cancel(e, FORGE_CLUSTER_ASK);
 	if (!e->kill_at)
@@ -868,7 +957,7 @@ static int wait_for_end(struct slurm *e, struct forge_outcome *ret,
 			rc = on_signal(e, ret);
 		if (rc == 1)
 			rc = ask(e, ret, err);
-		if (rc == 1 && e->job->only_looks && !e->give_up_at && !e->n_signals)
+		if (rc == 1 && e->job->only_looks && !e->n_signals)
 			return 1;
 		if (rc == 1)
 			(void)look_again(e, since);
@@ -885,6 +974,7 @@ static int slurm_wait(struct forge_execution *base, struct forge_outcome *ret,
 	if (rc == 1)
 		return 1;
 	e->is_over = true;
+	ret->is_interrupted |= e->n_signals > 0;
 	show_logs(e);
 	copy_logs(e);
 	(void)snprintf(ret->cluster, sizeof(ret->cluster), "Slurm");
@@ -975,7 +1065,7 @@ static int slurm_end(struct forge_execution *base, struct forge_error *err)
 
 	if (!e->is_open || e->dir.fd < 0)
 		return 0;
-	if (e->is_submitted && !e->is_over && !take_back(e, "was given up"))
+	if (e->is_submitted && !e->is_over && take_back(e, "was given up") != 1)
 		cancel(e, FORGE_CLUSTER_KILL);
 	return forge_job_dir_remove(&e->dir, err);
 }
@@ -1059,7 +1149,7 @@ static int end_job(const struct forge_repair *r, struct slurm *e, struct forge_e
 	char name[FORGE_JOB_NAME_MAX];
 
 	if (forge_job_dir_has(e->dir.fd, "outcome.json") ||
-	    !json_object_get(r->slot, "start_usec") || take_back(e, "was lost"))
+	    !json_object_get(r->slot, "start_usec") || take_back(e, "was lost") == 1)
 		return 0;
 	r->report(r->arg, "cancel", forge_cluster_name(r->run_id, name));
 	return r->dry_run ? 0
