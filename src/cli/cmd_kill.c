@@ -12,6 +12,7 @@
 #include "cli/session.h"
 #include "executor/executor.h"
 #include "record/attendant.h"
+#include "record/reconcile.h"
 #include "record/record.h"
 #include "record/retry_due.h"
 #include "state/slot.h"
@@ -69,6 +70,44 @@ static int attend(struct forge_session *s, const char *run_id, struct forge_erro
 		return 0; /* it has one, or has just ended */
 	(void)snprintf(name, sizeof(name), "%d", slot);
 	return forge_attendant_start(&s->home, name, err);
+}
+
+/* Its slot is there: the run is on a cluster, and not over. */
+static bool is_attended(struct forge_session *s, const char *run_id)
+{
+	forge_auto_json json_t *slot = NULL;
+
+	(void)!forge_slot_find(&s->home, run_id, &slot); /* NULL: it has just ended */
+	return forge_slot_is_remote(slot);
+}
+
+/* What it left on the cluster cannot be reached. With --now the run is closed all the same, as lost. */
+static int give_up(struct forge_session *s, json_t **record, struct forge_error *err)
+{
+	const char *run_id = forge_json_string(*record, "run_id");
+	struct forge_slot slot = FORGE_SLOT_INIT;
+	forge_auto_json json_t *content = NULL;
+	int number = forge_slot_number(&s->home, run_id);
+	int rc = number < 0 ? number
+			    : forge_slot_take_over(&s->home, (unsigned)number, &slot,
+						   &content, NULL);
+
+	if (rc == 0 && is_now) /* and is not tried again */
+		forge_retry_file_forbid(&s->home, run_id);
+	if (rc == 0 && is_now)
+		rc = forge_slot_add(&slot, json_pack("{s:b}", "is_gone", 1), NULL);
+	forge_slot_release(&slot);
+	if (rc == 0 && is_now) {
+		(void)!forge_reconcile_slot((unsigned)number,
+					    NULL); /* what cannot be removed is left */
+		return forge_session_reload(s, record, err);
+	}
+	return forge_hint(err,
+			  forge_fail(err, EAGAIN, "run %s cannot be reached now: %.250s",
+				     run_id,
+				     forge_json_string_or(content, "attach_error",
+							  "another process has it")),
+			  "forge kill --now closes it as lost, whatever it does there");
 }
 
 /*
@@ -130,9 +169,15 @@ static int kill_one(struct forge_session *s, const char *word, struct forge_erro
 		run_id = forge_json_string(record, "run_id");
 		if (tries > 0 && !forge_record_is_over(record))
 			rc = attend(s, run_id, err);
-		if (rc < 0 || forge_record_is_over(record) ||
-		    forge_supervisor_find(&s->home, run_id, &live, NULL) < 0)
+		if (rc < 0 || forge_record_is_over(record))
 			break;
+		if (forge_supervisor_find(&s->home, run_id, &live, NULL) < 0) {
+			/* The watcher may have ended it, or had it for a moment. */
+			rc = forge_session_reload(s, &record, err);
+			if (rc == 0 && is_attended(s, run_id))
+				continue;
+			break;
+		}
 		/* Whatever becomes of the run and of its supervisor now, it is not tried again. */
 		forge_retry_file_forbid(&s->home, run_id);
 		rc = end_it(&live, err);
@@ -151,6 +196,9 @@ static int kill_one(struct forge_session *s, const char *word, struct forge_erro
 	    strcmp(owner, forge_user_name(user)) != 0)
 		rc = forge_fail(err, EPERM, "run %s is %s's, who alone can end it",
 				forge_json_string(record, "run_id"), owner);
+	else if (rc == 0 && !forge_record_is_over(record) &&
+		 is_attended(s, forge_json_string(record, "run_id")))
+		rc = give_up(s, &record, err);
 	else if (rc == 0 && !forge_record_is_over(record))
 		rc = forge_hint(err,
 				forge_fail(err, ESRCH, "run %s is not of this FORGE_HOME",

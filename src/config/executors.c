@@ -15,7 +15,7 @@
 #include "config/setters.h"
 
 /* A file system of a cluster may show a change to other nodes only after so long. */
-#define LAG_USEC  (60 * 1000000ull)
+#define LAG_USEC  (120 * 1000000ull)
 #define POLL_USEC (5 * 1000000ull)
 
 #define FIELD(f) offsetof(struct forge_executor_decl, f)
@@ -49,7 +49,7 @@ static const struct forge_named_row rows[] = {
 	  "Kind slurm: a run that is pending for longer is cancelled (default: none)",
 	  NULL },
 	{ "max_lag", FORGE_NAMED_DURATION, FIELD(max_lag_usec), "duration",
-	  "Kind slurm: until a file of a node must be visible here (default: 60s)",
+	  "Kind slurm: until a file of a node must be visible here (default: 2min)",
 	  NULL },
 };
 

@@ -144,7 +144,7 @@ enum forge_executor_caps {
 /* What look() finds. */
 enum forge_remote_state {
 	FORGE_REMOTE_UNKNOWN, /* the cluster cannot be asked now */
-	FORGE_REMOTE_PENDING,
+	FORGE_REMOTE_PENDING, /* the command has not started */
 	FORGE_REMOTE_RUNNING,
 	FORGE_REMOTE_ENDED, /* or it is not there: attach() finds out what that means */
 };
@@ -153,6 +153,7 @@ enum forge_remote_state {
 struct forge_remote {
 	const json_t *plan; /* what plan() returned */
 	enum forge_remote_state state;
+	uint64_t since; /* seconds of the epoch: since when why is what it is; 0: not known */
 	char why[128]; /* it is pending, in the words of the cluster; "": it does not say */
 };
 

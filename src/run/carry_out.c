@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/json.h"
@@ -79,7 +80,8 @@ static void note_pending(struct run *r, const char *why)
 	forge_run_note(r, text);
 	forge_record_event(&r->record, "pending", why);
 	(void)!forge_slot_add(&r->slot,
-			      json_pack("{s:o}", "pending", forge_json_text(why)),
+			      json_pack("{s:o, s:I}", "pending", forge_json_text(why),
+					"pending_since", (json_int_t)time(NULL)),
 			      NULL); /* only for people to read */
 }
 
@@ -497,7 +499,9 @@ static void judge_and_collect(struct run *r, const struct forge_outcome *outcome
 /* The slot keeps what the run is, without a lock. 1: it goes on. */
 static int leave(struct run *r, struct forge_error *err)
 {
-	int rc = forge_slot_add_record(&r->slot, r->record.json, err);
+	int rc = r->only_looks && forge_run_status(r) == r->found_status
+			 ? 0 /* a watcher looks often */
+			 : forge_slot_add_record(&r->slot, r->record.json, err);
 
 	/* The end of the run reports everything again, if need be. */
 	forge_run_report(r, true, true);
@@ -630,6 +634,7 @@ static int reopen(struct run *r, const json_t *slot, struct forge_error *err)
 	json_decref(events);
 	r->courier.url = r->store;
 	r->is_confirmed = true;
+	r->found_status = rc == 0 ? forge_run_status(r) : FORGE_STATUS_NONE;
 	/* Without the file, there is no attempt after this one. */
 	(void)!forge_retry_file_claim(r->home, r->spec->run_id, CLAIM_MSEC, &r->retry);
 	/* The supervisor before this one may have been collecting. */

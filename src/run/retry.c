@@ -88,7 +88,8 @@ static const char *find_obstacle(struct run *r, const struct forge_outcome *o,
 	/* Nobody here has the request any more: what is not in the file is gone. */
 	const char *secret = r->ready->remake_environment ? NULL : withheld(r);
 	if (secret) {
-		(void)forge_fail(why, ENODATA, "the value of %.64s is kept nowhere", secret);
+		(void)forge_fail(why, ENODATA, "the value of %.64s is kept nowhere",
+				 secret);
 		return why->msg;
 	}
 	if (r->executor->caps & FORGE_EXECUTOR_REMOTE)

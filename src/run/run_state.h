@@ -52,6 +52,7 @@ struct run {
 	bool keeps; /* the workdir: the user wants it, or it has outputs that are not stored */
 	bool is_confirmed; /* the caller knows that this run will happen */
 	bool is_behind;	 /* the store misses something of this run, and the user knows */
+	enum forge_status found_status; /* of a run that was reopened */
 	bool only_looks; /* at a run that goes on, and does not wait for its end */
 	bool has_left;	 /* the run goes on, and the slot stays for a watcher */
 	bool needs_repair; /* something could not be removed: repair tries again */

@@ -11,6 +11,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -42,6 +43,7 @@ struct entry {
 	const struct forge_executor_ops *ops;
 	bool is_running; /* and the record says so */
 	bool is_seen;	 /* in this round */
+	uint64_t since;	 /* when the slot began to say why, seconds of the epoch */
 	char why[128];	 /* it is pending, as the slot says */
 	pid_t child;	 /* 0: none */
 	uint64_t not_before, pause;
@@ -111,6 +113,8 @@ static bool read_entry(struct watch *w, struct entry *e, int fd)
 				FORGE_STATUS_RUNNING;
 		(void)snprintf(e->why, sizeof(e->why), "%s",
 			       forge_json_string_or(slot, "pending", ""));
+		e->since = (uint64_t)json_integer_value(
+			json_object_get(slot, "pending_since"));
 		e->plan = plan_of(slot);
 		if (msec && msec < w->poll_msec)
 			w->poll_msec = msec;
@@ -185,8 +189,11 @@ static void ask(struct watch *w)
 
 	if (!runs || w->n == 0)
 		return;
-	for (size_t i = 0; i < w->n; i++)
+	for (size_t i = 0; i < w->n; i++) {
 		runs[i].plan = w->entries[i].plan;
+		runs[i].since = w->entries[i].since;
+		(void)snprintf(runs[i].why, sizeof(runs[i].why), "%s", w->entries[i].why);
+	}
 	/* Those of one executor are of one kind, unless the configuration has changed. */
 	(void)!w->entries[0].ops->look(runs, w->n, &err); /* the next round asks again */
 	for (size_t i = 0; i < w->n; i++)
@@ -209,10 +216,11 @@ static void note_pending(struct watch *w, struct entry *e)
 	struct stat st;
 	if (flock(slot.fd, LOCK_EX | LOCK_NB) == 0 && fstat(slot.fd, &st) == 0 &&
 	    st.st_size == e->size)
-		(void)!forge_slot_add(
-			&slot,
-			json_pack("{s:o}", "pending", forge_json_text(e->found.why)),
-			&err); /* only for people to read */
+		(void)!forge_slot_add(&slot,
+				      json_pack("{s:o, s:I}", "pending",
+						forge_json_text(e->found.why),
+						"pending_since", (json_int_t)time(NULL)),
+				      &err); /* only for people to read */
 	close(slot.fd);
 }
 
@@ -261,7 +269,7 @@ static bool attend(struct watch *w)
 		if (e->child || !e->plan || now < e->not_before)
 			continue;
 		if (e->found.state == FORGE_REMOTE_PENDING && e->found.why[0] &&
-		    !strstr(e->why, e->found.why))
+		    strcmp(e->why, e->found.why) != 0)
 			note_pending(w, e);
 		if (!needs_child(e))
 			continue;

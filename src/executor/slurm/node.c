@@ -229,6 +229,9 @@ static int run_job(struct node *n, struct forge_error *err)
 
 	if (rc == 0 && !file)
 		rc = forge_fail(&refused, ENOENT, "job.json is not there");
+	/* It has the environment of the run, and nobody needs it again. */
+	if (rc == 0)
+		(void)unlinkat(n->fd, "job.json", 0);
 	if (rc == 0)
 		rc = forge_job_file_read(file, &n->read, &refused);
 	if (rc == 0)

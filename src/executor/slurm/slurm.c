@@ -64,7 +64,8 @@ struct slurm {
 	struct forge_workdir workdir;
 	struct forge_cluster_job found; /* at the last question */
 	char cluster[64];
-	char pending[64]; /* the reason that was reported last */
+	char pending[128];	/* what was reported last, and when */
+	uint64_t pending_since; /* seconds of the epoch */
 	int signals;
 	int n_signals;
 	uint64_t ask_at; /* the next question to Slurm */
@@ -310,6 +311,9 @@ static int take_plan(struct slurm *e, const struct forge_job *job, const json_t 
 	e->max_pending_sec = number_of(plan, "max_pending_sec");
 	e->submitted_at = number_of(plan, "submitted_at");
 	e->ended_at = number_of(plan, "ended_at");
+	e->pending_since = number_of(plan, "pending_since");
+	(void)snprintf(e->pending, sizeof(e->pending), "%s",
+		       forge_json_string_or(plan, "pending", ""));
 	(void)forge_cluster_name(job->run_id, e->name);
 	free(e->conf);
 	e->conf = conf ? strdup(conf) : NULL;
@@ -317,6 +321,17 @@ static int take_plan(struct slurm *e, const struct forge_job *job, const json_t 
 		return forge_fail(err, ENOMEM, "out of memory");
 	return forge_job_dir_name(forge_json_string_or(plan, "shared_dir", "/"),
 				  job->run_id, &e->dir, err);
+}
+
+static int check_mark(struct slurm *e, struct forge_error *err)
+{
+	forge_auto_close int seen = forge_home_subdir(e->job->home, "watchers", err);
+	forge_auto_free char *name = forge_asprintf("%s.mark", e->job->executor->name);
+
+	if (seen < 0)
+		return seen;
+	return name ? forge_job_dir_prepare(&e->dir, seen, name, err)
+		    : forge_fail(err, ENOMEM, "out of memory");
 }
 
 static int slurm_make_workdir(struct forge_execution *base, const struct forge_job *job,
@@ -331,7 +346,7 @@ static int slurm_make_workdir(struct forge_execution *base, const struct forge_j
 		rc = take_plan(e, job, plan, err);
 	json_decref(plan);
 	if (rc == 0)
-		rc = forge_job_dir_prepare(&e->dir, err);
+		rc = check_mark(e, err);
 	if (rc == 0)
 		rc = forge_slot_add(job->slot, json_pack("{s:s}", "mark", e->dir.mark),
 				    err);
@@ -750,19 +765,23 @@ static bool is_hopeless(const char *reason)
 	return false;
 }
 
-/* Seconds that a job with this reason may be pending; 0: for ever. */
-static uint64_t may_pend(uint64_t max_pending, const char *reason)
+/* A job may be pending for max_pending seconds (0: for ever), and a minute for a reason that does not pass. */
+static bool is_overdue(uint64_t submitted_at, uint64_t reason_since, uint64_t max_pending,
+		       const char *reason)
 {
-	if (is_hopeless(reason) && (!max_pending || max_pending > HOPELESS_SEC))
-		return HOPELESS_SEC;
-	return max_pending;
+	uint64_t now = (uint64_t)time(NULL);
+
+	if (is_hopeless(reason) && reason_since && now >= reason_since &&
+	    now - reason_since >= HOPELESS_SEC)
+		return true;
+	return max_pending && now >= submitted_at && now - submitted_at >= max_pending;
 }
 
-static bool is_overdue(uint64_t submitted_at, uint64_t max_pending, const char *reason)
+static const char *describe_pending(const struct forge_cluster_job *j, char *buf,
+				    size_t size)
 {
-	uint64_t most = may_pend(max_pending, reason), now = (uint64_t)time(NULL);
-
-	return most && now >= submitted_at && now - submitted_at >= most;
+	(void)snprintf(buf, size, "Slurm job %s is pending: %s", j->id, j->reason);
+	return buf;
 }
 
 static void cancel(struct slurm *e, enum forge_cluster_cancel how)
@@ -778,15 +797,15 @@ static int check_pending(struct slurm *e, struct forge_outcome *ret)
 {
 	char detail[128], text[FORGE_FORMAT_MAX];
 
+	(void)describe_pending(&e->found, detail, sizeof(detail));
 	/* "None": the scheduler has not looked at it yet. */
-	if (strcmp(e->pending, e->found.reason) != 0 &&
-	    strcmp(e->found.reason, "None") != 0) {
-		(void)snprintf(e->pending, sizeof(e->pending), "%s", e->found.reason);
-		(void)snprintf(detail, sizeof(detail), "Slurm job %s is pending: %s",
-			       e->found.id, e->found.reason);
+	if (strcmp(e->pending, detail) != 0 && strcmp(e->found.reason, "None") != 0) {
+		(void)snprintf(e->pending, sizeof(e->pending), "%s", detail);
+		e->pending_since = (uint64_t)time(NULL);
 		event(e, "pending", detail);
 	}
-	if (!is_overdue(e->submitted_at, e->max_pending_sec, e->found.reason) ||
+	if (!is_overdue(e->submitted_at, e->pending_since, e->max_pending_sec,
+			e->found.reason) ||
 	    take_back(e, OVERDUE) != 1)
 		return 1;
 	cancel(e, FORGE_CLUSTER_KILL);
@@ -1085,31 +1104,41 @@ static void slurm_close(struct forge_execution *base)
 
 /* ---- for those who have only the slot ---- */
 
-/* An outcome, or a state that attach() has something to do about. */
+static bool has_file(const json_t *plan, const char *name)
+{
+	forge_auto_free char *path =
+		forge_asprintf("%s/%s", forge_json_string_or(plan, "log_dir", ""), name);
+
+	return path && access(path, F_OK) == 0;
+}
+
+/* A state that attach() has something to do about is FORGE_REMOTE_ENDED or, the first time, RUNNING. */
 static void look_at(struct forge_remote *r, const struct forge_cluster_job *jobs,
 		    size_t n)
 {
 	const char *name = forge_json_string_or(r->plan, "job_name", "");
 	const struct forge_cluster_job *j = forge_cluster_pick(jobs, n, name);
-	uint64_t submitted_at = number_of(r->plan, "submitted_at");
 
 	r->state = j ? j->remote : FORGE_REMOTE_ENDED;
-	if (j && j->remote == FORGE_REMOTE_PENDING) {
-		if (strcmp(j->reason, "None") != 0)
-			(void)snprintf(r->why, sizeof(r->why),
-				       "Slurm job %s is pending: %s", j->id, j->reason);
-		if (is_overdue(submitted_at, number_of(r->plan, "max_pending_sec"),
-			       j->reason))
-			r->state = FORGE_REMOTE_ENDED;
+	/* Slurm prepares the node, or forge there the sandbox. */
+	if (r->state == FORGE_REMOTE_RUNNING && !has_file(r->plan, "started")) {
+		r->state = FORGE_REMOTE_PENDING;
+		(void)snprintf(r->why, sizeof(r->why), "Slurm job %s is %s on %s", j->id,
+			       j->state, j->node);
+		return;
 	}
-}
-
-static bool has_outcome(const json_t *plan)
-{
-	forge_auto_free char *path = forge_asprintf(
-		"%s/outcome.json", forge_json_string_or(plan, "log_dir", ""));
-
-	return path && access(path, F_OK) == 0;
+	if (r->state != FORGE_REMOTE_PENDING)
+		return;
+	char before[sizeof(r->why)];
+	(void)snprintf(before, sizeof(before), "%s", r->why);
+	r->why[0] = '\0';
+	if (strcmp(j->reason, "None") != 0)
+		(void)describe_pending(j, r->why, sizeof(r->why));
+	/* The reason is new: it has its time from now on. */
+	uint64_t since = strcmp(before, r->why) == 0 ? r->since : 0;
+	if (is_overdue(number_of(r->plan, "submitted_at"), since,
+		       number_of(r->plan, "max_pending_sec"), j->reason))
+		r->state = FORGE_REMOTE_ENDED;
 }
 
 static int slurm_look(struct forge_remote *runs, size_t n, struct forge_error *err)
@@ -1118,9 +1147,9 @@ static int slurm_look(struct forge_remote *runs, size_t n, struct forge_error *e
 	int rc = is_asked ? 0 : forge_fail(err, ENOMEM, "out of memory");
 
 	for (size_t i = 0; i < n; i++) {
-		runs[i].why[0] = '\0';
-		runs[i].state = has_outcome(runs[i].plan) ? FORGE_REMOTE_ENDED
-							  : FORGE_REMOTE_UNKNOWN;
+		runs[i].state = has_file(runs[i].plan, "outcome.json")
+					? FORGE_REMOTE_ENDED
+					: FORGE_REMOTE_UNKNOWN;
 	}
 	/* One question for each cluster. */
 	for (size_t i = 0; is_asked && i < n; i++) {
@@ -1187,6 +1216,9 @@ static int slurm_repair(const struct forge_repair *r, struct forge_error *err)
 			rc = forge_job_dir_remove(&e.dir, err);
 	} else if (rc == -ENOENT) {
 		rc = 0;
+	} else if (json_object_get(r->slot, "start_usec") && !r->dry_run) {
+		/* Its directory cannot be reached: the job at least is ended. */
+		(void)!forge_cluster_cancel(e.conf, e.name, FORGE_CLUSTER_KILL, NULL);
 	}
 	/* The mark says that it is the same file system, whatever its number is now. */
 	struct forge_repair now = *r;
