@@ -2,7 +2,7 @@
 """Speed of forge next to its peers; docs/BENCH.md says how each figure is made.
 
     bench.py [--rounds N] [--million] [PART...]
-                              parts: start memory flood kill flat store crowd hash runtime guest; default: all
+                              parts: start memory flood kill flat store crowd hash runtime docker slurm guest; default: all
 
 All figures of a table come from one run: the commands take turns, so that what else the
 machine does hits them alike; medians and ratios are what to look at.
@@ -546,6 +546,101 @@ def bench_million(args, work):
     os.environ["FORGE_HOME"] = str(work / "home")
 
 
+def library(name, text, env=None):
+    """What a function of tests/lib prints; its daemons go on."""
+    lib = HERE.parent / "tests/lib" / f"{name}.bash"
+    return subprocess.run(["bash", "-c", f". {lib}; {text}"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.DEVNULL, text=True, check=False,
+                          env={**os.environ, **(env or {})}).stdout.strip()
+
+
+def over_table(title, good, bad, own):
+    """What forge adds to the client of an engine."""
+    if own in good:
+        base = statistics.median(good[own])
+        rows = [[name, f"{statistics.median(spent):.1f}", f"{min(spent):.1f}",
+                 f"{statistics.median(spent) - base:+.1f}", f"{statistics.median(spent) / base:.2f}"]
+                for name, spent in good.items()]
+        table(title, ["start to end of true, ms", "median", "least", f"+ {own}", f"x {own}"], rows)
+    for name, why in bad.items():
+        print(f"  {name} left out: {why}")
+
+
+def bench_docker(args, work):
+    """A container of Docker: by its own client, and by forge."""
+    missing = library("engines", "engines_missing")
+    if missing:
+        print(f"\nDocker needs {missing}; left out")
+        return
+    where = library("engines", 'engines_make && engine_start docker >&2; echo "$FORGE_ENGINES"')
+    config = work / "docker.yaml"
+    config.write_text(f"executors: {{docker: {{kind: container, socket: {where}/docker.sock, image: tiny}}}}\n")
+    own = ["docker", "-H", f"unix://{where}/docker.sock", "run", "--rm", "--network", "none", "--read-only", "--memory",
+           "2g", "--pids-limit", "512", "--cap-drop", "ALL"]
+    try:
+        good, bad = take_turns({"docker run": [*own, "tiny", "true"],
+                                "forge run": [FORGE, "run", "--config", str(config), "--executor", "docker", "-q", "--",
+                                              "true"]}, min(args.rounds, 20))
+        over_table("In a container of Docker", good, bad, "docker run")
+    finally:
+        library("engines", "engines_remove", {"FORGE_ENGINES": where})
+
+
+def cpu_and_memory(pid):
+    """CPU seconds of a process and of its children that have ended, and its memory in MiB."""
+    words = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    pages = int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return sum(map(int, words[11:15])) / os.sysconf("SC_CLK_TCK"), pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def is_watcher(pid):
+    """Whether it is the watcher of our FORGE_HOME."""
+    try:
+        words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        env = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:  # it has ended
+        return False
+    return words[:2] == [b"forge", b"__watch"] and f"FORGE_HOME={os.environ['FORGE_HOME']}".encode() in env
+
+
+def watch_many(n, config, where):
+    """One watcher of n jobs that wait."""
+    for i in range(n):
+        subprocess.run([FORGE, "submit", "--config", str(config), "--executor", "slurm", "--memory", "64M", "--", "sleep",
+                        "3600"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+    watchers = [p for p in map(int, filter(str.isdigit, os.listdir("/proc"))) if is_watcher(p)]
+    time.sleep(10)
+    before, seconds = cpu_and_memory(watchers[0])[0], 60
+    time.sleep(seconds)
+    after, memory = cpu_and_memory(watchers[0])
+    table(f"{n} jobs of a Slurm cluster, one squeue in 5 s", ["", "% of a core", "MiB", "processes"],
+          [["forge, and the squeue that it runs", f"{100 * (after - before) / seconds:.2f}", f"{memory:.1f}",
+            len(watchers)]])
+    subprocess.run([FORGE, "kill", "-f", "*"], stdout=subprocess.DEVNULL, check=False)
+    library("slurm", "slurm scancel -u root", {"FORGE_SLURM": where})
+
+
+def bench_slurm(args, work):
+    """A job of Slurm: by sbatch --wait, and by forge; and what many jobs cost that are waited for."""
+    missing = library("slurm", "slurm_missing")
+    if missing:
+        print(f"\nSlurm needs {missing}; left out")
+        return
+    where = library("slurm", 'slurm_make >&2; echo "$FORGE_SLURM"')
+    config = work / "slurm.yaml"
+    config.write_text(f"executors: {{slurm: {{kind: slurm, dir: {work}/shared, slurm_conf: {where}/slurm.conf}}}}\n")
+    try:
+        os.environ["SLURM_CONF"] = f"{where}/slurm.conf"
+        good, bad = take_turns({"sbatch --wait": ["sbatch", "--wait", "-Q", "--mem=64M", "-o", "/dev/null", "--wrap",
+                                                  "true"],
+                                "forge run": [FORGE, "run", "--config", str(config), "--executor", "slurm", "-q",
+                                              "--memory", "64M", "--", "true"]}, min(args.rounds, 20))
+        over_table("As a job of Slurm", good, bad, "sbatch --wait")
+        watch_many(args.jobs, config, where)
+    finally:
+        library("slurm", "slurm_remove", {"FORGE_SLURM": where})
+
+
 def bench_guest(args, work):
     """The start table on a unified hierarchy, in a User-Mode Linux guest."""
     if not shutil.which("linux.uml"):
@@ -563,7 +658,7 @@ def bench_guest(args, work):
 
 PARTS = {"start": bench_start, "memory": bench_memory, "flood": bench_flood, "kill": bench_kill,
          "flat": bench_flat, "store": bench_store, "crowd": bench_crowd, "hash": bench_hash, "runtime": bench_runtime,
-         "million": bench_million, "guest": bench_guest}
+         "million": bench_million, "docker": bench_docker, "slurm": bench_slurm, "guest": bench_guest}
 
 
 def main():
@@ -571,6 +666,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--flood-mib", type=int, default=2048)
     parser.add_argument("--crowd", type=int, default=500, help="runs at once")
+    parser.add_argument("--jobs", type=int, default=1000, help="jobs of a cluster at once")
     parser.add_argument("--runs", type=int, default=1000000, help="rows of the million")
     parser.add_argument("--million", action="store_true", help="also with a million runs in the store")
     parser.add_argument("parts", nargs="*", metavar="PART", help=" ".join(PARTS))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * forge __attend SLOT: the next supervisor of a run that has none. forge __watch EXECUTOR: the watcher of all
- * runs there. Both are hidden: other commands start them.
+ * Hidden; other commands start them. forge __attend SLOT: the next supervisor of a run that has none; forge
+ * __retry RUN: that of the attempt after this run; forge __watch EXECUTOR: the watcher of all runs there.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -10,10 +10,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/sys.h"
 #include "cli/cli.h"
 #include "record/reconcile.h"
 #include "run/resume.h"
+#include "run/retry.h"
 #include "run/watch.h"
 
 static void on_taken(void *arg)
@@ -67,8 +69,11 @@ static int attend(const char *word, int *pipe)
 	int rc = forge_resume((unsigned)strtoul(word, NULL, 10), false, on_taken, pipe,
 			      &err);
 
-	/* Gone, for certain: the record gets its end now. */
-	if (rc == -ESRCH)
+	/* Gone, for certain, or only to be cleaned up after: the slot gets its end now. */
+	if (rc == -ESRCH || rc == -EALREADY)
+		(void)!forge_reconcile_slot((unsigned)strtoul(word, NULL, 10), NULL);
+	/* There may be a next attempt. */
+	if (rc == 0 || rc == -ESRCH || rc == -EALREADY)
 		(void)!forge_reconcile(NULL, false, NULL);
 	return rc;
 }
@@ -86,10 +91,26 @@ static int cmd_attend(int argc, char **argv)
 	return in_background(attend, argv[0]);
 }
 
+/* The record of the run before has the error, if there is one. */
+static int retry(const char *word, int *pipe)
+{
+	struct forge_error err = FORGE_ERROR_INIT;
+
+	return forge_retry_start(word, on_taken, pipe, &err);
+}
+
+static int cmd_retry(int argc, char **argv)
+{
+	return argc == 1 && forge_run_id_is_valid(argv[0]) ? in_background(retry, argv[0])
+							   : FORGE_EXIT_USAGE;
+}
+
 static int watch(const char *word, int *pipe)
 {
-	struct forge_error err = FORGE_ERROR_INIT; /* the next command starts another one */
+	struct forge_error err =
+		FORGE_ERROR_INIT; /* the next command starts another one */
 
+	(void)!chdir("/"); /* it may live for days */
 	return forge_watch(word, on_taken, pipe, &err);
 }
 
@@ -120,5 +141,13 @@ const struct forge_cmd forge_cmd_watch = {
 	.synopsis = "EXECUTOR",
 	.bad_value = FORGE_EXIT_FAILED,
 	.run = cmd_watch,
+	.opts = hidden_opts,
+};
+
+const struct forge_cmd forge_cmd_retry = {
+	.name = "__retry",
+	.synopsis = "RUN",
+	.bad_value = FORGE_EXIT_FAILED,
+	.run = cmd_retry,
 	.opts = hidden_opts,
 };

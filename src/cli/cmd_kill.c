@@ -3,14 +3,18 @@
 #include "cli/cli.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/json.h"
 #include "cli/session.h"
 #include "executor/executor.h"
 #include "record/attendant.h"
+#include "record/reconcile.h"
 #include "record/record.h"
+#include "record/retry_due.h"
 #include "state/slot.h"
 #include "state/supervisor.h"
 
@@ -36,6 +40,8 @@ static const struct forge_opt *kill_opts(void)
 #define COLLECT_MSEC 3000
 /* So many supervisors of one run are signalled one after the other. */
 #define SUPERVISORS_MAX 5
+/* How long an attempt may take from the lock on its file to its slot. */
+#define START_USEC (60 * 1000000ull)
 
 static int end_it(const struct forge_supervisor_ref *live, struct forge_error *err)
 {
@@ -50,10 +56,12 @@ static int end_it(const struct forge_supervisor_ref *live, struct forge_error *e
 static int attend(struct forge_session *s, const char *run_id, struct forge_error *err)
 {
 	struct forge_supervisor_ref live = FORGE_SUPERVISOR_REF_INIT;
-	forge_auto_json json_t *slots = forge_slot_all(&s->home);
+	forge_auto_json json_t *slot_of_run = NULL;
 	char name[16];
 
-	if (!forge_run_is_remote(slots, run_id))
+	(void)!forge_slot_find(&s->home, run_id,
+			       &slot_of_run); /* NULL: it has just ended */
+	if (!forge_slot_is_remote(slot_of_run))
 		return 0;
 	int rc = forge_supervisor_find(&s->home, run_id, &live, NULL);
 	forge_supervisor_close(&live);
@@ -64,16 +72,89 @@ static int attend(struct forge_session *s, const char *run_id, struct forge_erro
 	return forge_attendant_start(&s->home, name, err);
 }
 
+/* Its slot is there: the run is on a cluster, and not over. */
+static bool is_attended(struct forge_session *s, const char *run_id)
+{
+	forge_auto_json json_t *slot = NULL;
+
+	(void)!forge_slot_find(&s->home, run_id, &slot); /* NULL: it has just ended */
+	return forge_slot_is_remote(slot);
+}
+
+/* What it left on the cluster cannot be reached. With --now the run is closed all the same, as lost. */
+static int give_up(struct forge_session *s, json_t **record, struct forge_error *err)
+{
+	const char *run_id = forge_json_string(*record, "run_id");
+	struct forge_slot slot = FORGE_SLOT_INIT;
+	forge_auto_json json_t *content = NULL;
+	int number = forge_slot_number(&s->home, run_id);
+	int rc = number < 0 ? number
+			    : forge_slot_take_over(&s->home, (unsigned)number, &slot,
+						   &content, NULL);
+
+	if (rc == 0 && is_now) /* and is not tried again */
+		forge_retry_file_forbid(&s->home, run_id);
+	if (rc == 0 && is_now)
+		rc = forge_slot_add(&slot, json_pack("{s:b}", "is_gone", 1), NULL);
+	forge_slot_release(&slot);
+	if (rc == 0 && is_now) {
+		(void)!forge_reconcile_slot((unsigned)number,
+					    NULL); /* what cannot be removed is left */
+		return forge_session_reload(s, record, err);
+	}
+	return forge_hint(err,
+			  forge_fail(err, EAGAIN, "run %s cannot be reached now: %.250s",
+				     run_id,
+				     forge_json_string_or(content, "attach_error",
+							  "another process has it")),
+			  "forge kill --now closes it as lost, whatever it does there");
+}
+
+/*
+ * Makes *record the attempt that runs or is over: one that is about to start is prevented or waited for.
+ */
+static int find_attempt(struct forge_session *s, json_t **record, struct forge_error *err)
+{
+	uint64_t deadline = forge_now_usec() + START_USEC;
+	bool is_pending = true;
+	int rc = forge_session_last(s, record, &is_pending, err);
+
+	while (rc == 0 && is_pending && forge_now_usec() < deadline) {
+		const char *run_id = forge_json_string(*record, "run_id");
+		rc = forge_retry_cancel(&s->home, run_id, err);
+		if (rc == -EWOULDBLOCK || rc == -ENOENT) {
+			(void)poll(NULL, 0, 10);
+			rc = 0;
+		}
+		if (rc == 0)
+			rc = forge_session_reload(s, record, err);
+		if (rc == 0)
+			rc = forge_session_last(s, record, &is_pending, err);
+	}
+	if (rc == 0 && is_pending)
+		rc = forge_hint(err,
+				forge_fail(err, EBUSY,
+					   "the next attempt of run %s is being prepared",
+					   forge_json_string(*record, "run_id")),
+				"Try again in a moment");
+	return rc;
+}
+
 static int kill_one(struct forge_session *s, const char *word, struct forge_error *err)
 {
 	struct forge_supervisor_ref live = FORGE_SUPERVISOR_REF_INIT;
 	forge_auto_json json_t *record = NULL;
 	int rc = forge_session_record(s, word, &record, err);
+	bool is_pending = false;
 
+	if (rc == 0)
+		rc = forge_session_last(s, &record, &is_pending, err);
+	bool was_over = forge_record_is_over(record) && !is_pending;
+	if (rc == 0)
+		rc = find_attempt(s, &record, err);
 	if (rc < 0)
 		return rc;
 	const char *run_id = forge_json_string(record, "run_id");
-	bool was_over = forge_record_is_over(record);
 	if (!was_over && !forge_record_is_here(record) &&
 	    forge_supervisor_find(&s->home, run_id, &live, NULL) < 0)
 		rc = forge_hint(err,
@@ -88,13 +169,24 @@ static int kill_one(struct forge_session *s, const char *word, struct forge_erro
 		run_id = forge_json_string(record, "run_id");
 		if (tries > 0 && !forge_record_is_over(record))
 			rc = attend(s, run_id, err);
-		if (rc < 0 || forge_record_is_over(record) ||
-		    forge_supervisor_find(&s->home, run_id, &live, NULL) < 0)
+		if (rc < 0 || forge_record_is_over(record))
 			break;
+		if (forge_supervisor_find(&s->home, run_id, &live, NULL) < 0) {
+			/* The watcher may have ended it, or had it for a moment. */
+			rc = forge_session_reload(s, &record, err);
+			if (rc == 0 && is_attended(s, run_id))
+				continue;
+			break;
+		}
+		/* Whatever becomes of the run and of its supervisor now, it is not tried again. */
+		forge_retry_file_forbid(&s->home, run_id);
 		rc = end_it(&live, err);
 		forge_supervisor_close(&live);
 		if (rc == 0)
 			rc = forge_session_reload(s, &record, err);
+		/* It ended by itself just before, and the next attempt began. */
+		if (rc == 0)
+			rc = find_attempt(s, &record, err);
 	}
 	if (rc == 0)
 		rc = forge_session_reload(s, &record, err);
@@ -104,6 +196,9 @@ static int kill_one(struct forge_session *s, const char *word, struct forge_erro
 	    strcmp(owner, forge_user_name(user)) != 0)
 		rc = forge_fail(err, EPERM, "run %s is %s's, who alone can end it",
 				forge_json_string(record, "run_id"), owner);
+	else if (rc == 0 && !forge_record_is_over(record) &&
+		 is_attended(s, forge_json_string(record, "run_id")))
+		rc = give_up(s, &record, err);
 	else if (rc == 0 && !forge_record_is_over(record))
 		rc = forge_hint(err,
 				forge_fail(err, ESRCH, "run %s is not of this FORGE_HOME",
@@ -161,7 +256,9 @@ const struct forge_cmd forge_cmd_kill = {
 		"recorded. A run\n"
 		"that is over already is no error, and so is said. A pattern ('sweep-*') "
 		"means\n"
-		"all open runs of yours with such an analysis id; on a terminal it asks.",
+		"all open runs of yours with such an analysis id; on a terminal it asks. "
+		"A run\n"
+		"that is tried again is ended with all its attempts.",
 	.first = "RUN",
 	.bad_value = FORGE_EXIT_FAILED,
 	.run = cmd_kill,

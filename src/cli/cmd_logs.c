@@ -15,6 +15,7 @@
 #include "base/json.h"
 #include "cli/session.h"
 #include "executor/executor.h"
+#include "record/deliver.h"
 #include "record/foreign.h"
 #include "record/reconcile.h"
 #include "record/record.h"
@@ -144,6 +145,17 @@ static int copy_both(const struct stream streams[2])
 	return rc < 0 ? rc : copy(&streams[1]);
 }
 
+/* Whether the run has a next attempt: then its supervisor may go on when it is over. */
+static bool is_retried(struct forge_session *s, const char *run_id)
+{
+	json_t *record = NULL;
+	bool is_it = forge_load_verdict(&s->home, run_id, &record, NULL) == 0 &&
+		     json_object_get(record, "retried_by");
+
+	json_decref(record);
+	return is_it;
+}
+
 /* The watch is set before the log is read, so no change is missed. */
 static int follow(struct forge_session *s, const json_t *record,
 		  const struct stream streams[2], struct forge_error *err)
@@ -154,13 +166,16 @@ static int follow(struct forge_session *s, const json_t *record,
 	forge_auto_close int inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
 	int rc = 0;
 
-	if (!dir || inotify < 0 || inotify_add_watch(inotify, dir, IN_MODIFY) < 0)
+	/* record.json, with the verdict, is moved to its name. */
+	if (!dir || inotify < 0 ||
+	    inotify_add_watch(inotify, dir, IN_MODIFY | IN_MOVED_TO) < 0)
 		return forge_fail_errno(err, errno, "watch %s", dir ? dir : run_id);
 	bool is_live = forge_supervisor_find(&s->home, run_id, &live, NULL) == 0;
 	do {
 		char events[4096];
 		struct pollfd p[] = { { .fd = inotify, .events = POLLIN },
 				      { .fd = live.pidfd, .events = POLLIN } };
+		is_live = is_live && !is_retried(s, run_id);
 		rc = copy_both(streams);
 		if (rc == 0 && is_live && poll(p, 2, -1) > 0)
 			is_live = !p[1].revents;
@@ -238,8 +253,8 @@ static int follow_remote(struct forge_session *s, const json_t *record,
 		}
 	}
 	for (int i = 0; i < 2 && rc == 0; i++) {
-		if (streams[i].from < 0 || open_own(s, now, i ? "stderr" : "stdout", &own[i],
-						    streams[i].to, err) < 0)
+		if (streams[i].from < 0 || open_own(s, now, i ? "stderr" : "stdout",
+						    &own[i], streams[i].to, err) < 0)
 			continue;
 		switch_to(&streams[i], own[i].from);
 	}
@@ -329,6 +344,31 @@ static int show_logs(struct forge_session *s, const json_t *record,
 	return rc;
 }
 
+/* The attempts after a run that was followed to its end. */
+static int follow_attempts(struct forge_session *s, json_t **record,
+			   struct forge_error *err)
+{
+	int rc = forge_session_reload(s, record, err);
+
+	while (rc == 0 && (rc = forge_session_next(s, record, err)) != 0) {
+		if (rc == -EAGAIN) {
+			(void)poll(NULL, 0, 20);
+			rc = forge_session_reload(s, record, err);
+			continue;
+		}
+		if (rc < 0)
+			break;
+		fprintf(stderr, "forge: attempt %lld is run %s\n",
+			(long long)json_integer_value(
+				json_object_get(*record, "attempt")),
+			forge_json_string(*record, "run_id"));
+		rc = show_logs(s, *record, err);
+		if (rc == 0)
+			rc = forge_session_reload(s, record, err);
+	}
+	return rc;
+}
+
 static int cmd_logs(int argc, char **argv)
 {
 	struct forge_error err = FORGE_ERROR_INIT;
@@ -349,6 +389,8 @@ static int cmd_logs(int argc, char **argv)
 			fprintf(stderr, "%s==> %s <==\n", i ? "\n" : "", ids.v[i]);
 		rc = want_events ? show_events(&s, record, &err)
 				 : show_logs(&s, record, &err);
+		if (rc == 0 && is_following && !want_events)
+			rc = follow_attempts(&s, &record, &err);
 		(void)fflush(stdout); /* before the next heading; main() checks */
 	}
 	return rc < 0 ? forge_session_fail(&err) : FORGE_EXIT_OK;
@@ -360,7 +402,8 @@ const struct forge_cmd forge_cmd_logs = {
 	.help = "Show what a run printed",
 	.about = "Its standard output goes to ours, its standard error to ours. With -f, "
 		 "what is\n"
-		 "there first, then what comes, until the run is over.",
+		 "there first, then what comes, until the run and the attempts after it "
+		 "are over.",
 	.first = "RUN",
 	.bad_value = FORGE_EXIT_FAILED,
 	.run = cmd_logs,

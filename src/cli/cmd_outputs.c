@@ -254,6 +254,36 @@ static bool means_several(int argc, char **argv)
 	return argc > 1;
 }
 
+/* Of a run that was tried again the last attempt has what is wanted. */
+static int take_last(struct forge_session *s, struct forge_strv *ids,
+		     struct forge_error *err)
+{
+	forge_auto_strv struct forge_strv last = { 0 };
+	int rc = 0;
+
+	for (size_t i = 0; i < ids->n && rc == 0; i++) {
+		forge_auto_json json_t *record = NULL;
+		bool is_pending, is_there = false;
+		rc = forge_session_record(s, ids->v[i], &record, err);
+		if (rc == 0)
+			rc = forge_session_last(s, &record, &is_pending, err);
+		const char *id = rc == 0 ? forge_json_string(record, "run_id") : NULL;
+		if (!id)
+			break;
+		if (strcmp(id, ids->v[i]) != 0)
+			fprintf(stderr, "forge: run %s was retried; this is %s\n",
+				ids->v[i], id);
+		forge_strv_foreach (have, &last)
+			is_there = is_there || strcmp(have, id) == 0;
+		if (!is_there && forge_strv_add(&last, id) < 0)
+			rc = forge_fail(err, ENOMEM, "out of memory");
+	}
+	struct forge_strv named = *ids;
+	*ids = last;
+	last = named;
+	return rc;
+}
+
 static int cmd_outputs(int argc, char **argv)
 {
 	struct forge_error err = FORGE_ERROR_INIT;
@@ -265,6 +295,8 @@ static int cmd_outputs(int argc, char **argv)
 
 	if (rc > 0)
 		return rc;
+	if (rc == 0)
+		rc = take_last(&s, &ids, &err);
 	if (rc == 0 && replaces && !copy_to)
 		rc = forge_fail(&err, EINVAL, "--force belongs to --copy DIR");
 	if (rc == 0 && copy_to)
@@ -287,7 +319,9 @@ const struct forge_cmd forge_cmd_outputs = {
 		 "back under their own names, all of them or none; it replaces files "
 		 "only\n"
 		 "with --force. Of several runs each gets a directory there, named by "
-		 "its label.",
+		 "its label.\n"
+		 "Of a run that was tried again the outputs are those of its last "
+		 "attempt.",
 	.first = "RUN",
 	.bad_value = FORGE_EXIT_FAILED,
 	.run = cmd_outputs,

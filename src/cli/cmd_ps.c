@@ -182,6 +182,21 @@ static void add_over(struct listing *l, const struct forge_run_row *row, size_t 
 		set_size(l, at, (uint64_t)row->memory_peak);
 }
 
+/* Later attempts are runs of their own; their status says so. */
+static void add_attempt(struct listing *l, const struct forge_run_row *row, size_t at)
+{
+	struct forge_cell *cell = &l->cells[at * COLUMNS + STATUS];
+	char *text = row->attempt > 1 && cell->text
+			     ? forge_asprintf("%s (attempt %" PRId64 ")", cell->text,
+					      row->attempt)
+			     : NULL;
+
+	if (!text)
+		return;
+	free((char *)cell->text);
+	cell->text = text;
+}
+
 static int add_row(const struct forge_run_row *row, void *arg)
 {
 	struct listing *l = arg;
@@ -202,6 +217,7 @@ static int add_row(const struct forge_run_row *row, void *arg)
 		add_over(l, row, at);
 	else
 		add_open(l, row, record, command, at);
+	add_attempt(l, row, at);
 	set(l, at, CREATED, format_time(l, row->created_at, when), FORGE_DIM);
 	set(l, at, USER, row->user, FORGE_DIM);
 	if (!l->cells[at * COLUMNS + COMMAND].text)
@@ -235,6 +251,9 @@ static int print_json(const struct forge_run_row *row, void *arg)
 			    row->wall_usec < 0 ? json_null()
 					       : json_real((double)row->wall_usec / 1e6));
 	json_object_set_new(j, "memory_peak_bytes", number_or_null(row->memory_peak));
+	json_object_set_new(j, "parent_run",
+			    row->parent_run ? json_string(row->parent_run) : json_null());
+	json_object_set_new(j, "attempt", number_or_null(row->attempt));
 	int rc = json_dumpf(j, stdout, JSON_COMPACT | JSON_REAL_PRECISION(9));
 	putchar('\n');
 	json_decref(j);

@@ -240,6 +240,20 @@ static void print_post_process(const json_t *record)
 	putchar('\n');
 }
 
+/* The attempts around this one. */
+static void print_attempt(const json_t *record)
+{
+	json_int_t attempt = json_integer_value(json_object_get(record, "attempt"));
+	const char *parent = forge_json_string(record, "parent_run");
+	const char *next = forge_json_string(record, "retried_by");
+
+	if (attempt > 1 || next)
+		printf("%-10s%lld%s%s%s%s\n", "attempt", (long long)attempt,
+		       attempt > 1 && parent ? ", after " : "",
+		       attempt > 1 && parent ? parent : "", next ? ", retried by " : "",
+		       next ? next : "");
+}
+
 static void show(const json_t *record)
 {
 	const char *status = forge_json_string(record, "status");
@@ -257,6 +271,7 @@ static void show(const json_t *record)
 	fputs("\n\n", stdout);
 	print_line("run", forge_json_string(record, "run_id"));
 	print_line("analysis", forge_json_string(record, "analysis_id"));
+	print_attempt(record);
 	print_line("status", status);
 	print_line("reason", forge_json_string(record, "reason"));
 	print_command(record);

@@ -109,9 +109,9 @@ static int add_row(const struct forge_run_row *r, void *arg)
 									    "cpus", 1000),
 					   .run_id = r->run_id };
 		const char *pending = forge_run_pending(p->slots, r->run_id);
-		row->why = strdup(pending ? pending
-					  : forge_admit_why(&p->s->home, p->s->cfg, &need,
-							    why));
+		row->why = strdup(
+			pending ? pending
+				: forge_admit_why(&p->s->home, p->s->cfg, &need, why));
 	}
 	for (size_t i = 0; i < p->n_before; i++)
 		if (strcmp(p->before[i].id, row->id) == 0 && u.cpu_usec != UINT64_MAX &&

@@ -97,6 +97,29 @@ static int wait_for(struct forge_session *s, json_t **record, uint64_t deadline,
 	return 0;
 }
 
+/* The same for the run and the attempts after it: *record becomes the last one. */
+static int wait_for_last(struct forge_session *s, json_t **record, uint64_t deadline,
+			 struct forge_error *err)
+{
+	int rc;
+
+	do {
+		rc = wait_for(s, record, deadline, err);
+		if (rc != 0)
+			return rc;
+		rc = forge_session_next(s, record, err);
+		if (rc != -EAGAIN)
+			continue;
+		/* It is about to start, or has to be started again: the reload does that. */
+		if (deadline != FORGE_UNLIMITED && forge_now_usec() >= deadline)
+			return 1;
+		sleep_msec(left_msec(deadline, 20));
+		rc = forge_session_reload(s, record, err);
+		rc = rc < 0 ? rc : 1;
+	} while (rc == 1);
+	return rc;
+}
+
 static int wait_one(struct forge_session *s, const char *word, uint64_t deadline,
 		    struct forge_error *err)
 {
@@ -104,7 +127,7 @@ static int wait_one(struct forge_session *s, const char *word, uint64_t deadline
 	int rc = forge_session_record(s, word, &record, err);
 
 	if (rc == 0)
-		rc = wait_for(s, &record, deadline, err);
+		rc = wait_for_last(s, &record, deadline, err);
 	if (rc < 0)
 		return rc;
 	if (rc == 1) {
@@ -112,9 +135,11 @@ static int wait_one(struct forge_session *s, const char *word, uint64_t deadline
 		if (!is_quiet)
 			fprintf(stderr, "forge: run %s is still %s\n",
 				forge_record_name(record, name),
-				forge_record_is_over(record)
-					? "being recorded"
-					: forge_json_string(record, "status"));
+				!forge_record_is_over(record)
+					? forge_json_string(record, "status")
+				: forge_json_string(record, "retried_by")
+					? "being retried"
+					: "being recorded");
 		return 124;
 	}
 	if (is_json)
@@ -155,7 +180,9 @@ const struct forge_cmd forge_cmd_wait = {
 	.help = "Wait until runs are over",
 	.about = "Exits with the status `forge run` would have had; of several runs, "
 		 "with the\n"
-		 "last one that is not 0. RUN is an id or the beginning of one.",
+		 "last one that is not 0. RUN is an id or the beginning of one. A run "
+		 "that is\n"
+		 "tried again is over when its last attempt is.",
 	.first = "RUN",
 	.bad_value = FORGE_EXIT_FAILED,
 	.run = cmd_wait,

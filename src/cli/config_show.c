@@ -116,6 +116,21 @@ static void print_missing(unsigned mask)
 	puts(mask ? "" : " (none)");
 }
 
+static void print_retry(const struct forge_retry_policy *p)
+{
+	char text[FORGE_RETRY_TEXT_MAX];
+	const char *separator = " ";
+
+	fputs("retry:", stdout);
+	for (int i = 0; i < FORGE_RETRY_COUNT; i++) {
+		if (!p->rules[i].times)
+			continue;
+		printf("%s%s", separator, forge_retry_format(text, i, &p->rules[i]));
+		separator = ", ";
+	}
+	puts(forge_retry_is_empty(p) ? " (none)" : "");
+}
+
 /* Prints the settings of the budget, store, queue, outputs and retention. */
 static void print_state(const struct forge_config *cfg)
 {
@@ -136,6 +151,7 @@ static void print_state(const struct forge_config *cfg)
 				      : "the disk limit");
 	printf("outputs.max_files: %" PRIu64 "\n", cfg->outputs_max_files);
 	print_list("post_process", &cfg->post_process);
+	print_retry(&cfg->retry);
 	printf("retention.logs: %s\n", forge_format_duration(a, cfg->keep.logs_usec));
 	printf("retention.logs_size: %s\n", forge_format_size(a, cfg->keep.logs_bytes));
 	printf("retention.workdirs: %s\n",
@@ -258,6 +274,19 @@ static json_t *usec_json(uint64_t usec)
 	return usec == FORGE_UNLIMITED ? json_string("unlimited") : ratio(usec, 1000000);
 }
 
+static json_t *retry_json(const struct forge_retry_policy *p)
+{
+	char text[FORGE_RETRY_TEXT_MAX];
+	json_t *array = json_array();
+
+	for (int i = 0; i < FORGE_RETRY_COUNT; i++)
+		if (p->rules[i].times)
+			(void)json_array_append_new(
+				array,
+				json_string(forge_retry_format(text, i, &p->rules[i])));
+	return array;
+}
+
 /* The parts of print_state(). */
 static json_t *state_json(const struct forge_config *cfg)
 {
@@ -266,7 +295,7 @@ static json_t *state_json(const struct forge_config *cfg)
 
 	forge_budget_of(cfg, &b);
 	return json_pack(
-		"{s:s?, s:{s:I, s:o, s:I}, s:{s:o}, s:{s:s, s:I, s:I}, s:o, s:{s:o, "
+		"{s:s?, s:{s:I, s:o, s:I}, s:{s:o}, s:{s:s, s:I, s:I}, s:o, s:o, s:{s:o, "
 		"s:o, s:o, s:o}}",
 		"store", url, "budget", "memory", (json_int_t)b.memory_bytes, "cpus",
 		ratio(b.cpus_milli, 1000), "runs", (json_int_t)cfg->budget_runs, "queue",
@@ -274,8 +303,8 @@ static json_t *state_json(const struct forge_config *cfg)
 		forge_outputs_names[cfg->outputs_default], "max_size",
 		(json_int_t)cfg->outputs_max_bytes, "max_files",
 		(json_int_t)cfg->outputs_max_files, "post_process",
-		list_json(&cfg->post_process), "retention", "logs",
-		usec_json(cfg->keep.logs_usec), "logs_size",
+		list_json(&cfg->post_process), "retry", retry_json(&cfg->retry),
+		"retention", "logs", usec_json(cfg->keep.logs_usec), "logs_size",
 		cfg->keep.logs_bytes == FORGE_UNLIMITED
 			? json_string("unlimited")
 			: json_integer((json_int_t)cfg->keep.logs_bytes),

@@ -58,6 +58,8 @@ static const struct forge_opt more_rows[] = {
 		     "Go before queued runs with a lower number (-1000 to 1000)"),
 	FORGE_STRING(0, "idempotency-key", "KEY", &forge_request.idempotency_key,
 		     "Run once for this key, however often it is asked"),
+	FORGE_STRV(0, "retry", "REASON=N[,factor=F][,max=V]", &forge_request.retry,
+		   "Try again at most N times if it ends for this reason; or 'none'"),
 	FORGE_STRING(0, "post-process", "COMMAND", &forge_request.post_process,
 		     "Run this line on the outputs, keep the JSON lines it prints"),
 	FORGE_FLAG(0, "keep", &forge_request.keep, "Keep the workdir after the run"),
@@ -138,6 +140,12 @@ static int check_names(struct forge_error *err)
 					"'last' means the newest run everywhere");
 		if (rc < 0)
 			return forge_wrap(err, rc, "--id");
+	}
+	forge_strv_foreach (text, &forge_request.retry) {
+		struct forge_retry_policy ignored = { 0 };
+		int rc = forge_retry_parse(text, &ignored, err);
+		if (rc < 0)
+			return forge_wrap(err, rc, "--retry");
 	}
 	forge_strv_foreach (var, &forge_request.env) {
 		int rc = forge_parse_env_name(var, strcspn(var, "="), err);
@@ -230,6 +238,7 @@ void forge_request_done(void)
 	forge_strv_done(&forge_request.outputs);
 	forge_strv_done(&forge_request.parameters);
 	forge_strv_done(&forge_request.env);
+	forge_strv_done(&forge_request.retry);
 }
 
 int forge_request_explain_limits(const struct forge_config *cfg, bool is_json,

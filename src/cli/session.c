@@ -16,6 +16,8 @@
 #include "record/deliver.h"
 #include "record/reconcile.h"
 #include "record/record.h"
+#include "record/retry_due.h"
+#include "state/retry_file.h"
 #include "state/slot.h"
 #include "store/state.h"
 
@@ -101,6 +103,7 @@ static int open_store(struct forge_session *s, bool need_store, struct forge_err
 	rc = forge_store_open(s->url, &s->store, &why);
 	if (rc == 0) {
 		(void)forge_deliver_pending(s->store, s->url, NULL); /* a count */
+		forge_retry_ask_store(&s->home, s->store);
 		return 0;
 	}
 	if (need_store) {
@@ -290,6 +293,71 @@ int forge_session_reload(struct forge_session *s, json_t **record,
 	json_decref(*record);
 	*record = fresh;
 	return 0;
+}
+
+/* How long an attempt on another host, or of another FORGE_HOME, may take to appear in the store. */
+#define FOREIGN_SECONDS 60
+
+/* Whether an attempt that is not recorded is still to come. Another one was removed by forge rm. */
+static bool is_to_come(const struct forge_session *s, const json_t *record)
+{
+	json_t *content = NULL;
+	const char *run_id = forge_json_string(record, "run_id");
+	forge_auto_close int here = forge_home_open_run(&s->home, run_id);
+	int rc = forge_retry_file_read(&s->home, run_id, &content);
+
+	json_decref(content);
+	if (rc == 0)
+		return true;
+	return here < 0 &&
+	       time(NULL) - forge_record_time(forge_json_string(record, "ended_at")) <
+		       FOREIGN_SECONDS;
+}
+
+static json_int_t attempt_of(const json_t *record)
+{
+	return json_integer_value(json_object_get(record, "attempt"));
+}
+
+int forge_session_next(struct forge_session *s, json_t **record, struct forge_error *err)
+{
+	const char *by = forge_json_string(*record, "retried_by");
+	bool was_unconfirmed = s->is_unconfirmed;
+	struct forge_error why = FORGE_ERROR_INIT;
+	json_t *next = NULL;
+
+	if (!forge_record_is_over(*record) || !forge_run_id_is_valid(by))
+		return 0;
+	int rc = load(s, by, &next, &why);
+	if (rc == -ENOENT && is_to_come(s, *record))
+		rc = -EAGAIN;
+	else if (rc == -ENOENT) /* it may have been recorded just now */
+		rc = load(s, by, &next, &why);
+	if (rc < 0) {
+		s->is_unconfirmed = was_unconfirmed;
+		if (rc != -ENOENT && rc != -EAGAIN)
+			*err = why;
+		return rc == -ENOENT ? 0 : rc;
+	}
+	/* A store that others write may have a circle. */
+	if (attempt_of(next) <= attempt_of(*record)) {
+		json_decref(next);
+		return 0;
+	}
+	json_decref(*record);
+	*record = next;
+	return 1;
+}
+
+int forge_session_last(struct forge_session *s, json_t **record, bool *ret_is_pending,
+		       struct forge_error *err)
+{
+	int rc = 1;
+
+	while (rc == 1)
+		rc = forge_session_next(s, record, err);
+	*ret_is_pending = rc == -EAGAIN;
+	return rc == -EAGAIN ? 0 : rc < 0 ? rc : 0;
 }
 
 int forge_session_fail(const struct forge_error *err)

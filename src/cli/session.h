@@ -69,6 +69,15 @@ FORGE_MUST_CHECK int forge_session_only_run(struct forge_session *s,
 /* Loads the record again, after it may have changed. */
 FORGE_MUST_CHECK int forge_session_reload(struct forge_session *s, json_t **record,
 					  struct forge_error *err);
+/*
+ * The attempt after a run that is over. 1: it takes the place of *record; 0: there is none, or it was removed;
+ * -EAGAIN: it is not recorded yet, and err is not set.
+ */
+FORGE_MUST_CHECK int forge_session_next(struct forge_session *s, json_t **record,
+					struct forge_error *err);
+/* The last attempt that is recorded. *ret_is_pending: one more is about to start. */
+FORGE_MUST_CHECK int forge_session_last(struct forge_session *s, json_t **record,
+					bool *ret_is_pending, struct forge_error *err);
 /* Prints the error. Returns FORGE_EXIT_FAILED. */
 int forge_session_fail(const struct forge_error *err);
 

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/strv.h"
 #include "config/limits.h"
+#include "config/retry.h"
 
 /*
  * Mechanisms that a host may lack if an administrator accepts that by name
@@ -153,6 +154,7 @@ struct forge_config {
 	uint64_t outputs_max_bytes;	    /* outputs.max_size, 0: the disk limit */
 	uint64_t outputs_max_files;	    /* outputs.max_files */
 	struct forge_strv post_process;	    /* argv, empty: none */
+	struct forge_retry_policy retry;    /* which runs are tried again */
 	struct {
 		uint64_t logs_usec, logs_bytes, workdirs_usec, objects_usec;
 	} keep; /* retention.*, FORGE_UNLIMITED: for ever */

@@ -15,7 +15,7 @@
 #include "config/setters.h"
 
 /* A file system of a cluster may show a change to other nodes only after so long. */
-#define LAG_USEC  (60 * 1000000ull)
+#define LAG_USEC  (120 * 1000000ull)
 #define POLL_USEC (5 * 1000000ull)
 
 #define FIELD(f) offsetof(struct forge_executor_decl, f)
@@ -23,8 +23,8 @@
 static const char *const kinds[] = { "local", "container", "slurm", NULL };
 
 static const struct forge_named_row rows[] = {
-	{ "kind", FORGE_NAMED_ONE_OF, FIELD(kind), "local, container or slurm", "What it is",
-	  kinds },
+	{ "kind", FORGE_NAMED_ONE_OF, FIELD(kind), "local, container or slurm",
+	  "What it is", kinds },
 	{ "socket", FORGE_NAMED_WORD, FIELD(socket), "path",
 	  "Kind container: the socket of the engine (Docker, or Podman's service)",
 	  NULL },
@@ -49,7 +49,7 @@ static const struct forge_named_row rows[] = {
 	  "Kind slurm: a run that is pending for longer is cancelled (default: none)",
 	  NULL },
 	{ "max_lag", FORGE_NAMED_DURATION, FIELD(max_lag_usec), "duration",
-	  "Kind slurm: until a file of a node must be visible here (default: 60s)",
+	  "Kind slurm: until a file of a node must be visible here (default: 2min)",
 	  NULL },
 };
 

@@ -134,6 +134,12 @@ static const struct forge_schema_row rows[] = {
 	  .offset = FIELD(post_process),
 	  .help = "Runs in a sandbox of its own after each success; its JSON lines are "
 		  "kept" },
+	{ .path = "retry",
+	  .type = "map of reasons to {times, factor, max}",
+	  .builtin = "{}",
+	  .set = forge_set_retry,
+	  .help = "Which runs are tried again, how often, and with how much more of "
+		  "the limit that they met" },
 	{ .path = "retention.logs",
 	  .type = "duration",
 	  .builtin = "for ever",

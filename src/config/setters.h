@@ -48,6 +48,7 @@ FORGE_SETTER(forge_set_runtimes);
 FORGE_SETTER(forge_set_executors);
 FORGE_SETTER(forge_set_analysis);
 FORGE_SETTER(forge_set_scripts_network);
+FORGE_SETTER(forge_set_retry);
 /* The next two also take "unlimited". */
 FORGE_SETTER(forge_set_age);
 FORGE_SETTER(forge_set_bytes);

@@ -57,9 +57,8 @@ void forge_run_usage(const json_t *slots, const char *run_id, struct forge_usage
 		ops->usage(slot, ret);
 }
 
-bool forge_run_is_remote(const json_t *slots, const char *run_id)
+bool forge_slot_is_remote(const json_t *slot)
 {
-	const json_t *slot = json_object_get(slots, run_id);
 	const struct forge_executor_ops *ops = slot ? forge_executor_of_slot(slot) : NULL;
 
 	return ops && (ops->caps & FORGE_EXECUTOR_REMOTE);
@@ -67,9 +66,10 @@ bool forge_run_is_remote(const json_t *slots, const char *run_id)
 
 const char *forge_run_pending(const json_t *slots, const char *run_id)
 {
-	return forge_run_is_remote(slots, run_id)
-		       ? forge_json_string_or(json_object_get(slots, run_id), "pending",
-					      "waits for the cluster")
+	const json_t *slot = json_object_get(slots, run_id);
+
+	return forge_slot_is_remote(slot)
+		       ? forge_json_string_or(slot, "pending", "waits for the cluster")
 		       : NULL;
 }
 

@@ -82,6 +82,7 @@ struct forge_outcome {
 	bool has_status;  /* wait_status is the command's own */
 	int wait_status;
 	enum forge_stop stop;
+	bool is_interrupted; /* a signal asked to end it, also when it was ending already */
 	bool is_exec_failure;		/* start_error is about the command itself */
 	struct forge_error start_error; /* code != 0: the command never ran */
 	uint64_t network_tries; /* of a command that failed: packets that found no way */
@@ -143,7 +144,7 @@ enum forge_executor_caps {
 /* What look() finds. */
 enum forge_remote_state {
 	FORGE_REMOTE_UNKNOWN, /* the cluster cannot be asked now */
-	FORGE_REMOTE_PENDING,
+	FORGE_REMOTE_PENDING, /* the command has not started */
 	FORGE_REMOTE_RUNNING,
 	FORGE_REMOTE_ENDED, /* or it is not there: attach() finds out what that means */
 };
@@ -152,7 +153,8 @@ enum forge_remote_state {
 struct forge_remote {
 	const json_t *plan; /* what plan() returned */
 	enum forge_remote_state state;
-	char why[64]; /* it is pending, in the words of the cluster */
+	uint64_t since; /* seconds of the epoch: since when why is what it is; 0: not known */
+	char why[128]; /* it is pending, in the words of the cluster; "": it does not say */
 };
 
 /* First member of every executor's own struct. */
@@ -268,8 +270,8 @@ void forge_execution_free(struct forge_execution *e);
 /* What a run uses now; slots is of forge_slot_all(). */
 void forge_run_usage(const json_t *slots, const char *run_id,
 		     struct forge_usage_now *ret);
-/* Whether it is on another machine. */
-bool forge_run_is_remote(const json_t *slots, const char *run_id);
+/* Whether the run of this slot is on another machine. Accepts NULL. */
+bool forge_slot_is_remote(const json_t *slot);
 /* Why a queued run waits on another machine, "Slurm job 12 is pending: Priority". NULL: it is queued here. */
 const char *forge_run_pending(const json_t *slots, const char *run_id);
 /* Where the log of this run is while it goes on: a directory; NULL: with its record. slot may be NULL. */

@@ -22,7 +22,7 @@ struct row {
 
 #define ROW(name, type)                                                                  \
 	{                                                                                \
-		#name, type, offsetof(struct forge_outcome, name),                       \
+#name, type, offsetof(struct forge_outcome, name),                       \
 			sizeof(((struct forge_outcome *)0)->name)                        \
 	}
 
@@ -56,15 +56,16 @@ static const struct row rows[] = {
 	ROW(is_too_deep, FLAG),
 	ROW(is_stuck, FLAG),
 	ROW(has_quota, FLAG),
+	ROW(is_interrupted, FLAG),
 	ROW(landlock_abi, NUMBER),
 };
 
 /* Causes by name: their numbers may change from one version to the next. */
 static const char *const stops[] = {
-	[FORGE_STOP_NONE] = "none",	  [FORGE_STOP_WALL] = "wall_time",
-	[FORGE_STOP_CPU] = "cpu_time",	  [FORGE_STOP_MEMORY] = "memory",
-	[FORGE_STOP_DISK] = "disk",	  [FORGE_STOP_OUTPUT] = "output",
-	[FORGE_STOP_CANCEL] = "cancel",	  [FORGE_STOP_PENDING] = "pending",
+	[FORGE_STOP_NONE] = "none",	[FORGE_STOP_WALL] = "wall_time",
+	[FORGE_STOP_CPU] = "cpu_time",	[FORGE_STOP_MEMORY] = "memory",
+	[FORGE_STOP_DISK] = "disk",	[FORGE_STOP_OUTPUT] = "output",
+	[FORGE_STOP_CANCEL] = "cancel", [FORGE_STOP_PENDING] = "pending",
 };
 
 /* Numbers as text: one that is not known is larger than an integer of JSON. */
@@ -143,8 +144,7 @@ static void restore_value(const struct row *row, const json_t *value, void *fiel
 		break;
 	case COUNT:
 		if (json_is_string(value))
-			*(uint64_t *)field =
-				strtoull(json_string_value(value), NULL, 10);
+			*(uint64_t *)field = strtoull(json_string_value(value), NULL, 10);
 		break;
 	case FLAG:
 		*(bool *)field = json_is_true(value);
@@ -186,8 +186,8 @@ int forge_outcome_restore(const json_t *j, struct forge_outcome *ret)
 			      (char *)ret + rows[k].offset);
 	json_array_foreach (json_object_get(j, "missing"), i, name)
 		for (unsigned m = 0; m < FORGE_MECH_COUNT; m++)
-			if (json_is_string(name) &&
-			    strcmp(json_string_value(name), forge_mechanism_names[m]) == 0)
+			if (json_is_string(name) && strcmp(json_string_value(name),
+							   forge_mechanism_names[m]) == 0)
 				ret->missing |= 1u << m;
 	forge_error_restore(json_object_get(j, "start_error"), &ret->start_error);
 	ret->cgroup_manager = manager_of(forge_json_string(j, "cgroup_manager"));

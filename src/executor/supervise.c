@@ -232,6 +232,7 @@ static void on_signal(struct loop *l)
 
 	while (read(l->signals, &si, sizeof(si)) == (ssize_t)sizeof(si)) {
 		bool again = l->out->stop == FORGE_STOP_CANCEL;
+		l->out->is_interrupted = true;
 		bool now = si.ssi_code == SI_QUEUE && si.ssi_int == FORGE_SIGNAL_NOW;
 		stop(l, FORGE_STOP_CANCEL, "cancelled", !again && !now);
 	}

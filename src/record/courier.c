@@ -31,6 +31,9 @@ struct header {
 	bool durable, is_last;
 };
 
+/* More than the rules of a chain allow: a store that others write may have a circle. */
+#define ATTEMPTS_MAX 1000
+
 struct reply {
 	int rc;
 	struct forge_error error;
@@ -101,6 +104,23 @@ static bool is_same_request(const json_t *ours, const json_t *theirs)
 				    json_object_get(theirs, "command"));
 }
 
+/* The key is that of the first attempt; the run that it stands for by now is the last one. */
+static void find_last(struct server *s, json_t *record, char run_id[FORGE_RUN_ID_MAX])
+{
+	json_t *at = json_incref(record);
+
+	for (unsigned i = 0; at && i < ATTEMPTS_MAX; i++) {
+		const char *next = forge_json_string(at, "retried_by");
+		json_t *later = NULL;
+		if (forge_run_id_is_valid(next) &&
+		    forge_store_get(s->store, next, &later, NULL) == 0)
+			(void)snprintf(run_id, FORGE_RUN_ID_MAX, "%s", next);
+		json_decref(at);
+		at = later;
+	}
+	json_decref(at);
+}
+
 static void find_other(struct server *s, struct reply *r)
 {
 	const json_t *ours = json_object_get(s->held, "record");
@@ -114,6 +134,7 @@ static void find_other(struct server *s, struct reply *r)
 		return;
 	r->is_same = is_same_request(ours, theirs);
 	(void)snprintf(r->other_run, sizeof(r->other_run), "%s", other);
+	find_last(s, theirs, r->other_run);
 	json_decref(theirs);
 }
 

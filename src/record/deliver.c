@@ -19,6 +19,7 @@
 #include "base/proc.h"
 #include "record/adopt.h"
 #include "record/record.h"
+#include "record/retry.h"
 #include "state/slot.h"
 #include "store/state.h"
 
@@ -221,6 +222,7 @@ int forge_close_lost(const struct forge_home *home, const char *run_id, json_t *
 		     struct forge_error *err)
 {
 	forge_record_set_lost(record);
+	forge_retry_after_loss(home, run_id, true, record);
 	int rc = forge_write_record(home, run_id, record, err);
 	return rc < 0 ? rc : forge_complete_events(home, run_id, record, err);
 }
@@ -460,6 +462,7 @@ static bool close_as_lost(const struct forge_home *home, struct forge_store *st,
 		return false;
 	}
 	forge_record_set_lost(record);
+	forge_retry_after_loss(home, run_id, false, record);
 	json_t *batch = json_pack("{s:o, s:o}", "record", record, "events", events);
 	bool is_done = forge_store_settle(st, batch, true, NULL) ==
 		       0; /* on failure the next delivery retries */
@@ -504,10 +507,13 @@ static int close_dead(const struct forge_home *home, struct forge_store *st, FIL
 	struct forge_run_filter f = { .host = host,
 				      .with_parts = true,
 				      .open_only = true };
-	int n = 0;
-	if (forge_store_list(st, &f, note_dead, &dead, NULL) >= 0)
+	int n = 0, rc = forge_store_list(st, &f, note_dead, &dead, NULL);
+	/* Runs on a cluster have no supervisor, but have slots: there may be thousands. */
+	forge_auto_json json_t *slots = dead.ids.n ? forge_slot_ids(home) : NULL;
+	if (rc >= 0)
 		forge_strv_foreach (id, &dead.ids) {
-			if (!close_one(home, st, id, dead.boot_id))
+			if (json_object_get(slots, id) ||
+			    !close_one(home, st, id, dead.boot_id))
 				continue;
 			if (say)
 				fprintf(say, "%s: closed in the store\n", id);

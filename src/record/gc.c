@@ -27,6 +27,7 @@
 #include "record/deliver.h"
 #include "record/reconcile.h"
 #include "record/record.h"
+#include "record/retry_due.h"
 #include "spec/asked.h"
 #include "state/home.h"
 #include "state/kept.h"
@@ -566,6 +567,14 @@ static int lock_at(int dir, const char *name, struct forge_error *err)
 	return fd < 0 ? forge_fail_errno(err, -fd, "lock %s", name) : fd;
 }
 
+static int deliver(struct gc *g, const char *url)
+{
+	int n = forge_deliver_pending(g->store, url, g->say);
+
+	forge_retry_ask_store(&g->home, g->store);
+	return n;
+}
+
 static int sweep(struct gc *g, const char *url, struct forge_error *err)
 {
 	struct forge_error why = FORGE_ERROR_INIT;
@@ -575,13 +584,14 @@ static int sweep(struct gc *g, const char *url, struct forge_error *err)
 		return turn;
 	g->log_fd = forge_gc_open_log(&g->home);
 	if (forge_store_open(url, &g->store, &why) == 0 && !g->dry_run)
-		g->done += forge_deliver_pending(g->store, url, g->say);
+		g->done += deliver(g, url);
 	else if (!g->store && g->say)
 		fprintf(g->say, "%s\n", why.msg);
 	sweep_staging(g);
 	sweep_cache(g);
 	sweep_unfinished(g, g->home.fd, "cache");
 	sweep_unfinished(g, g->home.fd, "undelivered");
+	sweep_unfinished(g, g->home.fd, "retries");
 	if (forge_queue_sweep(&g->home, is_dead_entry, g, &why) < 0)
 		failed(g, "%s", why.msg);
 	forge_auto_close int lock = lock_at(g->home.fd, "objects.lock", err);

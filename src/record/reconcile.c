@@ -21,6 +21,7 @@
 #include "record/attendant.h"
 #include "record/deliver.h"
 #include "record/record.h"
+#include "record/retry_due.h"
 #include "state/home.h"
 #include "state/kept.h"
 #include "state/slot.h"
@@ -282,8 +283,7 @@ static bool is_resumable(const struct forge_home *home, int fd, char **ret_watch
 		    forge_load_verdict(home, run_id, &verdict, NULL) == 0 && verdict)
 			is_it = false;
 		if (is_it && (ops->caps & FORGE_EXECUTOR_REMOTE))
-			*ret_watched =
-				strdup(forge_json_string_or(slot, "executor", ""));
+			*ret_watched = strdup(forge_json_string_or(slot, "executor", ""));
 	}
 	json_decref(verdict);
 	json_decref(slot);
@@ -309,8 +309,26 @@ static int check_supervisor(int fd, struct forge_error *err)
 }
 
 /* 1: repaired, 0: free or alive, negative: failed. */
+/* A run that was left to a watcher, which is there. There may be thousands. */
+static bool is_watched(const struct forge_home *home, int fd)
+{
+	json_t *first = NULL;
+
+	if (forge_slot_read_first(fd, "\"start_usec\"", &first) < 0 || !first)
+		return false;
+	if (forge_slot_has(fd, "\"is_gone\"")) {
+		json_decref(first);
+		return false; /* a watcher has nothing to do with it any more */
+	}
+	bool is_it = forge_slot_is_remote(first) &&
+		     forge_attendant_has_watcher(
+			     home, forge_json_string_or(first, "executor", ""));
+	json_decref(first);
+	return is_it;
+}
+
 static int look_at(const struct forge_home *home, const char *name, FILE *out,
-		   bool dry_run, unsigned *live, struct forge_error *err)
+		   bool dry_run, bool is_watcher, unsigned *live, struct forge_error *err)
 {
 	struct stat st;
 
@@ -332,6 +350,10 @@ static int look_at(const struct forge_home *home, const char *name, FILE *out,
 	}
 	if (fstat(fd, &st) < 0 || st.st_size == 0)
 		return 0; /* it has just ended, or another repair was faster */
+	if (!is_watcher && is_watched(home, fd)) {
+		++*live;
+		return 0;
+	}
 	forge_auto_free char *watched = NULL;
 	if (is_resumable(home, fd, &watched)) {
 		++*live;
@@ -414,7 +436,7 @@ static int look_at_all(const struct forge_home *home, FILE *out, bool dry_run,
 		if (name[strspn(name, "0123456789")] != '\0')
 			continue;
 		/* One that cannot be repaired must not keep the others from it. */
-		int rc = look_at(home, name, out, dry_run, live, &why);
+		int rc = look_at(home, name, out, dry_run, false, live, &why);
 		if (rc < 0) {
 			complain(c, !first, &why);
 			first = first ? first : rc;
@@ -430,14 +452,38 @@ static int look_at_all(const struct forge_home *home, FILE *out, bool dry_run,
 	return first && !c->all ? first : n;
 }
 
+struct retries {
+	FILE *say;
+	bool dry_run;
+};
+
+/* 1: the attempt after this run has a supervisor. */
+static int start_next(const struct forge_home *home, const char *run_id, void *arg,
+		      struct forge_error *err)
+{
+	const struct retries *r = arg;
+
+	if (r->say)
+		fprintf(r->say, "%s: %sstart the next attempt\n", run_id,
+			r->dry_run ? "would " : "");
+	int rc = r->dry_run ? 0 : forge_attendant_retry(home, run_id, err);
+	return rc < 0 ? rc : 1;
+}
+
 static int reconcile(const struct forge_home *home, FILE *out, bool dry_run,
 		     const struct complaint *c)
 {
 	unsigned live = 0;
+	struct forge_error why = FORGE_ERROR_INIT;
+	struct retries retries = { out, dry_run };
 	int rc = look_at_all(home, out, dry_run, &live, c);
 
 	note_crowd(home, live);
-	return rc;
+	/* After the slots: a run that is lost only now may have a next attempt. */
+	int started = forge_retry_each_due(home, dry_run, start_next, &retries, &why);
+	if (started < 0)
+		complain(c, rc >= 0, &why);
+	return rc < 0 ? rc : started >= 0 ? rc + started : c->all ? rc : started;
 }
 
 static int open_and_reconcile(FILE *out, bool dry_run, const struct complaint *c)
@@ -465,6 +511,17 @@ int forge_reconcile_all(FILE *out, bool dry_run, struct forge_strv *failures,
 	if (rc < 0 && err)
 		*err = first;
 	return rc;
+}
+
+int forge_reconcile_slot(unsigned slot, struct forge_error *err)
+{
+	forge_auto_home struct forge_home home = FORGE_HOME_INIT;
+	unsigned live = 0;
+	char name[16];
+	int rc = forge_home_open(false, &home, err);
+
+	(void)snprintf(name, sizeof(name), "%u", slot);
+	return rc < 0 ? rc : look_at(&home, name, NULL, false, true, &live, err);
 }
 
 int forge_reconcile_cheaply(struct forge_error *err)

@@ -24,3 +24,5 @@ FORGE_MUST_CHECK int forge_reconcile_all(FILE *say, bool dry_run,
 					 struct forge_error *err);
 /* The same before a new run: with many runs active, at most five times a second. */
 FORGE_MUST_CHECK int forge_reconcile_cheaply(struct forge_error *err);
+/* Repairs this slot alone, also when a watcher would attend it: for the watcher itself. */
+FORGE_MUST_CHECK int forge_reconcile_slot(unsigned slot, struct forge_error *err);

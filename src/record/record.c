@@ -105,6 +105,24 @@ static json_t *request_json(const struct forge_spec *s)
 	return json_string(forge_sha256_done(&h, digest));
 }
 
+/* The rules that the run has, and how often each was used up to now. */
+static json_t *retry_json(const struct forge_retry_chain *chain)
+{
+	json_t *o = json_object();
+
+	for (int i = 0; i < FORGE_RETRY_COUNT; i++) {
+		const struct forge_retry_rule *rule = &chain->policy.rules[i];
+		char text[FORGE_RETRY_TEXT_MAX];
+		if (rule->times)
+			json_object_set_new(o, forge_retry_names[i],
+					    json_pack("{s:s, s:i, s:i}", "rule",
+						      forge_retry_format(text, i, rule),
+						      "times", (int)rule->times, "used",
+						      (int)chain->used[i]));
+	}
+	return o;
+}
+
 static json_t *new_record(const struct forge_home *home, const struct forge_spec *s)
 {
 	char host[256] = "", now[FORGE_TIME_MAX], user[FORGE_USER_MAX];
@@ -139,7 +157,10 @@ static json_t *new_record(const struct forge_home *home, const struct forge_spec
 			    s->parent_run ? json_string(s->parent_run) : json_null());
 	if (s->is_probe)
 		json_object_set_new(r, "is_probe", json_true());
-	json_object_set_new(r, "attempt", json_integer(1));
+	json_object_set_new(r, "attempt",
+			    json_integer(s->retry.attempt ? s->retry.attempt : 1));
+	if (!forge_retry_is_empty(&s->retry.policy))
+		json_object_set_new(r, "retry", retry_json(&s->retry));
 	json_object_set_new(r, "priority", json_integer(s->priority));
 	if (s->idempotency_key) {
 		json_object_set_new(r, "idempotency_key",
@@ -493,4 +514,14 @@ bool forge_record_is_over(const json_t *record)
 {
 	return forge_status_is_terminal(
 		forge_status_of(forge_json_string(record, "status")));
+}
+
+void forge_record_add_notes(json_t *record, const char *sentence)
+{
+	const char *notes = forge_json_string_or(record, "completion_notes", "");
+	forge_auto_free char *both =
+		forge_asprintf("%s%s%s", notes, *notes ? " " : "", sentence);
+
+	if (both)
+		json_object_set_new(record, "completion_notes", forge_json_text(both));
 }

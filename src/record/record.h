@@ -67,5 +67,7 @@ void forge_record_set_lost(json_t *record);
 /* An event as events.jsonl and the store have it; status and detail may be NULL. */
 json_t *forge_event_json(json_int_t seq, const char *actor, const char *event,
 			 const char *status, const char *detail);
+/* Adds a sentence to the notes of a record. */
+void forge_record_add_notes(json_t *record, const char *sentence);
 /* Whether the record has a verdict. Accepts NULL, which has none. */
 bool forge_record_is_over(const json_t *record);

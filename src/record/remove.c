@@ -102,7 +102,7 @@ static bool is_part(const struct forge_home *home, const char *id, const char *o
 	if (!forge_run_id_is_valid(id) || forge_slot_exists(home, id) ||
 	    forge_load_record(home, id, ret_record, NULL) < 0)
 		return false;
-	const char *parent = forge_json_string(*ret_record, "parent_run");
+	const char *parent = forge_store_part_of(*ret_record);
 	return parent && strcmp(parent, of) == 0;
 }
 

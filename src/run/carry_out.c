@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/json.h"
@@ -20,22 +21,26 @@
 
 /* Memory that is freed in no time. */
 #define LITTLE_MEMORY (128ull << 20)
+/* Repair looks at the file for the next attempt in less time. */
+#define CLAIM_MSEC 2000
 
 static void run_done(struct run *r)
 {
 	if (!r->has_left)
-		(void)forge_run_end_execution(r); /* only if something went wrong before */
+		(void)forge_run_end_execution(
+			r); /* only if something went wrong before */
 	forge_courier_stop(&r->courier);
 	json_decref(forge_hasher_finish(&r->hasher, &r->spec->inputs, -1, 1));
 	forge_objects_close(&r->objects);
 	forge_admit_leave(&r->ticket);
 	forge_admit_release(&r->share);
-	forge_record_close(&r->record);
 	forge_execution_free(r->execution);
 	if (r->needs_repair)
 		forge_slot_release(&r->slot);
 	else
 		forge_slot_close(&r->slot);
+	forge_run_end_retry(r);
+	forge_record_close(&r->record);
 	json_decref(r->post_rows);
 }
 
@@ -50,6 +55,7 @@ static void run_init(struct run *r, const struct forge_ready_run *ready)
 			   .executor = forge_executor_find(ready->spec->executor->kind),
 			   .keeps = ready->req->keep,
 			   .slot = FORGE_SLOT_INIT,
+			   .retry = FORGE_RETRY_FILE_INIT,
 			   .record = FORGE_RECORD_INIT,
 			   .share = FORGE_SHARE_INIT,
 			   .ticket = FORGE_TICKET_INIT,
@@ -74,7 +80,8 @@ static void note_pending(struct run *r, const char *why)
 	forge_run_note(r, text);
 	forge_record_event(&r->record, "pending", why);
 	(void)!forge_slot_add(&r->slot,
-			      json_pack("{s:o}", "pending", forge_json_text(why)),
+			      json_pack("{s:o, s:I}", "pending", forge_json_text(why),
+					"pending_since", (json_int_t)time(NULL)),
 			      NULL); /* only for people to read */
 }
 
@@ -168,7 +175,10 @@ static int claim(struct run *r, struct forge_error *err)
 	return rc;
 }
 
-/* The warnings of a probe are those of the run that it is for, which reports them. */
+/*
+ * The warnings of a probe are those of the run that it is for, which reports them. Those of a later attempt
+ * were those of the first.
+ */
 static void report_warnings(struct run *r)
 {
 	struct forge_error e = FORGE_ERROR_INIT;
@@ -177,13 +187,14 @@ static void report_warnings(struct run *r)
 		forge_record_event(&r->record, "runtime_probe", NULL);
 		return;
 	}
-	if (forge_spec_is_unused_active(r->spec, r->req, &e))
+	if (!r->req->again && forge_spec_is_unused_active(r->spec, r->req, &e))
 		forge_run_warn(r, &e);
 	forge_strv_foreach (text, &r->spec->warnings) {
 		e = FORGE_ERROR_INIT;
 		(void)forge_fail(&e, EINVAL, "runtime %s: %s",
 				 r->spec->runtime.decl->name, text);
-		forge_run_warn(r, &e);
+		if (!r->req->again)
+			forge_run_warn(r, &e);
 		forge_record_event(&r->record, "runtime_warning", text);
 	}
 }
@@ -223,7 +234,7 @@ static int begin(struct run *r, struct forge_error *err)
 				    json_string(r->req->rerun_of));
 	r->courier.url = r->store;
 	report_warnings(r);
-	return 0;
+	return forge_run_arm_retry(r, err);
 }
 
 /* The store has not confirmed: the run's directory alone has to be safe. */
@@ -259,6 +270,7 @@ static int record_durably(struct run *r, struct forge_error *err)
 		}
 	}
 	r->is_confirmed = true;
+	forge_run_disarm_previous(r);
 	if (r->req->on_recorded)
 		r->req->on_recorded(r->req->arg, r->spec->run_id);
 	return 0;
@@ -336,13 +348,13 @@ static int admit(struct run *r, struct forge_verdict *ret_verdict,
 	if (rc == 0 && is_remote(r)) {
 		if (!r->spec->idempotency_key)
 			forge_run_set_status(r, "queued", NULL);
-		return r->req->wait_durable ? record_durably(r, err) : 0;
+		return r->req->wait_durable || r->req->again ? record_durably(r, err) : 0;
 	}
 	if (rc == 1) {
 		if (!r->spec->idempotency_key)
 			forge_run_set_status(r, "queued", NULL);
 		rc = wait_for_room(r, &need, &why);
-	} else if (rc == 0 && r->req->wait_durable) {
+	} else if (rc == 0 && (r->req->wait_durable || r->req->again)) {
 		forge_run_set_status(r, "preparing", NULL);
 		return record_durably(r, err);
 	}
@@ -477,6 +489,7 @@ static void judge_and_collect(struct run *r, const struct forge_outcome *outcome
 		forge_judge(outcome, &r->spec->limits, v);
 	forge_advise(r->spec, r->req, outcome, r->record.dir_fd, v);
 	forge_run_take_results(r, outcome, v);
+	forge_run_choose_retry(r, outcome, v);
 	/* The end of init frees /dev/shm; the next run gets memory that is free. */
 	if (outcome->memory_peak_bytes > LITTLE_MEMORY)
 		(void)forge_run_end_execution(r); /* the record says so */
@@ -486,7 +499,9 @@ static void judge_and_collect(struct run *r, const struct forge_outcome *outcome
 /* The slot keeps what the run is, without a lock. 1: it goes on. */
 static int leave(struct run *r, struct forge_error *err)
 {
-	int rc = forge_slot_add_record(&r->slot, r->record.json, err);
+	int rc = r->only_looks && forge_run_status(r) == r->found_status
+			 ? 0 /* a watcher looks often */
+			 : forge_slot_add_record(&r->slot, r->record.json, err);
 
 	/* The end of the run reports everything again, if need be. */
 	forge_run_report(r, true, true);
@@ -553,6 +568,8 @@ static int carry_out(struct run *r, struct forge_run_result *ret, struct forge_e
 		return rc;
 	}
 	rc = forge_run_finish(r, &outcome, &verdict, err);
+	if (rc == 0)
+		forge_run_disarm_previous(r);
 	ret->record = json_incref(r->record.json);
 	ret->exit_status = verdict.exit_status;
 	return rc;
@@ -617,6 +634,9 @@ static int reopen(struct run *r, const json_t *slot, struct forge_error *err)
 	json_decref(events);
 	r->courier.url = r->store;
 	r->is_confirmed = true;
+	r->found_status = rc == 0 ? forge_run_status(r) : FORGE_STATUS_NONE;
+	/* Without the file, there is no attempt after this one. */
+	(void)!forge_retry_file_claim(r->home, r->spec->run_id, CLAIM_MSEC, &r->retry);
 	/* The supervisor before this one may have been collecting. */
 	r->has_started = forge_run_status(r) == FORGE_STATUS_RUNNING ||
 			 forge_run_status(r) == FORGE_STATUS_COLLECTING;

@@ -11,6 +11,7 @@
 #include "run/result.h"
 #include "spec/spec.h"
 #include "state/home.h"
+#include "state/retry_file.h"
 #include "state/slot.h"
 
 /* All pointers are borrowed. */
@@ -32,6 +33,11 @@ struct forge_ready_run {
 	int (*post_process)(const struct forge_ready_run *run, const json_t *record,
 			    json_t **ret_result, json_t **ret_rows,
 			    struct forge_error *err);
+	/*
+	 * Receives the file of a run that is to be tried again, locked: the caller starts the next attempt.
+	 * NULL: repair does.
+	 */
+	struct forge_retry_file *ret_retry;
 };
 
 /* Returns as forge_run() does. */

@@ -2,10 +2,13 @@
 /* Takes over the slot of a dead supervisor. */
 #include "run/resume.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "base/json.h"
+#include "record/deliver.h"
+#include "record/record.h"
 #include "run/carry_out.h"
 #include "run/postprocess.h"
 #include "run/signals.h"
@@ -53,6 +56,21 @@ static int resume(struct forge_home *home, struct forge_slot *slot, const json_t
 	return forge_carry_on(&ready, slot, content, only_looks, err);
 }
 
+/* A supervisor may have been killed between the verdict and the end of its clean-up. */
+static int check_verdict(const struct forge_home *home, const json_t *content,
+			 struct forge_error *err)
+{
+	json_t *verdict = NULL;
+	int rc = forge_load_verdict(home, forge_json_string_or(content, "run_id", ""),
+				    &verdict, err);
+	bool has_verdict = verdict != NULL;
+
+	json_decref(verdict);
+	return rc < 0	     ? rc
+	       : has_verdict ? forge_fail(err, EALREADY, "the run has its verdict")
+			     : 0;
+}
+
 int forge_resume(unsigned number, bool only_looks, void (*on_taken)(void *arg), void *arg,
 		 struct forge_error *err)
 {
@@ -68,8 +86,10 @@ int forge_resume(unsigned number, bool only_looks, void (*on_taken)(void *arg), 
 		rc = forge_slot_take_over(&home, number, &slot, &content, err);
 	if (rc == 0) {
 		on_taken(arg);
-		rc = resume(&home, &slot, content, only_looks, err);
+		rc = check_verdict(&home, content, err);
 	}
+	if (rc == 0)
+		rc = resume(&home, &slot, content, only_looks, err);
 	forge_slot_release(&slot);
 	json_decref(content);
 	forge_signals_release(&before);

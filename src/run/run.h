@@ -25,6 +25,17 @@ FORGE_MUST_CHECK int forge_run(const struct forge_config *cfg,
 			       struct forge_run_result *ret, struct forge_error *err);
 
 /*
+ * Goes on with the attempts after a run that is over: *file, which this takes, is the run's and locked, and
+ * record is the run's, NULL: only the store has it. Returns as forge_run() does, for the last attempt.
+ * -ECANCELED: no attempt could be started; the record of the run says why.
+ */
+FORGE_MUST_CHECK int forge_run_again(const struct forge_config *cfg,
+				     const struct forge_run_request *req,
+				     struct forge_retry_file *file, const json_t *record,
+				     struct forge_run_result *ret,
+				     struct forge_error *err);
+
+/*
  * The plan of such a run as JSON (`--dry-run`). Without a runtime it makes nothing; the
  * scripts of a runtime may have to be sourced.
  */

@@ -43,17 +43,32 @@ struct run {
 	struct forge_courier courier;
 	struct forge_hasher hasher;
 	struct forge_objects objects;
-	const char *store; /* URL */
-	json_t *post_rows; /* what the post-process said */
-	bool has_started;  /* the command ran: there is something to keep */
-	bool is_stopping;  /* the user knows that it is being stopped */
+	struct forge_retry_file retry; /* for the attempt after this one */
+	bool is_retried;	       /* there is one */
+	const char *store;	       /* URL */
+	json_t *post_rows;	       /* what the post-process said */
+	bool has_started;	       /* the command ran: there is something to keep */
+	bool is_stopping;	       /* the user knows that it is being stopped */
 	bool keeps; /* the workdir: the user wants it, or it has outputs that are not stored */
 	bool is_confirmed; /* the caller knows that this run will happen */
-	bool is_behind; /* the store misses something of this run, and the user knows */
-	bool only_looks;   /* at a run that goes on, and does not wait for its end */
-	bool has_left;	   /* the run goes on, and the slot stays for a watcher */
+	bool is_behind;	 /* the store misses something of this run, and the user knows */
+	enum forge_status found_status; /* of a run that was reopened */
+	bool only_looks; /* at a run that goes on, and does not wait for its end */
+	bool has_left;	 /* the run goes on, and the slot stays for a watcher */
 	bool needs_repair; /* something could not be removed: repair tries again */
 };
+
+/* ---- retry.c ---- */
+
+/* Makes the file for the attempt that may follow, before the run is reported to anyone. */
+FORGE_MUST_CHECK int forge_run_arm_retry(struct run *r, struct forge_error *err);
+/* The run is recorded: the file of the attempt before has done its duty. */
+void forge_run_disarm_previous(struct run *r);
+/* Decides whether the run is tried again: v and the record say so. */
+void forge_run_choose_retry(struct run *r, const struct forge_outcome *o,
+			    struct forge_verdict *v);
+/* Hands the file over to the next attempt, leaves it to repair, or removes it. */
+void forge_run_end_retry(struct run *r);
 
 /* ---- run_report.c ---- */
 

@@ -11,6 +11,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -42,7 +43,8 @@ struct entry {
 	const struct forge_executor_ops *ops;
 	bool is_running; /* and the record says so */
 	bool is_seen;	 /* in this round */
-	char why[64];	 /* it is pending, as the slot says */
+	uint64_t since;	 /* when the slot began to say why, seconds of the epoch */
+	char why[128];	 /* it is pending, as the slot says */
 	pid_t child;	 /* 0: none */
 	uint64_t not_before, pause;
 	struct forge_remote found;
@@ -97,20 +99,22 @@ static bool read_entry(struct watch *w, struct entry *e, int fd)
 	if (forge_slot_read(fd, &slot) < 0 || !slot)
 		return false;
 	e->ops = forge_executor_of_slot(slot);
-	bool is_ours = e->ops && (e->ops->caps & FORGE_EXECUTOR_REMOTE) &&
-		       json_object_get(slot, "saved") &&
-		       json_object_get(slot, "start_usec") &&
-		       !json_is_true(json_object_get(slot, "is_gone")) &&
-		       strcmp(forge_json_string_or(slot, "executor", ""), w->executor) == 0;
+	bool is_ours =
+		e->ops && (e->ops->caps & FORGE_EXECUTOR_REMOTE) &&
+		json_object_get(slot, "saved") && json_object_get(slot, "start_usec") &&
+		!json_is_true(json_object_get(slot, "is_gone")) &&
+		strcmp(forge_json_string_or(slot, "executor", ""), w->executor) == 0;
 	if (is_ours) {
 		const json_t *record = json_object_get(slot, "record");
-		unsigned msec = (unsigned)(json_integer_value(json_object_get(
-						   slot, "poll_usec")) /
+		unsigned msec = (unsigned)(json_integer_value(
+						   json_object_get(slot, "poll_usec")) /
 					   1000);
 		e->is_running = forge_status_of(forge_json_string(record, "status")) >=
 				FORGE_STATUS_RUNNING;
 		(void)snprintf(e->why, sizeof(e->why), "%s",
 			       forge_json_string_or(slot, "pending", ""));
+		e->since = (uint64_t)json_integer_value(
+			json_object_get(slot, "pending_since"));
 		e->plan = plan_of(slot);
 		if (msec && msec < w->poll_msec)
 			w->poll_msec = msec;
@@ -137,8 +141,7 @@ static void look_at_slot(struct watch *w, const char *name)
 	}
 	if (flock(fd, LOCK_SH | LOCK_NB) < 0)
 		return;
-	if (!e->plan || e->size != st.st_size ||
-	    e->mtime.tv_sec != st.st_mtim.tv_sec ||
+	if (!e->plan || e->size != st.st_size || e->mtime.tv_sec != st.st_mtim.tv_sec ||
 	    e->mtime.tv_nsec != st.st_mtim.tv_nsec) {
 		e->size = st.st_size;
 		e->mtime = st.st_mtim;
@@ -157,7 +160,8 @@ static void scan(struct watch *w)
 	w->poll_msec = POLL_MSEC;
 	for (size_t i = 0; i < w->n; i++)
 		w->entries[i].is_seen = false;
-	(void)forge_entries_open(&d, w->home.active_fd, "."); /* the next round looks again */
+	(void)forge_entries_open(&d, w->home.active_fd,
+				 "."); /* the next round looks again */
 	for (const char *name; (name = forge_entries_next(&d));)
 		if (name[strspn(name, "0123456789")] == '\0')
 			look_at_slot(w, name);
@@ -185,8 +189,11 @@ static void ask(struct watch *w)
 
 	if (!runs || w->n == 0)
 		return;
-	for (size_t i = 0; i < w->n; i++)
+	for (size_t i = 0; i < w->n; i++) {
 		runs[i].plan = w->entries[i].plan;
+		runs[i].since = w->entries[i].since;
+		(void)snprintf(runs[i].why, sizeof(runs[i].why), "%s", w->entries[i].why);
+	}
 	/* Those of one executor are of one kind, unless the configuration has changed. */
 	(void)!w->entries[0].ops->look(runs, w->n, &err); /* the next round asks again */
 	for (size_t i = 0; i < w->n; i++)
@@ -210,8 +217,9 @@ static void note_pending(struct watch *w, struct entry *e)
 	if (flock(slot.fd, LOCK_EX | LOCK_NB) == 0 && fstat(slot.fd, &st) == 0 &&
 	    st.st_size == e->size)
 		(void)!forge_slot_add(&slot,
-				      json_pack("{s:o}", "pending",
-						forge_json_text(e->found.why)),
+				      json_pack("{s:o, s:I}", "pending",
+						forge_json_text(e->found.why),
+						"pending_since", (json_int_t)time(NULL)),
 				      &err); /* only for people to read */
 	close(slot.fd);
 }
@@ -234,8 +242,11 @@ static void start_child(struct watch *w, struct entry *e)
 		return;
 	close(w->lock); /* the watcher alone has it */
 	int rc = forge_resume(e->slot, true, nothing, NULL, &err);
-	/* Gone, for certain: the record gets its end now. */
-	if (rc == -ESRCH)
+	/* Gone, for certain, or only to be cleaned up after: the slot gets its end now. */
+	if (rc == -ESRCH || rc == -EALREADY)
+		(void)!forge_reconcile_slot(e->slot, NULL);
+	/* There may be a next attempt. */
+	if (rc == 0 || rc == -ESRCH || rc == -EALREADY)
 		(void)!forge_reconcile(NULL, false, NULL);
 	_exit(rc == 1 ? 1 : rc < 0 ? 2 : 0);
 }
@@ -258,7 +269,7 @@ static bool attend(struct watch *w)
 		if (e->child || !e->plan || now < e->not_before)
 			continue;
 		if (e->found.state == FORGE_REMOTE_PENDING && e->found.why[0] &&
-		    !strstr(e->why, e->found.why))
+		    strcmp(e->why, e->found.why) != 0)
 			note_pending(w, e);
 		if (!needs_child(e))
 			continue;
@@ -282,7 +293,9 @@ static void reap(struct watch *w)
 		w->n_children--;
 		e->found.state = FORGE_REMOTE_UNKNOWN;
 		bool has_failed = !WIFEXITED(status) || WEXITSTATUS(status) > 1;
-		e->pause = !has_failed ? RETRY_USEC : e->pause ? 2 * e->pause : RETRY_USEC;
+		e->pause = !has_failed ? RETRY_USEC
+			   : e->pause  ? 2 * e->pause
+				       : RETRY_USEC;
 		e->pause = e->pause > RETRY_MAX_USEC ? RETRY_MAX_USEC : e->pause;
 		e->not_before = forge_now_usec() + e->pause;
 	}

@@ -40,13 +40,20 @@ static bool has_password(const char *value)
 	return at && memchr(at + 3, '@', len) && memchr(at + 3, ':', len);
 }
 
+bool forge_asked_is_withheld(const char *var)
+{
+	size_t len = strcspn(var, "=");
+
+	return forge_asked_is_secret(var, len) || has_password(var + len);
+}
+
 static json_t *env_json(const struct forge_strv *env)
 {
 	json_t *list = json_array();
 
 	forge_strv_foreach (var, env) {
 		size_t len = strcspn(var, "=");
-		if (forge_asked_is_secret(var, len) || has_password(var + len))
+		if (forge_asked_is_withheld(var))
 			json_array_append_new(list, json_stringn(var, len));
 		else
 			json_array_append_new(list, forge_json_text(var));
@@ -123,6 +130,8 @@ json_t *forge_asked_json(const struct forge_spec *s, const struct forge_run_requ
 		json_object_set_new(j, "parameters", forge_json_texts(&req->parameters));
 	if (req->network)
 		json_object_set_new(j, "network", json_string(req->network));
+	if (req->retry.n)
+		json_object_set_new(j, "retry", forge_json_texts(&req->retry));
 	json_object_set_new(j, "limits", limits_json(&req->limits));
 	if (script)
 		json_object_set_new(j, "script",
@@ -284,6 +293,8 @@ int forge_asked_again(const json_t *record, struct forge_run_request *req,
 		rc = put_env(json_object_get(asked, "env"), &req->env);
 	if (rc == 0 && !req->parameters.n)
 		rc = put_before(json_object_get(asked, "parameters"), &req->parameters);
+	if (rc == 0 && !req->retry.n)
+		rc = put_before(json_object_get(asked, "retry"), &req->retry);
 	if (rc == 0 && !req->outputs.n && json_is_array(outputs))
 		rc = put_before(outputs, &req->outputs);
 	else if (rc == 0 && !req->outputs.n && json_is_string(outputs) &&

@@ -28,5 +28,7 @@ const char *forge_asked_script(const json_t *record);
 FORGE_MUST_CHECK int forge_asked_again(const json_t *record,
 				       struct forge_run_request *req, char ***ret_words,
 				       struct forge_error *err);
+/* Whether a variable ("K=V" or "K") is a secret, by its name or by a password in its value: no file has it. */
+bool forge_asked_is_withheld(const char *var);
 /* Whether the value of a variable is a secret, by its name. */
 bool forge_asked_is_secret(const char *name, size_t len);

@@ -4,9 +4,23 @@
 
 #include <stdbool.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/strv.h"
 #include "config/config.h"
+
+struct forge_retry_file;
+
+/* A later attempt of a run: what is decided already. */
+struct forge_again {
+	char run_id[FORGE_RUN_ID_MAX];
+	char previous[FORGE_RUN_ID_MAX]; /* the attempt before */
+	struct forge_retry_chain chain;
+	struct forge_limits
+		limits; /* all of them, as the last attempt had them or raised */
+	struct forge_retry_file
+		*file; /* of the attempt before; removed when this one is recorded */
+};
 
 /* All pointers are borrowed for the duration of the call. */
 struct forge_run_request {
@@ -25,9 +39,11 @@ struct forge_run_request {
 	bool copy_replaces;  /* replaces existing files */
 	const char *network; /* "none" (also NULL) or "host" */
 	const char *store;   /* URL, NULL: as configured */
-	const char *idempotency_key; /* NULL: none */
-	const char *post_process;    /* a line for sh; NULL: as configured */
-	int priority;		     /* higher goes first */
+	const char *idempotency_key;	 /* NULL: none */
+	const char *post_process;	 /* a line for sh; NULL: as configured */
+	struct forge_strv retry;	 /* rules as typed, see config/retry.h */
+	const struct forge_again *again; /* NULL: the first attempt */
+	int priority;			 /* higher goes first */
 	bool wait_durable; /* record the run durably before it starts (forge submit) */
 	/* Called once, when the run is recorded and will be carried out. May be NULL. */
 	void (*on_recorded)(void *arg, const char *run_id);

@@ -46,7 +46,9 @@ void forge_spec_done(struct forge_spec *s)
 static int resolve_ids(struct forge_spec *s, const struct forge_run_request *req,
 		       struct forge_error *err)
 {
-	if (forge_make_run_id(s->run_id) < 0)
+	if (req->again)
+		memcpy(s->run_id, req->again->run_id, sizeof(s->run_id));
+	else if (forge_make_run_id(s->run_id) < 0)
 		return forge_fail(err, EIO, "no random numbers");
 	if (req->analysis_id) {
 		int rc = forge_parse_id(req->analysis_id, err);
@@ -177,6 +179,8 @@ static int resolve_limits(struct forge_spec *s, const struct forge_config *cfg,
 	overlay(s, &s->beside_limits, "forge.yaml");
 	overlay(s, &s->header_limits, "script");
 	overlay(s, &req->limits, "command line");
+	if (req->again)
+		overlay(s, &req->again->limits, "attempt before");
 	rc = forge_limits_check(&s->limits, &cfg->caps, cfg->allow_unlimited, err);
 	if (rc == 0)
 		fit_budget(s, cfg, req);
@@ -203,6 +207,9 @@ static int resolve_executor(struct forge_spec *s, const struct forge_config *cfg
 	if (rc < 0)
 		return forge_wrap(err, rc, "%s",
 				  req->executor ? "--executor" : "executor");
+	/* A post-process reads outputs that only this machine has. */
+	if (req->parent_run && strcmp(s->executor->kind, "slurm") == 0)
+		return forge_config_executor(cfg, "local", &s->executor, err);
 	if (is_image(s) && strcmp(s->executor->kind, "container") != 0)
 		return forge_hint(
 			err,
@@ -321,7 +328,7 @@ static int resolve_key(struct forge_spec *s, const struct forge_run_request *req
 	const char *key = req->idempotency_key;
 
 	s->priority = req->priority;
-	s->parent_run = req->parent_run;
+	s->parent_run = req->again ? req->again->previous : req->parent_run;
 	s->is_probe = req->is_probe;
 	s->idempotency_key = key;
 	s->asked_env = &req->env;
@@ -336,6 +343,24 @@ static int resolve_key(struct forge_spec *s, const struct forge_run_request *req
 		       ? 0
 		       : forge_fail(err, EINVAL,
 				    "--idempotency-key: 1 to 200 characters");
+}
+
+/* The rules of the configuration, then those of the command line; a later attempt has the first one's. */
+static int resolve_retry(struct forge_spec *s, const struct forge_config *cfg,
+			 const struct forge_run_request *req, struct forge_error *err)
+{
+	int rc = 0;
+
+	s->retry = (struct forge_retry_chain){ .attempt = 1 };
+	if (req->again)
+		s->retry = req->again->chain;
+	if (req->again || req->is_probe || req->parent_run)
+		return 0;
+	s->retry.policy = cfg->retry;
+	forge_strv_foreach (text, &req->retry)
+		if (rc == 0)
+			rc = forge_retry_parse(text, &s->retry.policy, err);
+	return rc < 0 ? forge_wrap(err, rc, "--retry") : 0;
 }
 
 /* A missing root is an error here: the analysis might not report it by name. */
@@ -391,6 +416,8 @@ int forge_spec_resolve(const struct forge_config *cfg,
 			ret, req->network ? req->network : ret->wishes.network, err);
 	if (rc == 0)
 		rc = resolve_key(ret, req, err);
+	if (rc == 0)
+		rc = resolve_retry(ret, cfg, req, err);
 	if (rc == 0)
 		rc = resolve_outputs(ret, cfg, req, err);
 	if (rc == 0)

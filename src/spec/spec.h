@@ -25,6 +25,7 @@ struct forge_spec {
 		*asked_env;	/* borrowed: "K=V" and "K" as they were given */
 	const char *parent_run; /* borrowed, NULL: none */
 	bool is_probe;		/* of a runtime */
+	struct forge_retry_chain retry;
 	enum forge_outputs collects;
 	struct forge_strv outputs; /* patterns of the outputs to collect */
 	bool has_outputs;	   /* they were given: each must match something */

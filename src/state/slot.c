@@ -129,7 +129,8 @@ int forge_slot_add_keep(struct forge_slot *s, struct forge_error *err)
  */
 #define SLOT_MAX (1u << 30)
 
-int forge_slot_read(int fd, json_t **ret)
+/* With word: only if the text has it, else NULL. Parsing takes far longer than reading. */
+static int read_slot(int fd, const char *word, bool only_first, json_t **ret)
 {
 	forge_auto_free char *text = NULL;
 	size_t len = 0;
@@ -138,8 +139,13 @@ int forge_slot_read(int fd, json_t **ret)
 
 	if (rc < 0)
 		return rc;
+	*ret = NULL;
+	if (word && !memmem(text, len, word, strlen(word)))
+		return 0;
 	for (char *line = text, *end;
-	     (end = memchr(line, '\n', len - (size_t)(line - text))); line = end + 1) {
+	     (end = memchr(line, '\n', len - (size_t)(line - text))) &&
+	     !(only_first && slot);
+	     line = end + 1) {
 		json_error_t why;
 		json_t *j = json_loadb(line, (size_t)(end - line), 0, &why);
 		if (!j && json_error_code(&why) == json_error_out_of_memory) {
@@ -159,8 +165,30 @@ int forge_slot_read(int fd, json_t **ret)
 	return 0;
 }
 
-/* Calls visit with the content of each slot, which visit then owns, until it returns true. */
-static int each_slot(const struct forge_home *home,
+int forge_slot_read(int fd, json_t **ret)
+{
+	return read_slot(fd, NULL, false, ret);
+}
+
+bool forge_slot_has(int fd, const char *word)
+{
+	forge_auto_free char *text = NULL;
+	size_t len = 0;
+
+	return forge_read_fd(fd, SLOT_MAX, &text, &len) == 0 &&
+	       memmem(text, len, word, strlen(word));
+}
+
+int forge_slot_read_first(int fd, const char *word, json_t **ret)
+{
+	return read_slot(fd, word, true, ret);
+}
+
+/*
+ * Calls visit with the content of each slot, with word of each that has this word, until it returns true. visit
+ * owns the content.
+ */
+static int each_slot(const struct forge_home *home, const char *word, bool only_first,
 		     bool (*visit)(void *arg, const char *name, json_t *slot), void *arg)
 {
 	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
@@ -174,7 +202,7 @@ static int each_slot(const struct forge_home *home,
 		forge_auto_close int fd =
 			openat(forge_entries_fd(&d), name,
 			       O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
-		int rc = fd < 0 ? -errno : forge_slot_read(fd, &slot);
+		int rc = fd < 0 ? -errno : read_slot(fd, word, only_first, &slot);
 		unread = rc < 0 && rc != -ENOENT ? rc : unread;
 		if (slot && visit(arg, name, slot))
 			return 0;
@@ -206,7 +234,7 @@ static bool is_it(void *arg, const char *name, json_t *slot)
 int forge_slot_find(const struct forge_home *home, const char *run_id, json_t **ret)
 {
 	struct search s = { .run_id = run_id };
-	int rc = each_slot(home, is_it, &s);
+	int rc = each_slot(home, run_id, false, is_it, &s);
 
 	*ret = s.slot;
 	return rc;
@@ -215,11 +243,32 @@ int forge_slot_find(const struct forge_home *home, const char *run_id, json_t **
 int forge_slot_number(const struct forge_home *home, const char *run_id)
 {
 	struct search s = { .run_id = run_id };
-	int rc = each_slot(home, is_it, &s);
+	int rc = each_slot(home, run_id, false, is_it, &s);
 	bool is_there = s.slot != NULL;
 
 	json_decref(s.slot);
 	return is_there ? s.number : rc < 0 ? rc : -ENOENT;
+}
+
+static bool add_id(void *arg, const char *name, json_t *slot)
+{
+	const char *id = forge_json_string(slot, "run_id");
+
+	(void)name; /* the id is enough */
+	if (id)
+		json_object_set_new(arg, id, json_true());
+	json_decref(slot);
+	return false;
+}
+
+json_t *forge_slot_ids(const struct forge_home *home)
+{
+	json_t *ids = json_object();
+
+	if (ids)
+		(void)each_slot(home, NULL, true, add_id,
+				ids); /* what cannot be read is left out */
+	return ids;
 }
 
 static bool add_slot(void *arg, const char *name, json_t *slot)
@@ -240,7 +289,8 @@ json_t *forge_slot_all(const struct forge_home *home)
 	json_t *all = json_object();
 
 	if (all)
-		(void)each_slot(home, add_slot, all); /* what cannot be read is left out */
+		(void)each_slot(home, NULL, false, add_slot,
+				all); /* what cannot be read is left out */
 	return all;
 }
 
@@ -265,6 +315,9 @@ json_t *forge_slot_record(const struct forge_home *home, const char *run_id)
 	return record;
 }
 
+/* Others lock a slot for moments, to look at it. */
+#define TAKE_MSEC 1000
+
 int forge_slot_take_over(const struct forge_home *home, unsigned number,
 			 struct forge_slot *ret, json_t **ret_content,
 			 struct forge_error *err)
@@ -275,7 +328,7 @@ int forge_slot_take_over(const struct forge_home *home, unsigned number,
 	(void)snprintf(name, sizeof(name), "%u", number);
 	forge_auto_close int fd =
 		openat(home->active_fd, name, O_RDWR | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
-	int rc = fd < 0 ? -errno : forge_lock_fd(fd, FORGE_LOCK_EXCLUSIVE, 0, -1);
+	int rc = fd < 0 ? -errno : forge_lock_fd(fd, FORGE_LOCK_EXCLUSIVE, TAKE_MSEC, -1);
 	if (rc == 0)
 		rc = forge_slot_read(fd, ret_content);
 	if (rc == 0 && !*ret_content)

@@ -75,6 +75,15 @@ FORGE_MUST_CHECK int forge_slot_find(const struct forge_home *home, const char *
 /* The number of the slot of this run; -ENOENT: no slot names it. */
 FORGE_MUST_CHECK int forge_slot_number(const struct forge_home *home, const char *run_id);
 /*
+ * The first line of a slot alone, which says what forge_slot_begin() was told, if the slot has this word
+ * anywhere (NULL: in any case); else NULL. For those who look at thousands of slots.
+ */
+FORGE_MUST_CHECK int forge_slot_read_first(int fd, const char *word, json_t **ret);
+/* Whether the text of a slot has this word; not known counts as no. */
+bool forge_slot_has(int fd, const char *word);
+/* The ids of the runs in all slots, as keys. A slot that cannot be read is left out. NULL: out of memory. */
+json_t *forge_slot_ids(const struct forge_home *home);
+/*
  * All slots with content, by the ids of their runs, without what is large (the record, and what was saved). A
  * slot that cannot be read is left out. NULL: out of memory.
  */

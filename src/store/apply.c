@@ -21,8 +21,9 @@ static const char SQL_ANALYSIS[] =
 static const char SQL_NEW_RUN[] =
 	"INSERT INTO runs (run_id, analysis_id, status, runtime, executor, host, "
 	"username, created_at, pid, pid_start, boot_id, idempotency_key, runtime_digest, "
-	"part_of, record) VALUES ($1, $2, '', $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, "
-	"$13, '{}') "
+	"part_of, parent_run, attempt, record) VALUES ($1, $2, '', $3, $4, $5, $6, $7, "
+	"$8, "
+	"$9, $10, $11, $12, $13, $14, $15, '{}') "
 	"ON CONFLICT (run_id) DO NOTHING";
 static const char SQL_UPDATE[] =
 	"UPDATE runs SET status = $1, reason = $2, notes = $3, started_at = $4, "
@@ -189,6 +190,15 @@ static int apply_event(struct forge_store *st, const char *run_id, const json_t 
 	return insert_event(st, run_id, at->last_seq, e, err);
 }
 
+const char *forge_store_part_of(const json_t *record)
+{
+	if (json_is_true(json_object_get(record, "is_probe")))
+		return "probe";
+	return json_integer_value(json_object_get(record, "attempt")) > 1
+		       ? NULL
+		       : forge_json_string(record, "parent_run");
+}
+
 /* Events refer to the row of the run, so the row is inserted first; its state is set last. */
 static int insert_run(struct forge_store *st, const json_t *record,
 		      struct forge_error *err)
@@ -200,18 +210,18 @@ static int insert_run(struct forge_store *st, const json_t *record,
 	if (rc < 0)
 		return rc;
 	const json_t *supervisor = json_object_get(record, "supervisor");
-	rc = forge_sql(st, err, NULL, NULL, SQL_NEW_RUN, text_value(record, "run_id"),
-		       text_value(record, "analysis_id"),
-		       text_value(json_object_get(record, "runtime"), "name"),
-		       text_value(record, "executor"), text_value(record, "host"),
-		       text_value(record, "user"), text_value(record, "created_at"),
-		       int_value(supervisor, "pid"), int_value(supervisor, "start_time"),
-		       text_value(supervisor, "boot_id"),
-		       text_value(record, "idempotency_key"),
-		       text_value(json_object_get(record, "runtime"), "digest"),
-		       json_is_true(json_object_get(record, "is_probe"))
-			       ? SQL_TEXT("probe")
-			       : text_value(record, "parent_run"));
+	json_int_t attempt = json_integer_value(json_object_get(record, "attempt"));
+	rc = forge_sql(
+		st, err, NULL, NULL, SQL_NEW_RUN, text_value(record, "run_id"),
+		text_value(record, "analysis_id"),
+		text_value(json_object_get(record, "runtime"), "name"),
+		text_value(record, "executor"), text_value(record, "host"),
+		text_value(record, "user"), text_value(record, "created_at"),
+		int_value(supervisor, "pid"), int_value(supervisor, "start_time"),
+		text_value(supervisor, "boot_id"), text_value(record, "idempotency_key"),
+		text_value(json_object_get(record, "runtime"), "digest"),
+		SQL_TEXT(forge_store_part_of(record)), text_value(record, "parent_run"),
+		SQL_INT(attempt > 1 ? attempt : 1));
 	if (rc == 0)
 		return changed_meanwhile(forge_json_string(record, "run_id"), err);
 	return rc < 0 ? rc : 0;
@@ -349,7 +359,7 @@ static json_t *reduce_record(const json_t *record, const char *why)
 		"host",	      "user",	     "created_at",    "started_at",
 		"ended_at",   "usage",	     "supervisor",    "logs",
 		"parent_run", "attempt",     "priority",      "idempotency_key",
-		"request",    "workdir",     "forge_version",
+		"request",    "workdir",     "forge_version", "retried_by",
 	};
 	json_t *r = json_object();
 

@@ -244,7 +244,9 @@ static int visit_row(const char *const *c, void *arg)
 		.pid = number(c[14]),
 		.pid_start = number(c[15]),
 		.boot_id = c[16],
-		.record = l->with_record ? c[17] : NULL,
+		.parent_run = c[17],
+		.attempt = number(c[18]),
+		.record = l->with_record ? c[19] : NULL,
 	};
 
 	return l->visit(&row, l->arg);
@@ -319,7 +321,7 @@ static void build_list(struct builder *b, const struct forge_run_filter *f)
 	    "username, "
 	    "created_at, started_at, ended_at, notes, wall_usec, memory_peak, pid, "
 	    "pid_start, "
-	    "boot_id%s FROM runs",
+	    "boot_id, parent_run, attempt%s FROM runs",
 	    f->with_record ? ", record" : "");
 	where(b, "status", "=", f->status);
 	where(b, "reason", "=", f->reason);

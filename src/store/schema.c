@@ -113,7 +113,20 @@ static const char *const v7[] = {
 	NULL,
 };
 
-static const char *const *const migrations[] = { v1, v2, v3, v4, v5, v6, v7 };
+/*
+ * A run that was tried again: parent_run is the attempt before this one. A post-process has its run there,
+ * as in part_of, and is always a first attempt.
+ */
+static const char *const v8[] = {
+	"ALTER TABLE runs ADD COLUMN parent_run TEXT",
+	"ALTER TABLE runs ADD COLUMN attempt BIGINT NOT NULL DEFAULT 1",
+	"UPDATE runs SET parent_run = part_of WHERE part_of IS NOT NULL AND part_of <> "
+	"'probe'",
+	"CREATE INDEX runs_parent_run ON runs (parent_run) WHERE parent_run IS NOT NULL",
+	NULL,
+};
+
+static const char *const *const migrations[] = { v1, v2, v3, v4, v5, v6, v7, v8 };
 
 unsigned forge_store_schema_version(void)
 {

@@ -114,10 +114,18 @@ struct forge_run_row {
 		*user, *created_at, *started_at, *ended_at, *notes;
 	int64_t wall_usec, memory_peak; /* -1: unknown */
 	int64_t pid, pid_start;		/* of the supervisor */
+	const char *parent_run; /* the attempt before, or the run of a post-process */
+	int64_t attempt;	/* 1: the first; -1: unknown */
 	const char *boot_id;
 	const char *record; /* JSON, when it was asked for */
 };
 typedef int forge_run_visitor(const struct forge_run_row *row, void *arg);
+
+/*
+ * What a run is part of, which hides it in listings: a post-process of its run, a probe of "probe". NULL: a
+ * user asked for this run. A run that was tried again has a parent_run too, but is a later attempt.
+ */
+const char *forge_store_part_of(const json_t *record);
 
 /* Stops at and returns visit's first non-zero result; otherwise returns the number of rows. */
 FORGE_MUST_CHECK int forge_store_list(struct forge_store *st,

@@ -102,6 +102,8 @@ exceptions() {
         - needs a container engine; tests/executor has them
         docs/EXECUTORS.md: forge executor check docker
         - needs a container engine; tests/executor has them
+        docs/EXECUTORS.md: forge submit --executor slurm --memory 4G --cpus 2 --timeout 2h -- sh -c 'sort -u words > sorted'
+        - needs a Slurm cluster; tests/executor has one
         docs/SECURITY.md: forge executor check docker
         - needs a container engine; tests/executor has them
         README.md: forge run --executor docker ...

@@ -288,10 +288,11 @@ five() {
     "$FORGE" logs -f "$id" >followed 2>said 3>&- &
     pid=$!
     started+=("$pid")
+    # It has seen that by then, also when it is slow.
+    patiently grep -q "run $id is queued" said
     open_gate
     wait "$pid"
     [ "$(cat followed)" = hello ]
-    grep -q "run $id is queued" said
     finished "$first"
 }
 

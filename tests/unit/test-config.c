@@ -168,7 +168,7 @@ static void unknown_keys_name_the_known(void **state)
 	(void)state;
 	refused("version: 1\nprofils: {}\n", 2, 1,
 		"unknown key 'profils' (have: version, workdir, read_only, runtime, runtimes, executor, executors, analysis, store, profiles, "
-		"host, queue, outputs, post_process, retention, "
+		"host, queue, outputs, post_process, retry, retention, "
 		"sandbox, env); did you mean 'profiles'?");
 	refused("sandbox: {cgruop: v2}\n", 1, 11,
 		"sandbox: unknown key 'cgruop' (have: allow_missing, cgroup, tmp_size, "
@@ -412,13 +412,56 @@ static void every_key_is_listed_once(void **state)
 
 	(void)state;
 	forge_config_each_key(see_key, &seen);
-	assert_int_equal(seen.n, 6 + 13 + 4 + 2 * FORGE_LIMIT_COUNT_ROWS + 5 + 1 + 3 + 1 + 4 + 6 + 2);
+	assert_int_equal(seen.n, 6 + 13 + 4 + 9 + 2 * FORGE_LIMIT_COUNT_ROWS + 5 + 1 + 3 + 2 + 4 + 6 + 2);
 	/* Callers may keep the paths. */
 	assert_string_equal(seen.paths[0], "version");
-	assert_string_equal(seen.paths[23], "profiles.NAME.memory");
-	assert_string_equal(seen.paths[23 + FORGE_LIMIT_COUNT_ROWS], "host.max.memory");
-	assert_string_equal(seen.paths[22 + 2 * FORGE_LIMIT_COUNT_ROWS], "host.max.grace");
+	assert_string_equal(seen.paths[32], "profiles.NAME.memory");
+	assert_string_equal(seen.paths[32 + FORGE_LIMIT_COUNT_ROWS], "host.max.memory");
+	assert_string_equal(seen.paths[31 + 2 * FORGE_LIMIT_COUNT_ROWS], "host.max.grace");
 	assert_string_equal(seen.paths[seen.n - 1], "env.set");
+}
+
+static void retries_are_rules_by_reason(void **state)
+{
+	forge_auto_config struct forge_config *c = parse_ok(
+		"retry:\n  host_lost: {times: 2}\n  memory: {times: 3, factor: 1.5, max: 64G}\n"
+		"  wall_time: {times: 1, max: 2h}\n");
+
+	(void)state;
+	assert_int_equal(c->retry.rules[FORGE_RETRY_HOST_LOST].times, 2);
+	assert_int_equal(c->retry.rules[FORGE_RETRY_MEMORY].times, 3);
+	assert_int_equal(c->retry.rules[FORGE_RETRY_MEMORY].factor_milli, 1500);
+	assert_true(c->retry.rules[FORGE_RETRY_MEMORY].max == 64 * GIB);
+	assert_true(c->retry.rules[FORGE_RETRY_WALL_TIME].max == 120 * MIN);
+	assert_int_equal(c->retry.rules[FORGE_RETRY_EXIT].times, 0);
+	refused("retry: 3\n", 1, 8, "retry: must be a map of reasons");
+	refused("retry: {memory: 3}\n", 1, 17, "retry.memory: must be a map with times");
+	refused("retry: {memory: {}}\n", 1, 17, "does not say how often (times)");
+	refused("retry: {memory: {times: [1]}}\n", 1, 25, "must be one value");
+	refused("retry: {memory: {times: 1, tims: 2}}\n", 1, 28,
+		"retry.memory: unknown key 'tims' (have: times, factor, max); did you mean");
+	refused("retry: {exit: {times: 1, max: 2}}\n", 1, 31, "no limit belongs to exit");
+	refused("retry: {admission: {times: 1}}\n", 1, 9,
+		"retry: another attempt does not cure 'admission' (have: host_lost, memory,");
+	refused("retry: {mem: {times: 1}}\n", 1, 9, "retry: unknown reason 'mem'");
+}
+
+/* An inner file replaces the rules of an outer one, reason by reason. */
+static void retries_of_an_inner_file_go_first(void **state)
+{
+	static const char outer[] = "retry: {memory: {times: 3, max: 4G}, exit: {times: 1}}";
+	static const char inner[] = "retry: {memory: {times: 0}, signal: {times: 2}}";
+	const struct forge_config_layer layers[] = {
+		{ .text = outer, .len = sizeof(outer) - 1, .name = "outer" },
+		{ .text = inner, .len = sizeof(inner) - 1, .name = "inner" },
+	};
+	forge_auto_config struct forge_config *c = NULL;
+
+	(void)state;
+	assert_int_equal(forge_config_parse_layers(layers, 2, &c, NULL), 0);
+	assert_int_equal(c->retry.rules[FORGE_RETRY_MEMORY].times, 0);
+	assert_int_equal(c->retry.rules[FORGE_RETRY_EXIT].times, 1);
+	assert_int_equal(c->retry.rules[FORGE_RETRY_SIGNAL].times, 2);
 }
 
 /* A listed default, written down, must be legal and change nothing. */
@@ -579,6 +622,8 @@ int main(void)
 		cmocka_unit_test(caps_bind_what_the_file_says),
 		cmocka_unit_test(built_in_values_give_way_to_caps),
 		cmocka_unit_test(every_key_is_listed_once),
+		cmocka_unit_test(retries_are_rules_by_reason),
+		cmocka_unit_test(retries_of_an_inner_file_go_first),
 		cmocka_unit_test(listed_defaults_are_the_real_ones),
 		cmocka_unit_test(long_keys_and_values_are_cut_in_messages),
 		cmocka_unit_test(memory_may_run_out_anywhere),

@@ -158,6 +158,28 @@ static void killed_from_outside_is_lost(void **state)
 	expect(&o, "lost", "host_lost", 137, "outside of forge");
 }
 
+/* What a cluster says explains a run that left no status of its own. */
+static void a_cluster_explains(void **state)
+{
+	(void)state;
+	struct forge_outcome o = FORGE_OUTCOME_INIT;
+
+	(void)snprintf(o.cluster, sizeof(o.cluster), "Slurm");
+	(void)snprintf(o.explanation, sizeof(o.explanation), "Slurm job 7 ended as NODE_FAIL (NodeDown)");
+	expect(&o, "lost", "host_lost", 137, "Lost: Slurm job 7 ended as NODE_FAIL (NodeDown), and it left no result.");
+	o.stop = FORGE_STOP_PENDING;
+	expect(&o, "cancelled", "admission", 125, "Cancelled: Slurm job 7");
+	o.stop = FORGE_STOP_CANCEL;
+	expect(&o, "cancelled", "cancelled", 130, "while it was queued");
+	o.has_started = true;
+	o.wall_usec = 1500000;
+	expect(&o, "cancelled", "cancelled", 130, "Cancelled: Slurm job 7");
+	o.stop = FORGE_STOP_WALL;
+	expect(&o, "killed", "wall_time", 124, "Slurm job 7");
+	o.stop = FORGE_STOP_MEMORY;
+	expect(&o, "killed", "memory", 137, "Slurm job 7");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -171,6 +193,7 @@ int main(void)
 		cmocka_unit_test(exec_failures_are_126_and_127),
 		cmocka_unit_test(a_broken_sandbox_is_never_the_programs_fault),
 		cmocka_unit_test(killed_from_outside_is_lost),
+		cmocka_unit_test(a_cluster_explains),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -334,6 +334,51 @@ static void a_slot_that_cannot_be_read_may_belong_to_any_run(void **state)
 	forge_slot_close(&s);
 }
 
+/* For those who look at thousands of them. */
+static void all_slots_at_once(void **state)
+{
+	struct forge_slot a = claim(4), b = claim(4);
+	struct forge_error err = FORGE_ERROR_INIT;
+	json_t *j;
+
+	(void)state;
+	begin(&a, "run-a");
+	begin(&b, "run-b");
+	assert_int_equal(forge_slot_add(&b, json_pack("{s:s, s:{}, s:{}}", "x", "y", "saved", "record"), &err), 0);
+	j = forge_slot_all(&home);
+	assert_int_equal(json_object_size(j), 2);
+	assert_string_equal(forge_json_string(json_object_get(j, "run-b"), "x"), "y");
+	assert_null(json_object_get(json_object_get(j, "run-b"), "record"));
+	assert_null(json_object_get(json_object_get(j, "run-b"), "saved"));
+	json_decref(j);
+	j = forge_slot_ids(&home);
+	assert_int_equal(json_object_size(j), 2);
+	assert_non_null(json_object_get(j, "run-a"));
+	json_decref(j);
+	assert_int_equal(forge_slot_number(&home, "run-b"), b.number);
+	assert_int_equal(forge_slot_number(&home, "run"), -ENOENT);
+	forge_slot_close(&a);
+	forge_slot_close(&b);
+}
+
+static void the_first_line_alone(void **state)
+{
+	struct forge_slot s = claim(4);
+	struct forge_error err = FORGE_ERROR_INIT;
+	json_t *j;
+
+	(void)state;
+	begin(&s, "run");
+	assert_int_equal(forge_slot_add(&s, json_pack("{s:i, s:s}", "start_usec", 1, "run_id", "other"), &err), 0);
+	assert_int_equal(forge_slot_read_first(s.fd, "\"start_usec\"", &j), 0);
+	assert_string_equal(forge_json_string(j, "run_id"), "run");
+	assert_null(json_object_get(j, "start_usec"));
+	json_decref(j);
+	assert_int_equal(forge_slot_read_first(s.fd, "no such word", &j), 0);
+	assert_null(j);
+	forge_slot_close(&s);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make, unmake)
 
 int main(void)
@@ -351,6 +396,8 @@ int main(void)
 		TEST(what_cannot_be_written_is_an_error),
 		TEST(a_run_is_found_by_its_slot),
 		TEST(a_slot_that_cannot_be_read_may_belong_to_any_run),
+		TEST(all_slots_at_once),
+		TEST(the_first_line_alone),
 	};
 
 	return cmocka_run_group_tests_name("slot", tests, NULL, NULL);

@@ -324,6 +324,10 @@ static void check_old_rows(struct forge_store *st)
 			 3);
 	assert_int_equal(forge_store_each_object(st, count_one, &objects, NULL), 0);
 	assert_int_equal(objects, 1);
+	/* Version 8: what was there has one attempt. */
+	assert_int_equal(number(st, "SELECT count(*) FROM runs WHERE attempt = 1 AND "
+				    "parent_run IS NULL"),
+			 2);
 	/* A run that was under way goes on. */
 	json_t *r = record_of("open", "failed");
 	told(st, r, json_pack("[o]", event_of(2, "status", "failed")), json_pack("[{}]"));
@@ -354,6 +358,54 @@ static void every_earlier_version_is_brought_up(void **state)
 		if (v < forge_store_schema_version())
 			(void)unmake(state);
 	}
+}
+
+/* A post-process is part of its run, and a later attempt is not: only the one is hidden. */
+static void attempts_are_not_parts(void **state)
+{
+	struct fixture *f = *state;
+	json_t *r = record_of("later", "failed");
+
+	json_object_set_new(r, "parent_run", json_string("first"));
+	json_object_set_new(r, "attempt", json_integer(2));
+	assert_null(forge_store_part_of(r));
+	told(f->st, r, json_pack("[o, o]", event_of(0, "status", "preparing"),
+				 event_of(1, "status", "failed")),
+	     NULL);
+	r = record_of("post", "failed");
+	json_object_set_new(r, "parent_run", json_string("later"));
+	json_object_set_new(r, "attempt", json_integer(1));
+	assert_string_equal(forge_store_part_of(r), "later");
+	told(f->st, r, json_pack("[o, o]", event_of(0, "status", "preparing"),
+				 event_of(1, "status", "failed")),
+	     NULL);
+	assert_int_equal(number(f->st, "SELECT attempt FROM runs WHERE parent_run = 'first' "
+				       "AND part_of IS NULL"),
+			 2);
+	assert_int_equal(number(f->st, "SELECT attempt FROM runs WHERE parent_run = 'later' "
+				       "AND part_of = 'later'"),
+			 1);
+}
+
+/* Rows of version 7: post-processes and probes are told apart from runs. */
+static void version_7_gets_its_parents(void **state)
+{
+	(void)unmake(state);
+	(void)make_empty(state);
+	struct fixture *f = *state;
+	f->st = open_raw(f->url);
+	assert_int_equal(forge_store_migrate(f->st, 7, NULL), 0);
+	run_sql(f->st, "INSERT INTO analyses VALUES ('a', 't')");
+	run_sql(f->st, "INSERT INTO runs (run_id, analysis_id, status, created_at, part_of, "
+		       "record) VALUES ('run', 'a', 'succeeded', 't', NULL, '{}'), ('post', "
+		       "'a', 'succeeded', 't', 'run', '{}'), ('probe', 'a', 'succeeded', 't', "
+		       "'probe', '{}')");
+	(void)reopen(f);
+	assert_int_equal(number(f->st, "SELECT count(*) FROM runs WHERE attempt = 1"), 3);
+	assert_int_equal(number(f->st, "SELECT count(*) FROM runs WHERE parent_run IS NULL"), 2);
+	assert_int_equal(number(f->st, "SELECT count(*) FROM runs WHERE parent_run = 'run' AND "
+				       "run_id = 'post'"),
+			 1);
 }
 
 /* The second statement of version 2 fails: the first must not have happened either. */
@@ -1761,6 +1813,8 @@ int main(int argc, char **argv)
 		ON(a_file_is_the_owners_alone),
 		ON(opened_again_it_has_what_it_had),
 		ON_EMPTY(every_earlier_version_is_brought_up),
+		ON_EMPTY(version_7_gets_its_parents),
+		ON(attempts_are_not_parts),
 		ON_EMPTY(a_migration_is_whole_or_not_there),
 		ON(tables_of_a_newer_forge_are_refused),
 		ON_EMPTY(a_fresh_store_opened_by_many_at_once),

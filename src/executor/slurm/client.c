@@ -32,8 +32,8 @@ void forge_client_done(struct forge_client *c)
 
 static bool is_of_slurm(const char *pair)
 {
-	static const char *const prefixes[] = { "SLURM_", "SBATCH_", "SQUEUE_", "SCANCEL_",
-						"SINFO_" };
+	static const char *const prefixes[] = { "SLURM_", "SBATCH_", "SQUEUE_",
+						"SCANCEL_", "SINFO_" };
 
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(prefixes); i++)
 		if (strncmp(pair, prefixes[i], strlen(prefixes[i])) == 0)
@@ -196,7 +196,8 @@ int forge_client_run(char *const *argv, const char *conf, const char *input,
 	if (rc == 0 && ret->out && ret->err)
 		return 0;
 	if (rc == -ENOENT)
-		return forge_hint(err, forge_fail(err, ENOENT, "%s is not installed", argv[0]),
+		return forge_hint(err,
+				  forge_fail(err, ENOENT, "%s is not installed", argv[0]),
 				  "The commands of Slurm must be in PATH");
 	if (rc == -ETIMEDOUT)
 		return forge_fail(err, ETIMEDOUT, "%s did not answer in %d s", argv[0],

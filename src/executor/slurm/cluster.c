@@ -57,8 +57,9 @@ int forge_cluster_probe(const char *conf, const char *partition, char *buf, size
 {
 	forge_auto_client struct forge_client version = { 0 }, nodes = { 0 };
 	const char *const ask_version[] = { "sinfo", "--version", NULL };
-	const char *const ask_nodes[] = { "sinfo",	       "-h", "-N", "-o", "%N|%t",
-					  partition ? "-p" : NULL, partition, NULL };
+	const char *const ask_nodes[] = { "sinfo",   "-h",    "-N",
+					  "-o",	     "%N|%t", partition ? "-p" : NULL,
+					  partition, NULL };
 	int rc = run(ask_version, conf, &version, err);
 
 	if (rc == 0)
@@ -96,8 +97,9 @@ int forge_cluster_probe(const char *conf, const char *partition, char *buf, size
  */
 static bool is_unclear(const char *message)
 {
-	static const char *const words[] = { "timed out", "Zero Bytes", "Unexpected message",
-					     "receive failure", "Connection reset" };
+	static const char *const words[] = { "timed out", "Zero Bytes",
+					     "Unexpected message", "receive failure",
+					     "Connection reset" };
 
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(words); i++)
 		if (strcasestr(message, words[i]))
@@ -138,10 +140,10 @@ static enum forge_remote_state remote_of(const char *state)
 					       "REQUEUED",     "REQUEUE_FED",
 					       "REQUEUE_HOLD", "RESV_DEL_HOLD",
 					       "SPECIAL_EXIT" };
-	static const char *const ended[] = { "COMPLETED",  "FAILED",	     "TIMEOUT",
-					     "DEADLINE",   "CANCELLED",	     "NODE_FAIL",
-					     "BOOT_FAIL",  "OUT_OF_MEMORY",  "PREEMPTED",
-					     "REVOKED",	   "LAUNCH_FAILED" };
+	static const char *const ended[] = { "COMPLETED", "FAILED",	   "TIMEOUT",
+					     "DEADLINE",  "CANCELLED",	   "NODE_FAIL",
+					     "BOOT_FAIL", "OUT_OF_MEMORY", "PREEMPTED",
+					     "REVOKED",	  "LAUNCH_FAILED" };
 
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(pending); i++)
 		if (strcmp(state, pending[i]) == 0)
@@ -183,7 +185,8 @@ static int compare(const void *a, const void *b)
 	int names = strcmp(x->name, y->name);
 
 	return names ? names
-		     : (x->remote == FORGE_REMOTE_ENDED) - (y->remote == FORGE_REMOTE_ENDED);
+		     : (x->remote == FORGE_REMOTE_ENDED) -
+			       (y->remote == FORGE_REMOTE_ENDED);
 }
 
 static int parse(char *text, struct forge_cluster_job **ret, size_t *ret_n,
@@ -211,8 +214,10 @@ static int list(const char *conf, const char *name, struct forge_cluster_job **r
 	char user[16];
 
 	(void)snprintf(user, sizeof(user), "%u", (unsigned)geteuid());
-	const char *const argv[] = { "squeue", "-h", "-t", "all", "-u", user, "-o", FORMAT,
-				     name ? "-n" : NULL, name, NULL };
+	const char *const argv[] = { "squeue", "-h",   "-t",
+				     "all",    "-u",   user,
+				     "-o",     FORMAT, name ? "-n" : NULL,
+				     name,     NULL };
 	int rc = run(argv, conf, &c, err);
 	return rc < 0 ? rc : parse(c.out, ret, ret_n, err);
 }
@@ -247,7 +252,7 @@ int forge_cluster_find(const char *conf, const char *name, struct forge_cluster_
 	int rc = list(conf, name, &jobs, &n, err);
 
 	*ret = (struct forge_cluster_job){ .remote = rc < 0 ? FORGE_REMOTE_UNKNOWN
-							     : FORGE_REMOTE_ENDED };
+							    : FORGE_REMOTE_ENDED };
 	const struct forge_cluster_job *job =
 		rc == 0 ? forge_cluster_pick(jobs, n, name) : NULL;
 	if (job)
@@ -262,7 +267,7 @@ int forge_cluster_cancel(const char *conf, const char *name,
 	char user[16];
 
 	(void)snprintf(user, sizeof(user), "%u", (unsigned)geteuid());
-	const char *const ask[] = { "scancel", "-u",   user,   "-n", name,
+	const char *const ask[] = { "scancel", "-u", user,   "-n", name,
 				    "-b",      "-s", "TERM", NULL };
 	const char *const end[] = { "scancel", "-u", user, "-n", name, NULL };
 	return run(how == FORGE_CLUSTER_ASK ? ask : end, conf, &c, err);

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -60,26 +61,64 @@ static int make_mark(int dir)
 		return rc;
 	(void)snprintf(name, sizeof(name), MARK "%s", text);
 	rc = forge_replace_file(dir, name, text, strlen(text), true);
+	/* Other users may have runs below the same directory. */
+	if (rc == 0 && fchmodat(dir, name, 0644, 0) < 0)
+		rc = -errno;
 	if (rc == 0 && linkat(dir, name, dir, MARK, 0) < 0 && errno != EEXIST)
 		rc = -errno;
 	(void)unlinkat(dir, name, 0);
 	return rc;
 }
 
-int forge_job_dir_prepare(struct forge_job_dir *d, struct forge_error *err)
+/* "mark dir" */
+static int check_seen(const struct forge_job_dir *d, const char *mark, int seen_fd,
+		      const char *seen, struct forge_error *err)
 {
-	int rc = forge_mkdirs(d->dir, 0700);
+	char text[PATH_MAX + 80] = "";
+	size_t len;
 
-	if (rc < 0)
-		return forge_fail_errno(err, -rc, "make %s", d->dir);
+	if (forge_read_at(seen_fd, seen, text, sizeof(text)) < 0)
+		return 0; /* there was none before */
+	len = strcspn(text, " ");
+	if (!text[len] || strcmp(text + len + 1, d->dir) != 0)
+		return 0; /* another directory is configured by now */
+	if (strncmp(text, mark, len) == 0 && mark[len] == '\0')
+		return 0;
+	return forge_hint(err,
+			  forge_fail(err, EHOSTDOWN,
+				     "%s is not the directory that it was before",
+				     d->dir),
+			  "Is its file system mounted? If it was made anew, remove "
+			  "watchers/%s in FORGE_HOME",
+			  seen);
+}
+
+int forge_job_dir_prepare(struct forge_job_dir *d, int seen_fd, const char *seen,
+			  struct forge_error *err)
+{
 	forge_auto_close int dir = open(d->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	rc = dir < 0 ? -errno : read_mark(dir, d->mark);
-	if (rc == -ENOENT) {
+
+	if (dir < 0)
+		return forge_hint(
+			err, forge_fail_errno(err, errno, "open %s", d->dir),
+			"It must be a directory that the nodes of the cluster share");
+	int rc = read_mark(dir, d->mark);
+	if (rc < 0 && rc != -ENOENT)
+		return forge_fail_errno(err, -rc, "use %s", d->dir);
+	rc = check_seen(d, rc == 0 ? d->mark : "", seen_fd, seen, err);
+	if (rc < 0)
+		return rc;
+	if (!d->mark[0]) {
 		rc = make_mark(dir);
 		if (rc == 0)
 			rc = read_mark(dir, d->mark);
 	}
-	return rc < 0 ? forge_fail_errno(err, -rc, "use %s", d->dir) : 0;
+	if (rc < 0)
+		return forge_fail_errno(err, -rc, "use %s", d->dir);
+	forge_auto_free char *text = forge_asprintf("%s %s", d->mark, d->dir);
+	if (text) /* not remembered: the next run does it */
+		(void)!forge_replace_file(seen_fd, seen, text, strlen(text), false);
+	return 0;
 }
 
 static int open_path(struct forge_job_dir *d)
@@ -105,11 +144,12 @@ int forge_job_dir_open(struct forge_job_dir *d, const char *mark, struct forge_e
 	int rc = dir < 0 ? -errno : read_mark(dir, d->mark);
 
 	if (rc < 0 || strcmp(d->mark, mark) != 0)
-		return forge_hint(err,
-				  forge_fail(err, EHOSTDOWN,
-					     "%s is not the directory that the nodes share",
-					     d->dir),
-				  "Is its file system mounted?");
+		return forge_hint(
+			err,
+			forge_fail(err, EHOSTDOWN,
+				   "%s is not the directory that the nodes share",
+				   d->dir),
+			"Is its file system mounted?");
 	rc = open_path(d);
 	return rc < 0 ? forge_fail_errno(err, -rc, "open %s", d->path) : 0;
 }

@@ -11,6 +11,7 @@
  *     claim                   a symbolic link that the first who makes it owns: either a node, which runs the
  *                             command, or forge here, which takes the job back. So a job that Slurm starts
  *                             twice, or after it was given up here, does nothing.
+ *     cancel                  forge here has asked for the end of the run
  *     started                 the command runs
  *     stdout, stderr          its logs
  *     usage.json              what it uses now
@@ -35,9 +36,13 @@ struct forge_job_dir {
 FORGE_MUST_CHECK int forge_job_dir_name(const char *dir, const char *run_id,
 					struct forge_job_dir *ret,
 					struct forge_error *err);
-/* Makes dir if need be, and puts the mark there. */
-FORGE_MUST_CHECK int forge_job_dir_prepare(struct forge_job_dir *d,
-					   struct forge_error *err);
+/*
+ * Puts a mark into dir, which must be there, if it has none. seen is a file in a directory of this FORGE_HOME
+ * that remembers the mark: a directory that had another one before is refused, because its file system is
+ * probably not mounted.
+ */
+FORGE_MUST_CHECK int forge_job_dir_prepare(struct forge_job_dir *d, int seen_fd,
+					   const char *seen, struct forge_error *err);
 /* Makes path, which must not be there. */
 FORGE_MUST_CHECK int forge_job_dir_make(struct forge_job_dir *d, struct forge_error *err);
 /*

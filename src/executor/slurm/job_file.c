@@ -74,9 +74,9 @@ static int read_lists(const json_t *file, struct forge_job_read *r)
 	const struct {
 		const char *key;
 		struct forge_strv *list;
-	} lists[] = { { "argv", &r->argv },	  { "env", &r->env },
+	} lists[] = { { "argv", &r->argv },	      { "env", &r->env },
 		      { "read_only", &r->read_only }, { "aliases", &r->aliases },
-		      { "tools", &r->tools },	  { "links", &r->links } };
+		      { "tools", &r->tools },	      { "links", &r->links } };
 	int rc = 0;
 
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(lists) && rc == 0; i++)
@@ -101,9 +101,10 @@ int forge_job_file_read(const json_t *file, struct forge_job_read *ret,
 	if (strcmp(version, FORGE_VERSION) != 0)
 		return forge_hint(
 			err,
-			forge_fail(err, EPROTO,
-				   "the node has forge %s, and the run is one of forge %s",
-				   FORGE_VERSION, version),
+			forge_fail(
+				err, EPROTO,
+				"the node has forge %s, and the run is one of forge %s",
+				FORGE_VERSION, version),
 			"Set executors.NAME.forge to the path of the same version");
 	int rc = read_lists(file, r);
 	if (rc == 0)

@@ -52,10 +52,10 @@ static void on_event(void *arg, const char *event, const char *detail)
 		return; /* the outcome says so, too */
 	}
 	if (json_array_size(n->events) < EVENTS_MAX)
-		json_array_append_new(n->events,
-				      json_pack("[s, o]", event,
-						detail ? forge_json_text(detail)
-						       : json_null()));
+		json_array_append_new(
+			n->events,
+			json_pack("[s, o]", event,
+				  detail ? forge_json_text(detail) : json_null()));
 }
 
 static int open_logs(struct node *n, struct forge_error *err)
@@ -211,8 +211,7 @@ static int write_outcome(struct node *n, const struct forge_outcome *o,
 			 const struct forge_error *refused, struct forge_error *err)
 {
 	json_t *j = json_pack("{s:s, s:s, s:s, s:O}", "forge_version", FORGE_VERSION,
-			      "node", n->host, "job", n->job,
-			      "events", n->events);
+			      "node", n->host, "job", n->job, "events", n->events);
 
 	if (j && refused->code)
 		json_object_set_new(j, "refused", forge_error_json(refused));
@@ -230,6 +229,9 @@ static int run_job(struct node *n, struct forge_error *err)
 
 	if (rc == 0 && !file)
 		rc = forge_fail(&refused, ENOENT, "job.json is not there");
+	/* It has the environment of the run, and nobody needs it again. */
+	if (rc == 0)
+		(void)unlinkat(n->fd, "job.json", 0);
 	if (rc == 0)
 		rc = forge_job_file_read(file, &n->read, &refused);
 	if (rc == 0)

@@ -22,6 +22,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/entries.h"
 #include "base/fd.h"
 #include "base/json.h"
 #include "base/parse.h"
@@ -34,6 +35,9 @@
 #include "sandbox/plan.h"
 #include "state/supervisor.h"
 
+/* Why a run was taken back, in the claim. */
+#define CANCELLED "was cancelled"
+#define OVERDUE	  "was pending for too long"
 /* For forge itself on the node, beside what the run may have. */
 #define MEMORY_MORE (64ull << 20)
 /* Slurm ends a job only when forge on the node has not ended the run in time. */
@@ -60,15 +64,18 @@ struct slurm {
 	struct forge_workdir workdir;
 	struct forge_cluster_job found; /* at the last question */
 	char cluster[64];
-	char pending[64]; /* the reason that was reported last */
+	char pending[128];	/* what was reported last, and when */
+	uint64_t pending_since; /* seconds of the epoch */
 	int signals;
 	int n_signals;
-	uint64_t ask_at;    /* the next question to Slurm */
-	uint64_t give_up_at; /* the outcome must be here by then; 0: the job may go on */
-	uint64_t kill_at;   /* it was asked to end, and must have by then; 0: it was not */
-	off_t shown[2];	    /* of its logs, to the live readers */
+	uint64_t ask_at; /* the next question to Slurm */
+	uint64_t
+		ended_at; /* Slurm said that it ended, seconds of the epoch; 0: it goes on */
+	uint64_t kill_at; /* it was asked to end, and must have by then; 0: it was not */
+	off_t shown[2];	  /* of its logs, to the live readers */
 	bool is_open, is_submitted, is_new, has_node, has_started;
-	bool is_over; /* nothing of it runs, or ever will */
+	bool is_unreadable; /* the outcome may be there */
+	bool is_over;	    /* nothing of it runs, or ever will */
 };
 
 static struct slurm *of(struct forge_execution *e)
@@ -128,7 +135,7 @@ static int make_argv(const struct forge_job *job, const struct forge_job_dir *di
 		     struct forge_strv *ret)
 {
 	static const char *const fixed[] = { "--parsable", "--no-requeue", "--export=ALL",
-					     "--nodes=1",  "--ntasks=1" };
+					     "--nodes=1", "--ntasks=1" };
 	char name[FORGE_JOB_NAME_MAX];
 	forge_auto_free char *out = forge_asprintf("%s/slurm.out", dir->path);
 	int rc = out ? forge_strv_add(ret, "sbatch") : -ENOMEM;
@@ -143,8 +150,7 @@ static int make_argv(const struct forge_job *job, const struct forge_job_dir *di
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(fixed) && rc == 0; i++)
 		rc = forge_strv_add(ret, fixed[i]);
 	if (rc == 0)
-		rc = add_option(ret, "--job-name",
-				forge_cluster_name(job->run_id, name));
+		rc = add_option(ret, "--job-name", forge_cluster_name(job->run_id, name));
 	if (rc == 0)
 		rc = add_option(ret, "--chdir", dir->path);
 	if (rc == 0)
@@ -304,6 +310,10 @@ static int take_plan(struct slurm *e, const struct forge_job *job, const json_t 
 	e->max_lag_usec = number_of(plan, "max_lag_usec");
 	e->max_pending_sec = number_of(plan, "max_pending_sec");
 	e->submitted_at = number_of(plan, "submitted_at");
+	e->ended_at = number_of(plan, "ended_at");
+	e->pending_since = number_of(plan, "pending_since");
+	(void)snprintf(e->pending, sizeof(e->pending), "%s",
+		       forge_json_string_or(plan, "pending", ""));
 	(void)forge_cluster_name(job->run_id, e->name);
 	free(e->conf);
 	e->conf = conf ? strdup(conf) : NULL;
@@ -311,6 +321,17 @@ static int take_plan(struct slurm *e, const struct forge_job *job, const json_t 
 		return forge_fail(err, ENOMEM, "out of memory");
 	return forge_job_dir_name(forge_json_string_or(plan, "shared_dir", "/"),
 				  job->run_id, &e->dir, err);
+}
+
+static int check_mark(struct slurm *e, struct forge_error *err)
+{
+	forge_auto_close int seen = forge_home_subdir(e->job->home, "watchers", err);
+	forge_auto_free char *name = forge_asprintf("%s.mark", e->job->executor->name);
+
+	if (seen < 0)
+		return seen;
+	return name ? forge_job_dir_prepare(&e->dir, seen, name, err)
+		    : forge_fail(err, ENOMEM, "out of memory");
 }
 
 static int slurm_make_workdir(struct forge_execution *base, const struct forge_job *job,
@@ -325,7 +346,7 @@ static int slurm_make_workdir(struct forge_execution *base, const struct forge_j
 		rc = take_plan(e, job, plan, err);
 	json_decref(plan);
 	if (rc == 0)
-		rc = forge_job_dir_prepare(&e->dir, err);
+		rc = check_mark(e, err);
 	if (rc == 0)
 		rc = forge_slot_add(job->slot, json_pack("{s:s}", "mark", e->dir.mark),
 				    err);
@@ -377,8 +398,11 @@ static int spool_stdin(struct slurm *e, struct forge_error *err)
 			return forge_fail(err, ECANCELED,
 					  "cancelled while its standard input was read");
 		ssize_t n = p[0].revents ? read(STDIN_FILENO, buf, sizeof(buf)) : -1;
+		/* What a file system reports only now must not be a shorter input. */
 		if (n == 0)
-			return 0;
+			return fsync(to) < 0 ? forge_fail_errno(err, errno,
+								"write stdin of the job")
+					     : 0;
 		if (n < 0 && (!p[0].revents || errno == EINTR || errno == EAGAIN))
 			continue;
 		int rc = n < 0 ? -errno : forge_write_all(to, buf, (size_t)n);
@@ -406,15 +430,17 @@ static int slurm_prepare(struct forge_execution *base, struct forge_outcome *ret
 					    forge_job_file(e->job, e->dir.place), err);
 }
 
-/* Takes the run from whatever job there may be. False: a node has it. */
-static bool take_back(struct slurm *e, const char *why)
+/* Takes the run from whatever job there may be. 1: it is ours. 0: a node has it. Negative: not known. */
+static int take_back(struct slurm *e, const char *why)
 {
 	char text[FORGE_CLAIM_MAX], owner[FORGE_CLAIM_MAX] = "";
 
 	(void)snprintf(text, sizeof(text), FORGE_CLAIM_BACK "%s", why);
 	int rc = forge_job_dir_claim(e->dir.fd, text, owner);
 	/* Another supervisor, which was killed, may have taken it for another reason. */
-	return rc == 0 || strncmp(owner, FORGE_CLAIM_BACK, strlen(FORGE_CLAIM_BACK)) == 0;
+	if (rc == 0 || strncmp(owner, FORGE_CLAIM_BACK, strlen(FORGE_CLAIM_BACK)) == 0)
+		return 1;
+	return rc == -EEXIST && owner[0] ? 0 : rc < 0 && rc != -EEXIST ? rc : -EIO;
 }
 
 /* 1: the job is there. 0: it is not. Negative: not known. */
@@ -440,7 +466,7 @@ static int find_after_all(struct slurm *e, struct forge_error *err)
 		if (find(e) == 1)
 			return 0;
 	} while (poll(&p, 1, 1000) == 0 && forge_now_usec() < end);
-	if (!take_back(e, "was not submitted"))
+	if (take_back(e, "was not submitted") == 0)
 		return 0; /* a node has it */
 	return -err->code;
 }
@@ -558,16 +584,79 @@ static void set_text(char *to, size_t size, const json_t *file, const char *key)
 	(void)snprintf(to, size, "%s", forge_json_string_or(file, key, ""));
 }
 
-/* A job that is cancelled from outside gets SIGTERM in all its processes: ours may be the last to notice. */
-static void note_cancel(struct slurm *e, struct forge_outcome *o)
+static const char *explain_end(const struct slurm *e, char *buf, size_t size)
 {
-	if (o->stop != FORGE_STOP_NONE || !o->has_status || !WIFSIGNALED(o->wait_status))
-		return;
-	if (WTERMSIG(o->wait_status) != SIGTERM && WTERMSIG(o->wait_status) != SIGKILL)
-		return;
-	if (e->n_signals ||
-	    (find(e) == 1 && strncmp(e->found.state, "CANCELLED", 9) == 0))
+	const struct forge_cluster_job *j = &e->found;
+
+	if (!j->state[0])
+		(void)snprintf(buf, size, "Slurm has no job %s any more", e->name);
+	else
+		(void)snprintf(buf, size, "Slurm job %s ended as %s (%s)%s%s", j->id,
+			       j->state, j->reason, j->node[0] ? " on " : "", j->node);
+	return buf;
+}
+
+/* Since when Slurm says so; another supervisor may have heard it first. */
+static bool is_given_up(struct slurm *e)
+{
+	uint64_t now = (uint64_t)time(NULL);
+
+	if (!e->ended_at) {
+		e->ended_at = now;
+		(void)!forge_slot_add(e->job->slot,
+				      json_pack("{s:I}", "ended_at", (json_int_t)now),
+				      NULL); /* the next one counts from the beginning */
+	}
+	return now >= e->ended_at && (now - e->ended_at) * 1000000 >= e->max_lag_usec;
+}
+
+/* States in which another attempt may succeed: the node was lost, or taken away. */
+static bool is_lost(const char *state)
+{
+	static const char *const lost[] = { "NODE_FAIL", "BOOT_FAIL", "PREEMPTED",
+					    "REVOKED" };
+
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(lost); i++)
+		if (strcmp(state, lost[i]) == 0)
+			return true;
+	return false;
+}
+
+/*
+ * Slurm sends SIGTERM before it kills, whatever the reason: forge on the node takes that for a cancel, and the
+ * command may die of it first. Only the state of the job says what it was. 1: there is none yet.
+ */
+static int check_cancel(struct slurm *e, struct forge_outcome *o)
+{
+	bool is_signal = o->stop == FORGE_STOP_NONE && o->has_status &&
+			 WIFSIGNALED(o->wait_status) &&
+			 (WTERMSIG(o->wait_status) == SIGTERM ||
+			  WTERMSIG(o->wait_status) == SIGKILL);
+
+	if (o->stop != FORGE_STOP_CANCEL && !is_signal)
+		return 0;
+	if (e->n_signals || forge_job_dir_has(e->dir.fd, "cancel")) {
 		o->stop = FORGE_STOP_CANCEL;
+		return 0;
+	}
+	int rc = find(e);
+	/* COMPLETING: that it was TIMEOUT or CANCELLED shows a moment later. */
+	if ((rc < 0 || e->found.remote == FORGE_REMOTE_RUNNING) && !is_given_up(e))
+		return 1;
+	const char *state = e->found.state;
+	if (strcmp(state, "TIMEOUT") == 0 || strcmp(state, "DEADLINE") == 0) {
+		o->stop = FORGE_STOP_WALL;
+	} else if (is_lost(state) || e->found.remote == FORGE_REMOTE_PENDING) {
+		o->stop = FORGE_STOP_NONE;
+		o->has_status = false;
+	} else if (!is_signal || strncmp(state, "CANCELLED", 9) == 0) {
+		o->stop = FORGE_STOP_CANCEL;
+		return 0;
+	} else {
+		return 0; /* the command did that itself */
+	}
+	(void)explain_end(e, o->explanation, sizeof(o->explanation));
+	return 0;
 }
 
 /* 0: here is the outcome. 1: not yet. Negative: it was not run, and err says why. */
@@ -579,6 +668,7 @@ static int take_outcome(struct slurm *e, struct forge_outcome *ret,
 	int rc = forge_job_dir_load(e->dir.fd, "outcome.json", &file, &why);
 
 	/* One that cannot be read now may be readable later. */
+	e->is_unreadable = rc < 0 && rc != -EBADMSG;
 	if (rc < 0 || !file)
 		return 1;
 	note_progress(e);
@@ -587,6 +677,8 @@ static int take_outcome(struct slurm *e, struct forge_outcome *ret,
 		return 1;
 	set_text(ret->cluster_job, sizeof(ret->cluster_job), file, "job");
 	set_text(ret->node, sizeof(ret->node), file, "node");
+	if (check_cancel(e, ret) == 1)
+		return 1;
 	replay_events(e, file);
 	if (ret->has_started && !e->has_started) {
 		e->has_started = true;
@@ -598,7 +690,6 @@ static int take_outcome(struct slurm *e, struct forge_outcome *ret,
 		(void)forge_wrap(err, 0, "node %s", ret->node);
 		return code > 0 ? -code : -EIO;
 	}
-	note_cancel(e, ret);
 	return 0;
 }
 
@@ -619,18 +710,6 @@ static void add_output(const struct slurm *e, char *buf, size_t size)
 	(void)snprintf(buf + len, size - len, ": %.200s", text);
 }
 
-static const char *explain_end(const struct slurm *e, char *buf, size_t size)
-{
-	const struct forge_cluster_job *j = &e->found;
-
-	if (!j->state[0])
-		(void)snprintf(buf, size, "Slurm has no job %s any more", e->name);
-	else
-		(void)snprintf(buf, size, "Slurm job %s ended as %s (%s)%s%s", j->id,
-			       j->state, j->reason, j->node[0] ? " on " : "", j->node);
-	return buf;
-}
-
 /* The job never got to a node. 0: *ret is complete; negative: the run was refused. */
 static int end_unstarted(struct slurm *e, struct forge_outcome *ret,
 			 struct forge_error *err)
@@ -643,9 +722,7 @@ static int end_unstarted(struct slurm *e, struct forge_outcome *ret,
 		return 0;
 	}
 	/* Forgotten, or its node died: another attempt may succeed. */
-	if (!*state || strcmp(state, "NODE_FAIL") == 0 ||
-	    strcmp(state, "BOOT_FAIL") == 0 || strcmp(state, "PREEMPTED") == 0 ||
-	    strcmp(state, "REVOKED") == 0)
+	if (!*state || is_lost(state))
 		return 0;
 	add_output(e, ret->explanation, sizeof(ret->explanation));
 	return forge_hint(err, forge_fail(err, EREMOTEIO, "%s", ret->explanation),
@@ -658,8 +735,13 @@ static int end_unstarted(struct slurm *e, struct forge_outcome *ret,
 static void end_without_outcome(struct slurm *e, struct forge_outcome *ret)
 {
 	const char *state = e->found.state;
+	struct stat st;
 
 	ret->has_started = e->has_started;
+	/* About: from the start of the command until now. */
+	if (fstatat(e->dir.fd, "started", &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+	    time(NULL) >= st.st_mtim.tv_sec)
+		ret->wall_usec = (uint64_t)(time(NULL) - st.st_mtim.tv_sec) * 1000000;
 	(void)explain_end(e, ret->explanation, sizeof(ret->explanation));
 	if (strncmp(state, "CANCELLED", 9) == 0)
 		ret->stop = FORGE_STOP_CANCEL;
@@ -671,10 +753,11 @@ static void end_without_outcome(struct slurm *e, struct forge_outcome *ret)
 
 static bool is_hopeless(const char *reason)
 {
-	static const char *const words[] = { "PartitionConfig", "BadConstraints",
-					     "DependencyNeverSatisfied",
-					     "InvalidAccount", "InvalidQOS",
-					     "PartitionNodeLimit", "PartitionTimeLimit" };
+	static const char *const words[] = {
+		"PartitionConfig",   "BadConstraints", "DependencyNeverSatisfied",
+		"InvalidAccount",    "InvalidQOS",     "PartitionNodeLimit",
+		"PartitionTimeLimit"
+	};
 
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(words); i++)
 		if (strcmp(reason, words[i]) == 0)
@@ -682,19 +765,23 @@ static bool is_hopeless(const char *reason)
 	return false;
 }
 
-/* Seconds that a job with this reason may be pending; 0: for ever. */
-static uint64_t may_pend(uint64_t max_pending, const char *reason)
+/* A job may be pending for max_pending seconds (0: for ever), and a minute for a reason that does not pass. */
+static bool is_overdue(uint64_t submitted_at, uint64_t reason_since, uint64_t max_pending,
+		       const char *reason)
 {
-	if (is_hopeless(reason) && (!max_pending || max_pending > HOPELESS_SEC))
-		return HOPELESS_SEC;
-	return max_pending;
+	uint64_t now = (uint64_t)time(NULL);
+
+	if (is_hopeless(reason) && reason_since && now >= reason_since &&
+	    now - reason_since >= HOPELESS_SEC)
+		return true;
+	return max_pending && now >= submitted_at && now - submitted_at >= max_pending;
 }
 
-static bool is_overdue(uint64_t submitted_at, uint64_t max_pending, const char *reason)
+static const char *describe_pending(const struct forge_cluster_job *j, char *buf,
+				    size_t size)
 {
-	uint64_t most = may_pend(max_pending, reason), now = (uint64_t)time(NULL);
-
-	return most && now >= submitted_at && now - submitted_at >= most;
+	(void)snprintf(buf, size, "Slurm job %s is pending: %s", j->id, j->reason);
+	return buf;
 }
 
 static void cancel(struct slurm *e, enum forge_cluster_cancel how)
@@ -710,44 +797,68 @@ static int check_pending(struct slurm *e, struct forge_outcome *ret)
 {
 	char detail[128], text[FORGE_FORMAT_MAX];
 
+	(void)describe_pending(&e->found, detail, sizeof(detail));
 	/* "None": the scheduler has not looked at it yet. */
-	if (strcmp(e->pending, e->found.reason) != 0 &&
-	    strcmp(e->found.reason, "None") != 0) {
-		(void)snprintf(e->pending, sizeof(e->pending), "%s", e->found.reason);
-		(void)snprintf(detail, sizeof(detail), "Slurm job %s is pending: %s",
-			       e->found.id, e->found.reason);
+	if (strcmp(e->pending, detail) != 0 && strcmp(e->found.reason, "None") != 0) {
+		(void)snprintf(e->pending, sizeof(e->pending), "%s", detail);
+		e->pending_since = (uint64_t)time(NULL);
 		event(e, "pending", detail);
 	}
-	if (!is_overdue(e->submitted_at, e->max_pending_sec, e->found.reason) ||
-	    !take_back(e, "was pending for too long"))
+	if (!is_overdue(e->submitted_at, e->pending_since, e->max_pending_sec,
+			e->found.reason) ||
+	    take_back(e, OVERDUE) != 1)
 		return 1;
 	cancel(e, FORGE_CLUSTER_KILL);
 	ret->stop = FORGE_STOP_PENDING;
-	(void)snprintf(
-		ret->explanation, sizeof(ret->explanation),
-		"Slurm job %s was pending for %s (%s)", e->found.id,
-		forge_format_duration(
-			text, ((uint64_t)time(NULL) - e->submitted_at) * 1000000),
-		e->found.reason);
+	(void)snprintf(ret->explanation, sizeof(ret->explanation),
+		       "Slurm job %s was pending for %s (%s)", e->found.id,
+		       forge_format_duration(
+			       text, ((uint64_t)time(NULL) - e->submitted_at) * 1000000),
+		       e->found.reason);
 	return 0;
+}
+
+/*
+ * The directory as the file server has it: what this machine has looked for in vain may be remembered as
+ * missing for a while.
+ */
+static void look_anew(struct slurm *e)
+{
+	char mark[sizeof(e->dir.mark)];
+	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
+
+	(void)snprintf(mark, sizeof(mark), "%s", e->dir.mark);
+	int before = e->dir.fd;
+	e->dir.fd = -1;
+	if (forge_job_dir_open(&e->dir, mark, NULL) < 0) {
+		e->dir.fd = before;
+		return;
+	}
+	close(before);
+	(void)forge_entries_open(&d, e->dir.fd, "."); /* reading it is all */
+	while (forge_entries_next(&d))
+		;
 }
 
 /* As wait(), for a job that Slurm says has ended, or does not have. 1: its outcome may still come. */
 static int check_ended(struct slurm *e, struct forge_outcome *ret,
 		       struct forge_error *err)
 {
-	uint64_t now = forge_now_usec();
+	int rc = take_back(e, "ended without a node");
 
 	/* What another supervisor gave up stays so. */
-	if (take_back(e, "ended without a node")) {
+	if (rc == 1) {
 		if (e->n_signals)
 			ret->stop = FORGE_STOP_CANCEL;
 		return e->n_signals ? 0 : end_unstarted(e, ret, err);
 	}
-	if (!e->give_up_at)
-		e->give_up_at = now + e->max_lag_usec;
-	if (now < e->give_up_at)
+	/* A directory that cannot be read may have the outcome. */
+	if (rc < 0 || e->is_unreadable || !is_given_up(e))
 		return 1;
+	look_anew(e);
+	rc = take_outcome(e, ret, err);
+	if (rc != 1 || e->is_unreadable)
+		return rc;
 	note_progress(e);
 	end_without_outcome(e, ret);
 	return 0;
@@ -768,7 +879,7 @@ static int ask(struct slurm *e, struct forge_outcome *ret, struct forge_error *e
 	/* While it waits for an outcome it looks more often. */
 	switch (e->found.remote) {
 	case FORGE_REMOTE_PENDING:
-		e->give_up_at = 0;
+		e->ended_at = 0;
 		return check_pending(e, ret);
 	case FORGE_REMOTE_ENDED:
 		e->ask_at = now + (e->poll_usec < 1000000 ? e->poll_usec : 1000000);
@@ -777,7 +888,7 @@ static int ask(struct slurm *e, struct forge_outcome *ret, struct forge_error *e
 	case FORGE_REMOTE_RUNNING:
 		break;
 	}
-	e->give_up_at = 0;
+	e->ended_at = 0;
 	return 1;
 }
 
@@ -799,16 +910,20 @@ static int on_signal(struct slurm *e, struct forge_outcome *ret)
 	/* A second signal lets forge on the node kill at once. */
 	int times = is_urgent && e->n_signals == 0 ? 2 : 1;
 	e->n_signals += n;
-	if (take_back(e, "was cancelled")) {
+	if (take_back(e, CANCELLED) == 1) {
 		cancel(e, FORGE_CLUSTER_KILL);
 		ret->stop = FORGE_STOP_CANCEL;
 		return 0;
 	}
+	/* Another supervisor must know who wanted that. */
+	forge_auto_close int mark =
+		openat(e->dir.fd, "cancel", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	(void)mark;
 	for (int i = 0; i < times; i++)
 		cancel(e, FORGE_CLUSTER_ASK);
 	if (!e->kill_at)
-		e->kill_at = forge_now_usec() + e->job->limits->grace_usec +
-			     CANCEL_MORE_USEC;
+		e->kill_at =
+			forge_now_usec() + e->job->limits->grace_usec + CANCEL_MORE_USEC;
 	return 1;
 }
 
@@ -822,11 +937,34 @@ static int look_again(struct slurm *e, uint64_t since)
 	return poll(&p, 1, (int)(pause / 1000)) > 0;
 }
 
+/* A supervisor that took the run back may have been killed before it could record that. 1: nobody did. */
+static int check_taken(struct slurm *e, struct forge_outcome *ret,
+		       struct forge_error *err)
+{
+	char owner[FORGE_CLAIM_MAX] = "";
+
+	if (forge_job_dir_owner(e->dir.fd, owner) < 0 ||
+	    strncmp(owner, FORGE_CLAIM_BACK, strlen(FORGE_CLAIM_BACK)) != 0)
+		return 1;
+	cancel(e, FORGE_CLUSTER_KILL); /* the job would do nothing */
+	if (strcmp(owner, FORGE_CLAIM_BACK CANCELLED) == 0) {
+		ret->stop = FORGE_STOP_CANCEL;
+		return 0;
+	}
+	if (strcmp(owner, FORGE_CLAIM_BACK OVERDUE) == 0) {
+		ret->stop = FORGE_STOP_PENDING;
+		(void)snprintf(ret->explanation, sizeof(ret->explanation),
+			       "its Slurm job %s", OVERDUE);
+		return 0;
+	}
+	return find(e) < 0 ? 1 : end_unstarted(e, ret, err);
+}
+
 static int wait_for_end(struct slurm *e, struct forge_outcome *ret,
 			struct forge_error *err)
 {
 	uint64_t since = forge_now_usec();
-	int rc = 1;
+	int rc = e->is_new ? 1 : check_taken(e, ret, err);
 
 	/* Submitted a moment ago: it takes a while until there is something to be told. */
 	e->ask_at = e->is_new ? since + e->poll_usec / 2 : since;
@@ -838,7 +976,7 @@ static int wait_for_end(struct slurm *e, struct forge_outcome *ret,
 			rc = on_signal(e, ret);
 		if (rc == 1)
 			rc = ask(e, ret, err);
-		if (rc == 1 && e->job->only_looks && !e->give_up_at && !e->n_signals)
+		if (rc == 1 && e->job->only_looks && !e->n_signals)
 			return 1;
 		if (rc == 1)
 			(void)look_again(e, since);
@@ -855,6 +993,7 @@ static int slurm_wait(struct forge_execution *base, struct forge_outcome *ret,
 	if (rc == 1)
 		return 1;
 	e->is_over = true;
+	ret->is_interrupted |= e->n_signals > 0;
 	show_logs(e);
 	copy_logs(e);
 	(void)snprintf(ret->cluster, sizeof(ret->cluster), "Slurm");
@@ -900,10 +1039,10 @@ static int slurm_attach(struct forge_execution *base, const struct forge_job *jo
 	e->is_submitted = true;
 	e->signals = open_signals();
 	/* What the record has is not reported again. */
-	const char *status = forge_json_string_or(json_object_get(slot, "record"),
-						  "status", "");
-	e->has_started = strcmp(status, "running") == 0 ||
-			 strcmp(status, "collecting") == 0;
+	const char *status =
+		forge_json_string_or(json_object_get(slot, "record"), "status", "");
+	e->has_started =
+		strcmp(status, "running") == 0 || strcmp(status, "collecting") == 0;
 	e->has_node = e->has_started || strcmp(status, "preparing") == 0;
 	return 0;
 }
@@ -945,7 +1084,7 @@ static int slurm_end(struct forge_execution *base, struct forge_error *err)
 
 	if (!e->is_open || e->dir.fd < 0)
 		return 0;
-	if (e->is_submitted && !e->is_over && !take_back(e, "was given up"))
+	if (e->is_submitted && !e->is_over && take_back(e, "was given up") != 1)
 		cancel(e, FORGE_CLUSTER_KILL);
 	return forge_job_dir_remove(&e->dir, err);
 }
@@ -965,30 +1104,41 @@ static void slurm_close(struct forge_execution *base)
 
 /* ---- for those who have only the slot ---- */
 
-/* An outcome, or a state that attach() has something to do about. */
+static bool has_file(const json_t *plan, const char *name)
+{
+	forge_auto_free char *path =
+		forge_asprintf("%s/%s", forge_json_string_or(plan, "log_dir", ""), name);
+
+	return path && access(path, F_OK) == 0;
+}
+
+/* A state that attach() has something to do about is FORGE_REMOTE_ENDED or, the first time, RUNNING. */
 static void look_at(struct forge_remote *r, const struct forge_cluster_job *jobs,
 		    size_t n)
 {
 	const char *name = forge_json_string_or(r->plan, "job_name", "");
 	const struct forge_cluster_job *j = forge_cluster_pick(jobs, n, name);
-	uint64_t submitted_at = number_of(r->plan, "submitted_at");
 
 	r->state = j ? j->remote : FORGE_REMOTE_ENDED;
-	if (j && j->remote == FORGE_REMOTE_PENDING) {
-		if (strcmp(j->reason, "None") != 0)
-			(void)snprintf(r->why, sizeof(r->why), "%s", j->reason);
-		if (is_overdue(submitted_at, number_of(r->plan, "max_pending_sec"),
-			       j->reason))
-			r->state = FORGE_REMOTE_ENDED;
+	/* Slurm prepares the node, or forge there the sandbox. */
+	if (r->state == FORGE_REMOTE_RUNNING && !has_file(r->plan, "started")) {
+		r->state = FORGE_REMOTE_PENDING;
+		(void)snprintf(r->why, sizeof(r->why), "Slurm job %s is %s on %s", j->id,
+			       j->state, j->node);
+		return;
 	}
-}
-
-static bool has_outcome(const json_t *plan)
-{
-	forge_auto_free char *path = forge_asprintf(
-		"%s/outcome.json", forge_json_string_or(plan, "log_dir", ""));
-
-	return path && access(path, F_OK) == 0;
+	if (r->state != FORGE_REMOTE_PENDING)
+		return;
+	char before[sizeof(r->why)];
+	(void)snprintf(before, sizeof(before), "%s", r->why);
+	r->why[0] = '\0';
+	if (strcmp(j->reason, "None") != 0)
+		(void)describe_pending(j, r->why, sizeof(r->why));
+	/* The reason is new: it has its time from now on. */
+	uint64_t since = strcmp(before, r->why) == 0 ? r->since : 0;
+	if (is_overdue(number_of(r->plan, "submitted_at"), since,
+		       number_of(r->plan, "max_pending_sec"), j->reason))
+		r->state = FORGE_REMOTE_ENDED;
 }
 
 static int slurm_look(struct forge_remote *runs, size_t n, struct forge_error *err)
@@ -997,9 +1147,9 @@ static int slurm_look(struct forge_remote *runs, size_t n, struct forge_error *e
 	int rc = is_asked ? 0 : forge_fail(err, ENOMEM, "out of memory");
 
 	for (size_t i = 0; i < n; i++) {
-		runs[i].why[0] = '\0';
-		runs[i].state = has_outcome(runs[i].plan) ? FORGE_REMOTE_ENDED
-							   : FORGE_REMOTE_UNKNOWN;
+		runs[i].state = has_file(runs[i].plan, "outcome.json")
+					? FORGE_REMOTE_ENDED
+					: FORGE_REMOTE_UNKNOWN;
 	}
 	/* One question for each cluster. */
 	for (size_t i = 0; is_asked && i < n; i++) {
@@ -1028,7 +1178,7 @@ static int end_job(const struct forge_repair *r, struct slurm *e, struct forge_e
 	char name[FORGE_JOB_NAME_MAX];
 
 	if (forge_job_dir_has(e->dir.fd, "outcome.json") ||
-	    !json_object_get(r->slot, "start_usec") || take_back(e, "was lost"))
+	    !json_object_get(r->slot, "start_usec") || take_back(e, "was lost") == 1)
 		return 0;
 	r->report(r->arg, "cancel", forge_cluster_name(r->run_id, name));
 	return r->dry_run ? 0
@@ -1066,6 +1216,9 @@ static int slurm_repair(const struct forge_repair *r, struct forge_error *err)
 			rc = forge_job_dir_remove(&e.dir, err);
 	} else if (rc == -ENOENT) {
 		rc = 0;
+	} else if (json_object_get(r->slot, "start_usec") && !r->dry_run) {
+		/* Its directory cannot be reached: the job at least is ended. */
+		(void)!forge_cluster_cancel(e.conf, e.name, FORGE_CLUSTER_KILL, NULL);
 	}
 	/* The mark says that it is the same file system, whatever its number is now. */
 	struct forge_repair now = *r;
