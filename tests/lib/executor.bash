@@ -28,6 +28,7 @@ setup_executor() {
     slurm)
         skip_unless "no Slurm of our own: this host has no $(slurm_missing)" test -n "${FORGE_SLURM:-}"
         shared=$FORGE_SLURM/shared.$BATS_TEST_NUMBER
+        mkdir "$shared"
         cluster_rows=()
         ;;
     *) skip_unless "no container engine of our own: this host has no $(engines_missing)" test -n "${FORGE_ENGINES:-}" ;;
