@@ -679,6 +679,8 @@ static int take_outcome(struct slurm *e, struct forge_outcome *ret,
 	set_text(ret->node, sizeof(ret->node), file, "node");
 	if (check_cancel(e, ret) == 1)
 		return 1;
+	/* A signal on the node may have been Slurm's. */
+	ret->is_interrupted = e->n_signals > 0 || forge_job_dir_has(e->dir.fd, "cancel");
 	replay_events(e, file);
 	if (ret->has_started && !e->has_started) {
 		e->has_started = true;
