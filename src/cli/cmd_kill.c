@@ -174,7 +174,8 @@ static int kill_one(struct forge_session *s, const char *word, struct forge_erro
 		if (forge_supervisor_find(&s->home, run_id, &live, NULL) < 0) {
 			/* The watcher may have ended it, or had it for a moment. */
 			rc = forge_session_reload(s, &record, err);
-			if (rc == 0 && is_attended(s, run_id))
+			if (rc == 0 &&
+			    is_attended(s, forge_json_string(record, "run_id")))
 				continue;
 			break;
 		}

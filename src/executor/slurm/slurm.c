@@ -46,6 +46,8 @@
 #define CANCEL_MORE_USEC (15 * 1000000ull)
 /* A job that no node can ever take is not waited for longer than this. */
 #define HOPELESS_SEC 60
+/* How often is asked why a job was cancelled. */
+#define STATE_USEC 200000u
 /* How often is looked for the outcome. */
 #define LOOK_MIN_USEC 10000u
 #define LOOK_MAX_USEC 1000000u
@@ -71,6 +73,10 @@ struct slurm {
 	uint64_t ask_at; /* the next question to Slurm */
 	uint64_t
 		ended_at; /* Slurm said that it ended, seconds of the epoch; 0: it goes on */
+	uint64_t
+		state_at; /* the next question what became of a job that has an outcome */
+	uint64_t
+		outcome_at; /* its outcome was there, seconds of the epoch; 0: it was not */
 	uint64_t kill_at; /* it was asked to end, and must have by then; 0: it was not */
 	off_t shown[2];	  /* of its logs, to the live readers */
 	bool is_open, is_submitted, is_new, has_node, has_started;
@@ -311,6 +317,7 @@ static int take_plan(struct slurm *e, const struct forge_job *job, const json_t 
 	e->max_pending_sec = number_of(plan, "max_pending_sec");
 	e->submitted_at = number_of(plan, "submitted_at");
 	e->ended_at = number_of(plan, "ended_at");
+	e->outcome_at = number_of(plan, "outcome_at");
 	e->pending_since = number_of(plan, "pending_since");
 	(void)snprintf(e->pending, sizeof(e->pending), "%s",
 		       forge_json_string_or(plan, "pending", ""));
@@ -596,18 +603,28 @@ static const char *explain_end(const struct slurm *e, char *buf, size_t size)
 	return buf;
 }
 
-/* Since when Slurm says so; another supervisor may have heard it first. */
-static bool is_given_up(struct slurm *e)
+/* Notes a time, in seconds of the epoch, also for the next supervisor, which else would count from the beginning. */
+static void note_time(struct slurm *e, const char *key, uint64_t *at, uint64_t now)
+{
+	*at = now;
+	(void)!forge_slot_add(e->job->slot, json_pack("{s:I}", key, (json_int_t)now),
+			      NULL);
+}
+
+/* Whether max_lag has passed since this was asked for the first time. */
+static bool is_late(struct slurm *e, const char *key, uint64_t *at)
 {
 	uint64_t now = (uint64_t)time(NULL);
 
-	if (!e->ended_at) {
-		e->ended_at = now;
-		(void)!forge_slot_add(e->job->slot,
-				      json_pack("{s:I}", "ended_at", (json_int_t)now),
-				      NULL); /* the next one counts from the beginning */
-	}
-	return now >= e->ended_at && (now - e->ended_at) * 1000000 >= e->max_lag_usec;
+	if (!*at)
+		note_time(e, key, at, now);
+	return now >= *at && (now - *at) * 1000000 >= e->max_lag_usec;
+}
+
+static void note_alive(struct slurm *e)
+{
+	if (e->ended_at)
+		note_time(e, "ended_at", &e->ended_at, 0);
 }
 
 /* States in which another attempt may succeed: the node was lost, or taken away. */
@@ -639,9 +656,14 @@ static int check_cancel(struct slurm *e, struct forge_outcome *o)
 		o->stop = FORGE_STOP_CANCEL;
 		return 0;
 	}
+	uint64_t now = forge_now_usec();
+	if (now < e->state_at)
+		return 1;
+	e->state_at = now + STATE_USEC;
 	int rc = find(e);
 	/* COMPLETING: that it was TIMEOUT or CANCELLED shows a moment later. */
-	if ((rc < 0 || e->found.remote == FORGE_REMOTE_RUNNING) && !is_given_up(e))
+	if ((rc < 0 || e->found.remote == FORGE_REMOTE_RUNNING) &&
+	    !is_late(e, "outcome_at", &e->outcome_at))
 		return 1;
 	const char *state = e->found.state;
 	if (strcmp(state, "TIMEOUT") == 0 || strcmp(state, "DEADLINE") == 0) {
@@ -664,6 +686,7 @@ static int take_outcome(struct slurm *e, struct forge_outcome *ret,
 			struct forge_error *err)
 {
 	struct forge_error why = FORGE_ERROR_INIT;
+	struct forge_outcome found;
 	forge_auto_json json_t *file = NULL;
 	int rc = forge_job_dir_load(e->dir.fd, "outcome.json", &file, &why);
 
@@ -673,12 +696,13 @@ static int take_outcome(struct slurm *e, struct forge_outcome *ret,
 		return 1;
 	note_progress(e);
 	const json_t *refused = json_object_get(file, "refused");
-	if (forge_outcome_restore(json_object_get(file, "outcome"), ret) < 0)
+	if (forge_outcome_restore(json_object_get(file, "outcome"), &found) < 0)
 		return 1;
+	if (check_cancel(e, &found) == 1)
+		return 1;
+	*ret = found;
 	set_text(ret->cluster_job, sizeof(ret->cluster_job), file, "job");
 	set_text(ret->node, sizeof(ret->node), file, "node");
-	if (check_cancel(e, ret) == 1)
-		return 1;
 	/* A signal on the node may have been Slurm's. */
 	ret->is_interrupted = e->n_signals > 0 || forge_job_dir_has(e->dir.fd, "cancel");
 	replay_events(e, file);
@@ -855,7 +879,7 @@ static int check_ended(struct slurm *e, struct forge_outcome *ret,
 		return e->n_signals ? 0 : end_unstarted(e, ret, err);
 	}
 	/* A directory that cannot be read may have the outcome. */
-	if (rc < 0 || e->is_unreadable || !is_given_up(e))
+	if (rc < 0 || e->is_unreadable || !is_late(e, "ended_at", &e->ended_at))
 		return 1;
 	look_anew(e);
 	rc = take_outcome(e, ret, err);
@@ -881,7 +905,7 @@ static int ask(struct slurm *e, struct forge_outcome *ret, struct forge_error *e
 	/* While it waits for an outcome it looks more often. */
 	switch (e->found.remote) {
 	case FORGE_REMOTE_PENDING:
-		e->ended_at = 0;
+		note_alive(e);
 		return check_pending(e, ret);
 	case FORGE_REMOTE_ENDED:
 		e->ask_at = now + (e->poll_usec < 1000000 ? e->poll_usec : 1000000);
@@ -890,7 +914,7 @@ static int ask(struct slurm *e, struct forge_outcome *ret, struct forge_error *e
 	case FORGE_REMOTE_RUNNING:
 		break;
 	}
-	e->ended_at = 0;
+	note_alive(e);
 	return 1;
 }
 
