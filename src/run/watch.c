@@ -245,6 +245,9 @@ static void start_child(struct watch *w, struct entry *e)
 	/* Gone, for certain, or only to be cleaned up after: the slot gets its end now. */
 	if (rc == -ESRCH || rc == -EALREADY)
 		(void)!forge_reconcile_slot(e->slot, NULL);
+	/* The watcher may have been killed meanwhile, when this process had the slot. */
+	if (rc == 1)
+		(void)!forge_attendant_watch(&w->home, w->executor, NULL);
 	/* There may be a next attempt. */
 	if (rc == 0 || rc == -ESRCH || rc == -EALREADY)
 		(void)!forge_reconcile(NULL, false, NULL);
