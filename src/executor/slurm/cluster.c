@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "executor/slurm/client.h"
@@ -15,6 +16,9 @@
 #define NAME_PREFIX "forge-"
 /* Fields without "|" first; the name of a job may be anything. */
 #define FORMAT "%i|%T|%r|%N|%j"
+
+/* A job that no node can ever take is not waited for longer than this. */
+#define HOPELESS_SEC 60
 
 const char *forge_cluster_name(const char *run_id, char buf[FORGE_JOB_NAME_MAX])
 {
@@ -271,4 +275,36 @@ int forge_cluster_cancel(const char *conf, const char *name,
 				    "-b",      "-s", "TERM", NULL };
 	const char *const end[] = { "scancel", "-u", user, "-n", name, NULL };
 	return run(how == FORGE_CLUSTER_ASK ? ask : end, conf, &c, err);
+}
+
+static bool is_hopeless(const char *reason)
+{
+	static const char *const words[] = {
+		"PartitionConfig",   "BadConstraints", "DependencyNeverSatisfied",
+		"InvalidAccount",    "InvalidQOS",     "PartitionNodeLimit",
+		"PartitionTimeLimit"
+	};
+
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(words); i++)
+		if (strcmp(reason, words[i]) == 0)
+			return true;
+	return false;
+}
+
+bool forge_cluster_is_overdue(uint64_t submitted_at, uint64_t reason_since,
+			      uint64_t max_pending, const char *reason)
+{
+	uint64_t now = (uint64_t)time(NULL);
+
+	if (is_hopeless(reason) && reason_since && now >= reason_since &&
+	    now - reason_since >= HOPELESS_SEC)
+		return true;
+	return max_pending && now >= submitted_at && now - submitted_at >= max_pending;
+}
+
+const char *forge_cluster_describe(const struct forge_cluster_job *j, char *buf,
+				   size_t size)
+{
+	(void)snprintf(buf, size, "Slurm job %s is pending: %s", j->id, j->reason);
+	return buf;
 }

@@ -54,3 +54,12 @@ enum forge_cluster_cancel {
 FORGE_MUST_CHECK int forge_cluster_cancel(const char *conf, const char *name,
 					  enum forge_cluster_cancel how,
 					  struct forge_error *err);
+/*
+ * Whether a job has been pending for too long: for max_pending seconds (0: no bound), or for a minute with a
+ * reason that does not pass. Times are seconds of the epoch; reason_since 0: not known.
+ */
+bool forge_cluster_is_overdue(uint64_t submitted_at, uint64_t reason_since,
+			      uint64_t max_pending, const char *reason);
+/* "Slurm job 12 is pending: Priority". Returns buf. */
+const char *forge_cluster_describe(const struct forge_cluster_job *j, char *buf,
+				   size_t size);
