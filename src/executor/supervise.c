@@ -306,6 +306,9 @@ static void on_oom(struct loop *l)
 	uint64_t n;
 
 	(void)!read(l->cg->oom_fd, &n, sizeof(n)); /* only its arrival matters */
+	/* A group around it ran out. If that kills a process of the run, the run ends by itself. */
+	if (!forge_cgroup_is_own_oom(l->cg))
+		return;
 	stop(l, FORGE_STOP_MEMORY, "memory_limit", false);
 }
 

@@ -132,6 +132,11 @@ void forge_cgroup_release_io(struct forge_cgroup *cg);
 /* Number of processes that were killed for memory, 0 when unknown. */
 uint64_t forge_cgroup_oom_kills(struct forge_cgroup *cg);
 /*
+ * Whether memory ran out at the limit of this group. On v1 a group also hears of it when a group around it ran
+ * out, which may concern other processes only. Not known counts as yes.
+ */
+bool forge_cgroup_is_own_oom(const struct forge_cgroup *cg);
+/*
  * Consumes the event of pressure_fd and finds the largest process other than init. Returns
  * false, with *ret unchanged, when the answer is not certain: dying processes look small.
  */

@@ -15,6 +15,24 @@
 
 #define MOST_PROCESSES 1000
 
+/*
+ * How far below its limit a group may be when it is refused memory: CPUs take it in batches. Counts of refusals
+ * (failcnt) say nothing where memory and swap have one limit.
+ */
+#define NEAR_LIMIT (4u << 20)
+
+bool forge_cgroup_is_own_oom(const struct forge_cgroup *cg)
+{
+	uint64_t peak, limit;
+
+	/* These files are those of v1. */
+	if (cg->memory_fd < 0 ||
+	    forge_read_u64_at(cg->memory_fd, "memory.max_usage_in_bytes", &peak) < 0 ||
+	    forge_read_u64_at(cg->memory_fd, "memory.limit_in_bytes", &limit) < 0)
+		return true;
+	return peak >= limit || limit - peak <= NEAR_LIMIT;
+}
+
 uint64_t forge_cgroup_oom_kills(struct forge_cgroup *cg)
 {
 	char buf[512];

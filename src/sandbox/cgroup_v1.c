@@ -214,6 +214,7 @@ static void v1_usage(struct forge_cgroup *cg, struct forge_cgroup_usage *u)
 		(void)!forge_read_u64_at(cg->memory_fd, "memory.max_usage_in_bytes",
 					 &u->memory_peak_bytes);
 		u->oom_kills = forge_cgroup_oom_kills(cg);
+		u->oom_elsewhere = u->oom_kills && !forge_cgroup_is_own_oom(cg);
 	}
 	if (cg->pids_fd >= 0) {
 		if (forge_read_u64_at(cg->pids_fd, "pids.peak", &u->pids_peak) == 0 &&

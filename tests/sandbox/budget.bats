@@ -43,6 +43,24 @@ between() { awk -v l="$1" -v v="$2" -v h="$3" 'BEGIN { exit !(l <= v && v <= h) 
     verdict killed wall_time 124
 }
 
+@test "memory that runs out in a group around a run does not end the run" {
+    dir=$(printf '%s\n' "${cgroup_dirs[@]}" | grep -m1 /memory/ || true)
+    skip_unless "no cgroup v1 with memory" test -w "$dir/cgroup.procs"
+    mkdir "$dir/around" gate
+    echo 512M >"$dir/around/memory.limit_in_bytes"
+    # shellcheck disable=SC2016 # expanded inside
+    inside='echo $$ >"$1/around/cgroup.procs"; shift; exec "$@"'
+    bash -c "$inside" - "$dir" "$FORGE" run -i "$T/gate" --memory 32M -- \
+        sh -c "echo ready; until [ -e '$T/gate/open' ]; do sleep 0.05; done" >"$out" 2>"$err" 3>&- &
+    pid=$!
+    wait_for grep -q ready "$out"
+    run bash -c "$inside" - "$dir" python3 -c 'b = b"x" * (2 << 30)'
+    [ "$status" -eq 137 ]
+    touch gate/open
+    wait "$pid" || { cat "$err"; false; }
+    rmdir "$dir/around"
+}
+
 @test "[31] one process over the memory limit: killed, with peak and advice" {
     probe mem-one 256
     verdict killed memory 137
