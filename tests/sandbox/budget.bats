@@ -58,7 +58,7 @@ between() { awk -v l="$1" -v v="$2" -v h="$3" 'BEGIN { exit !(l <= v && v <= h) 
     [ "$status" -eq 137 ]
     touch gate/open
     wait "$pid" || { cat "$err"; false; }
-    rmdir "$dir/around"
+    wait_for rmdir "$dir/around" # the dead may take a moment
 }
 
 @test "[31] one process over the memory limit: killed, with peak and advice" {
