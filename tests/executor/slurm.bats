@@ -525,8 +525,8 @@ SCRIPT
     [ "$("$FORGE" logs "$id" 2>/dev/null)" = $'first\nlast' ]
 }
 
-@test "one watcher attends 60 runs, is started again when it was killed, and ends after the last one" {
-    for i in $(seq 60); do
+@test "one watcher attends 100 runs, is started again when it was killed, and ends after the last one" {
+    for i in $(seq 100); do
         "$FORGE" submit "${OPTS[@]}" -- sh -c "echo out-$i; exit $i" >"id-$i" 3>&- &
         [ $((i % 4)) -ne 0 ] || wait
     done
@@ -541,7 +541,7 @@ SCRIPT
         "$FORGE" ps >/dev/null
     done
     [ -n "$(watchers)" ] || nothing_active
-    for i in $(seq 60); do
+    for i in $(seq 100); do
         finished "$(cat "id-$i")"
         [ "$status" -eq "$i" ]
         [ "$(field .status)" = failed ]
