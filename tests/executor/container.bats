@@ -507,3 +507,13 @@ over_without() {
     [ -z "$(rootless_podman ps -aq)" ]
     [ -z "$(find "$rootless/work" "$rootless/forge/containers" -mindepth 1)" ]
 }
+
+@test "an engine whose disk is full: refused with its words, and nothing stays" {
+    mount -t tmpfs -o size=4k none "$FORGE_ENGINES/d.data/containers"
+    dd if=/dev/zero of="$FORGE_ENGINES/d.data/containers/full" bs=4k count=2 2>/dev/null || true
+    forge_run -- true
+    umount "$FORGE_ENGINES/d.data/containers"
+    refused "no space left on device"
+    forge_run -- true
+    verdict succeeded exit 0
+}
