@@ -98,6 +98,12 @@ exceptions() {
         + true
         docs/BENCH.md: forge run --dry-run
         + true
+        docs/BENCH.md: forge run --executor docker
+        - needs a container engine; tests/executor has them
+        docs/BENCH.md: forge run --executor slurm
+        - needs a Slurm cluster; tests/executor has one
+        docs/EXECUTORS.md: forge kill --now
+        + RUN
         docs/EXECUTORS.md: forge executor list
         - needs a container engine; tests/executor has them
         docs/EXECUTORS.md: forge executor check docker
