@@ -12,6 +12,7 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/strv.h"
+#include "config/health.h"
 #include "config/limits.h"
 #include "config/retry.h"
 
@@ -155,6 +156,7 @@ struct forge_config {
 	uint64_t outputs_max_files;	    /* outputs.max_files */
 	struct forge_strv post_process;	    /* argv, empty: none */
 	struct forge_retry_policy retry;    /* which runs are tried again */
+	struct forge_health_config health;  /* health, guard */
 	struct {
 		uint64_t logs_usec, logs_bytes, workdirs_usec, objects_usec;
 	} keep; /* retention.*, FORGE_UNLIMITED: for ever */

@@ -23,6 +23,8 @@ struct forge_loader {
 		*profiles; /* read last: they need host.max, which may come later */
 	const struct forge_yaml *runtimes;  /* likewise */
 	const struct forge_yaml *executors; /* likewise */
+	const struct forge_yaml *health;    /* likewise, and guard.paths, guard.exclude */
+	const struct forge_yaml *guard_paths, *guard_exclude;
 	const struct forge_yaml *uids; /* the last of uid_base and uid_count, or NULL */
 };
 

@@ -189,6 +189,8 @@ static int set_field(const struct forge_value *v, const struct forge_named_row *
 		return forge_value_size(v, field, err);
 	case FORGE_NAMED_DURATION:
 		return forge_value_number(v, forge_parse_duration, false, field, err);
+	case FORGE_NAMED_AMOUNT:
+		return forge_value_amount(v, field, err);
 	case FORGE_NAMED_COUNT:
 		return forge_value_number(v, forge_parse_count, false, field, err);
 	}

@@ -24,6 +24,7 @@ enum forge_named_type {
 	FORGE_NAMED_SIZE,     /* bytes, never unlimited; uint64_t */
 	FORGE_NAMED_DURATION, /* microseconds, never unlimited; uint64_t */
 	FORGE_NAMED_COUNT,    /* a whole number, never unlimited; uint64_t */
+	FORGE_NAMED_AMOUNT,   /* a size or a number, or a part in %; struct forge_amount */
 };
 
 struct forge_named_row {

@@ -9,6 +9,7 @@
 #include "base/parse.h"
 #include "base/yaml.h"
 #include "config/executors.h"
+#include "config/health_key.h"
 #include "config/profiles.h"
 #include "config/runtimes.h"
 #include "config/schema.h"
@@ -59,8 +60,13 @@ static int apply_layers(const struct forge_config_layer *layers, size_t n,
 		rc = forge_runtimes_apply(&loaders[i], err);
 	for (size_t i = n; i-- > 0 && rc == 0;)
 		rc = forge_executors_apply(&loaders[i], err);
+	/* Here the outermost: an inner file adds checks, and changes none. */
+	for (size_t i = 0; i < n && rc == 0; i++)
+		rc = forge_health_apply(&loaders[i], err);
 	if (rc == 0)
 		rc = forge_config_add_usual_executors(c, err);
+	if (rc == 0)
+		rc = forge_config_add_usual_checks(c, err);
 	return rc;
 }
 
@@ -119,6 +125,7 @@ void forge_config_free(struct forge_config *c)
 	free(c->runtimes);
 	free(c->executor);
 	forge_config_free_executors(c);
+	forge_config_free_health(c);
 	forge_strv_done(&c->post_process);
 	forge_strv_done(&c->read_only);
 	forge_strv_done(&c->env_pass);

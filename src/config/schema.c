@@ -9,6 +9,7 @@
 #include "base/yaml.h"
 #include "config/config.h"
 #include "config/executors.h"
+#include "config/health_key.h"
 #include "config/named.h"
 #include "config/profiles.h"
 #include "config/runtimes.h"
@@ -140,6 +141,36 @@ static const struct forge_schema_row rows[] = {
 	  .set = forge_set_retry,
 	  .help = "Which runs are tried again, how often, and with how much more of "
 		  "the limit that they met" },
+	{ .path = "health", .set = forge_set_health },
+	{ .path = "guard.paths",
+	  .type = "list of paths and patterns",
+	  .builtin = "[]",
+	  .set = forge_set_guard_paths,
+	  .help = "Files that no run may change; those of all configuration files "
+		  "together" },
+	{ .path = "guard.exclude",
+	  .type = "list of paths and patterns",
+	  .builtin = "[]",
+	  .set = forge_set_guard_paths,
+	  .help = "What of guard.paths may change" },
+	{ .path = "guard.mode",
+	  .type = "auto, watch, snapshot or off",
+	  .builtin = "auto",
+	  .set = forge_set_guard_mode,
+	  .help = "How changes are found: by watching (root), or by comparing before and "
+		  "after" },
+	{ .path = "guard.unattributed",
+	  .type = "auto, corrupted or warn",
+	  .builtin = "auto",
+	  .set = forge_set_unattributed,
+	  .help = "What a change means that cannot be attributed; auto: corrupted if the "
+		  "run was alone" },
+	{ .path = "guard.hold",
+	  .type = "true or false",
+	  .builtin = "false",
+	  .set = forge_set_guard_hold,
+	  .help = "Whether runs wait after one that is corrupted, until `forge health "
+		  "clear`" },
 	{ .path = "retention.logs",
 	  .type = "duration",
 	  .builtin = "for ever",
@@ -419,6 +450,10 @@ void forge_config_each_key(void (*visit)(const struct forge_config_key *key, voi
 		}
 		if (row->set == forge_set_executors) {
 			forge_executors_each_key(visit, arg);
+			continue;
+		}
+		if (row->set == forge_set_health) {
+			forge_health_each_key(visit, arg);
 			continue;
 		}
 		visit(&(struct forge_config_key){ .path = row->path,

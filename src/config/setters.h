@@ -49,6 +49,11 @@ FORGE_SETTER(forge_set_executors);
 FORGE_SETTER(forge_set_analysis);
 FORGE_SETTER(forge_set_scripts_network);
 FORGE_SETTER(forge_set_retry);
+FORGE_SETTER(forge_set_health);
+FORGE_SETTER(forge_set_guard_paths);
+FORGE_SETTER(forge_set_guard_mode);
+FORGE_SETTER(forge_set_unattributed);
+FORGE_SETTER(forge_set_guard_hold);
 /* The next two also take "unlimited". */
 FORGE_SETTER(forge_set_age);
 FORGE_SETTER(forge_set_bytes);

@@ -89,6 +89,44 @@ int forge_value_number(const struct forge_value *v, forge_number_parser *parse,
 	return 0;
 }
 
+/* Tenths of a percent, so 0.5% is possible. */
+static int parse_part(const struct forge_value *v, unsigned *ret, struct forge_error *err)
+{
+	char number[16];
+	size_t n = strlen(v->node->scalar) - 1;
+	uint64_t milli = 0;
+
+	if (n < sizeof(number)) {
+		memcpy(number, v->node->scalar, n);
+		number[n] = '\0';
+		/* Thousandths of one are tenths of a percent of a hundred. */
+		if (forge_parse_cpus(number, &milli, NULL) == 0 && milli <= 100000 &&
+		    milli >= 100) {
+			*ret = (unsigned)(milli / 100);
+			return 0;
+		}
+	}
+	return forge_loader_fail(v->ld, v->node, v->path, err,
+				 "'%.40s' is no part (write 5%% or 0.5%%)",
+				 v->node->scalar);
+}
+
+int forge_value_amount(const struct forge_value *v, struct forge_amount *ret,
+		       struct forge_error *err)
+{
+	struct forge_amount a = { 0 };
+	int rc = forge_value_scalar(v, err);
+
+	if (rc < 0)
+		return rc;
+	size_t n = strlen(v->node->scalar);
+	rc = n && v->node->scalar[n - 1] == '%' ? parse_part(v, &a.milli, err)
+						: forge_value_size(v, &a.absolute, err);
+	if (rc == 0)
+		*ret = a;
+	return rc;
+}
+
 int forge_value_copy(const struct forge_value *v, char **slot, struct forge_error *err)
 {
 	char *copy = strdup(v->node->scalar);

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "config/health.h"
 #include "config/loader.h"
 
 /* A value and its name in errors. All pointers are borrowed. */
@@ -36,6 +37,10 @@ FORGE_MUST_CHECK int forge_value_size(const struct forge_value *v, uint64_t *ret
 FORGE_MUST_CHECK int forge_value_number(const struct forge_value *v,
 					forge_number_parser *parse, bool may_be_unlimited,
 					uint64_t *ret, struct forge_error *err);
+/* A size, or a part like 5%. */
+FORGE_MUST_CHECK int forge_value_amount(const struct forge_value *v,
+					struct forge_amount *ret,
+					struct forge_error *err);
 /* A copy of the scalar in place of *slot, which is freed. The node must be a scalar. */
 FORGE_MUST_CHECK int forge_value_copy(const struct forge_value *v, char **slot,
 				      struct forge_error *err);
