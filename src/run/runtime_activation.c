@@ -288,7 +288,7 @@ int forge_probe_run(const struct forge_config *cfg, const struct forge_run_reque
 					       .remake_environment = remake_environment };
 	int rc = forge_spec_resolve(cfg, req, &spec, err);
 
-	if (rc == 0)
+	if (rc == 0 && spec.has_runtime)
 		rc = describe(home, &spec, err);
 	if (rc == 0)
 		rc = forge_activate(cfg, req, home, store, &spec, err);

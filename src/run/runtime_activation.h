@@ -31,7 +31,7 @@ FORGE_MUST_CHECK int forge_activate(const struct forge_config *cfg,
 struct forge_run_request forge_probe_request(const struct forge_runtime *rt,
 					     const char *store, char **argv,
 					     uint64_t wall_usec);
-/* Carries out such a run; the runtime need not be healthy. Returns as forge_run(). */
+/* Carries out such a run, also without a runtime, which need not be healthy. Returns as forge_run(). */
 FORGE_MUST_CHECK int forge_probe_run(const struct forge_config *cfg,
 				     const struct forge_run_request *req,
 				     const struct forge_home *home, const char *store,

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* forge health: the host's checks, now and in the past, and runs in quarantine. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/parse.h"
+#include "cli/cli.h"
+#include "cli/session.h"
+#include "cli/table.h"
+#include "record/deliver.h"
+#include "run/health_env.h"
+
+static bool is_json;
+
+static const struct forge_opt *health_opts(void)
+{
+	static const struct forge_opt opts[] = {
+		FORGE_FLAG(0, "json", &is_json, "Print JSON"),
+		FORGE_CONFIG_ROW,
+		FORGE_STORE_ROW,
+		FORGE_HELP_ROW,
+		FORGE_OPTS_END,
+	};
+
+	return opts;
+}
+
+/* ---- check ---- */
+
+static json_t *results_json(const struct forge_check_results *r)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < r->n; i++)
+		json_array_append_new(list, forge_check_json(&r->v[i]));
+	return list;
+}
+
+static int print_results(const struct forge_check_results *r, struct forge_error *err)
+{
+	enum { NAME, KIND, STATE, TIME, WHAT, COLUMNS };
+	forge_auto_free struct forge_cell *cells =
+		calloc((r->n + 1) * COLUMNS, sizeof(*cells));
+	char(*times)[FORGE_FORMAT_MAX] = calloc(r->n + 1, sizeof(*times));
+	static const char *const heads[] = { "CHECK", "KIND", "STATE", "TIME", "RESULT" };
+
+	if (!cells || !times) {
+		free(times);
+		return forge_fail(err, ENOMEM, "out of memory");
+	}
+	for (size_t i = 0; i < COLUMNS; i++)
+		cells[i] = (struct forge_cell){ heads[i], FORGE_BOLD };
+	for (size_t i = 0; i < r->n; i++) {
+		const struct forge_check_result *one = &r->v[i];
+		struct forge_cell *row = cells + (i + 1) * COLUMNS;
+		bool blocks = strcmp(one->decl->severity, "block") == 0;
+		row[NAME].text = one->decl->name;
+		row[KIND].text = one->decl->kind;
+		row[STATE] = one->report.is_ok
+				     ? (struct forge_cell){ "pass", FORGE_GREEN }
+			     : blocks ? (struct forge_cell){ "fail", FORGE_RED }
+				      : (struct forge_cell){ "warn", FORGE_YELLOW };
+		row[TIME].text = forge_format_duration(times[i], one->duration_usec);
+		row[WHAT].text = one->report.text;
+	}
+	forge_table_print(stdout, cells, COLUMNS, r->n + 1);
+	free(times);
+	return 0;
+}
+
+/* A name that is no check is an error, and not "nothing failed". */
+static int find_check(const struct forge_config *cfg, const char *name,
+		      struct forge_error *err)
+{
+	char have[256] = "";
+	size_t len = 0;
+
+	if (!name || forge_health_find(&cfg->health, name))
+		return 0;
+	for (size_t i = 0; i < cfg->health.n_checks && len < sizeof(have); i++)
+		len += (size_t)snprintf(have + len, sizeof(have) - len, "%s%s",
+					i ? ", " : "", cfg->health.checks[i].name);
+	return forge_fail(err, ENOENT, "unknown check '%.64s' (have: %s)", name, have);
+}
+
+/* 0: nothing that blocks runs failed. */
+static int check(const char *name, struct forge_error *err)
+{
+	forge_auto_config struct forge_config *cfg = NULL;
+	forge_auto_home struct forge_home home = FORGE_HOME_INIT;
+	forge_auto_check_results struct forge_check_results r = { 0 };
+	forge_auto_free char *store = NULL;
+	int rc = forge_config_load(forge_session_config, &cfg, err);
+
+	if (rc == 0)
+		rc = find_check(cfg, name, err);
+	if (rc == 0)
+		rc = forge_home_open(true, &home, err);
+	if (rc == 0)
+		rc = forge_store_choose(forge_store_wanted, cfg, &store, err);
+	if (rc < 0)
+		return rc;
+	const struct forge_check_env env = forge_health_env(cfg, &home, store);
+	rc = forge_checks_run(&env, FORGE_PHASE_DEMAND, name, -1, &r, err);
+	if (rc == 0 && is_json) {
+		forge_auto_json json_t *list = results_json(&r);
+		forge_print_json(list);
+	} else if (rc == 0) {
+		rc = print_results(&r, err);
+	}
+	return rc < 0 ? rc : forge_checks_failed(&r, "block") != NULL;
+}
+
+static int run_check(const char *name)
+{
+	struct forge_error err = FORGE_ERROR_INIT;
+	int rc = check(name, &err);
+
+	return rc < 0 ? forge_session_fail(&err) : rc;
+}
+
+static const struct forge_verb verbs[] = {
+	{ "check", "[NAME]", "carries out the checks of this host now", run_check },
+	{ .name = NULL },
+};
+
+const struct forge_cmd forge_cmd_health = {
+	.name = "health",
+	.help = "The health of this host: check it, see its history",
+	.about = "Checks are named in forge.yaml, sections health and guard; disk and "
+		 "memory are\n"
+		 "always there. They are carried out before and after each run. check "
+		 "exits 0 when\n"
+		 "nothing failed that keeps runs from starting.",
+	.verbs = verbs,
+	.bad_value = FORGE_EXIT_FAILED,
+	.opts = health_opts,
+};

@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Carries out checks: a process for each, all at the same time, each with its time-out. */
+#include "health/check.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/json.h"
+#include "base/lock.h"
+#include "base/parse.h"
+#include "base/sys.h"
+#include "health/cache.h"
+
+#define ANSWER_MAX (64u << 10)
+/* How long to wait for a killed check, which may hang on a dead file server. */
+#define REAP_MSEC 200
+
+const char *const forge_phase_names[3] = { "pre", "post", "demand" };
+
+void forge_check_say(struct forge_check_report *ret, bool is_ok, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	(void)vsnprintf(ret->text, sizeof(ret->text), fmt, ap);
+	va_end(ap);
+	ret->is_ok = is_ok;
+	for (char *p = ret->text; *p; p++)
+		if ((unsigned char)*p < ' ')
+			*p = ' ';
+}
+
+void forge_check_results_done(struct forge_check_results *r)
+{
+	for (size_t i = 0; i < r->n; i++)
+		json_decref(r->v[i].report.numbers);
+	free(r->v);
+	*r = (struct forge_check_results){ 0 };
+}
+
+bool forge_check_is_due(const struct forge_check_decl *d, enum forge_phase phase)
+{
+	if (strcmp(d->kind, "files") == 0)
+		return false;
+	return phase == FORGE_PHASE_DEMAND || strcmp(d->when, "both") == 0 ||
+	       strcmp(d->when, forge_phase_names[phase]) == 0;
+}
+
+/* ---- in the process of a check ---- */
+
+/* Descriptors of the process of a check. */
+enum { ANSWER_FD = 3, DIR_FD = 4 };
+
+/*
+ * The process keeps none of the caller's descriptors: a check that cannot be killed must not hold the lock of
+ * a slot. It dies with the caller, which alone would read its answer.
+ */
+static void begin_child(pid_t parent, int answer_fd, int *dir)
+{
+	sigset_t none;
+
+	(void)prctl(PR_SET_NAME, "forge-check"); /* for ps(1) */
+	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		_exit(0);
+	(void)signal(SIGINT, SIG_DFL);
+	(void)signal(SIGTERM, SIG_DFL);
+	(void)signal(SIGHUP, SIG_DFL);
+	(void)sigemptyset(&none);
+	(void)sigprocmask(SIG_SETMASK, &none, NULL);
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	int from = fcntl(answer_fd, F_DUPFD_CLOEXEC, DIR_FD + 1);
+	int home = *dir < 0 ? -1 : fcntl(*dir, F_DUPFD_CLOEXEC, DIR_FD + 1);
+	if (null < 0 || from < 0)
+		_exit(1);
+	for (int fd = 0; fd < ANSWER_FD; fd++)
+		(void)dup2(null, fd);
+	(void)dup3(from, ANSWER_FD, O_CLOEXEC);
+	if (home >= 0)
+		(void)dup3(home, DIR_FD, O_CLOEXEC);
+	(void)sys_close_range(home >= 0 ? DIR_FD + 1 : DIR_FD, ~0u, 0);
+	*dir = home >= 0 ? DIR_FD : -1;
+}
+
+static void answer(const struct forge_check_result *r)
+{
+	forge_auto_json json_t *j = json_pack(
+		"{s:b, s:b, s:o, s:I, s:s, s:O?}", "ok", r->report.is_ok, "reused",
+		r->is_reused, "text", forge_json_text(r->report.text), "age",
+		(json_int_t)r->age_usec, "time", r->time, "numbers", r->report.numbers);
+	forge_auto_free char *text = j ? json_dumps(j, JSON_COMPACT) : NULL;
+
+	if (text)
+		(void)!forge_write_all(ANSWER_FD, text, strlen(text)); /* torn: no JSON */
+}
+
+/* With every, only one process on this host checks at a time; the others wait for its result. */
+static void be_check(const struct forge_check_env *env, int dir, bool may_reuse,
+		     struct forge_check_result *r)
+{
+	const struct forge_check_kind *kind = forge_check_kind_find(r->decl->kind);
+	char lock_name[96];
+	forge_auto_close int lock = -1;
+
+	(void)snprintf(lock_name, sizeof(lock_name), "%.80s.lock", r->decl->name);
+	if (may_reuse && r->decl->every_usec && dir >= 0) {
+		struct forge_check_result other;
+		lock = forge_lock_file(dir, lock_name, FORGE_LOCK_EXCLUSIVE,
+				       FORGE_LOCK_WAIT_FOREVER, -1);
+		if (forge_check_recall(dir, r->decl, &other) == 1) {
+			answer(&other);
+			_exit(0);
+		}
+	}
+	uint64_t begin = forge_now_usec();
+	forge_check_say(&r->report, false, "the check said nothing");
+	if (kind)
+		kind->check(env, r->decl, &r->report);
+	else
+		forge_check_say(&r->report, false, "this forge was built without kind %s",
+				r->decl->kind);
+	r->duration_usec = r->age_usec = forge_now_usec() - begin;
+	forge_check_remember(dir, r);
+	answer(r);
+	_exit(0);
+}
+
+/* ---- in the caller ---- */
+
+/* A check that is being carried out. */
+struct pending {
+	struct forge_check_result *result;
+	pid_t pid;
+	int fd; /* -1: it is over */
+	uint64_t begin, deadline;
+	char *text;
+	size_t len;
+};
+
+static void kill_and_reap(pid_t pid)
+{
+	forge_auto_close int pidfd = sys_pidfd_open(pid, 0);
+	struct pollfd p = { .fd = pidfd, .events = POLLIN };
+
+	(void)kill(pid, SIGKILL); /* it has answered, or it hangs */
+	if (pidfd >= 0)
+		(void)poll(&p, 1, REAP_MSEC); /* after that, a zombie */
+	(void)waitpid(pid, NULL, WNOHANG);
+}
+
+static int start(const struct forge_check_env *env, int dir, bool may_reuse,
+		 struct pending *p, struct forge_error *err)
+{
+	int fds[2];
+
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		return forge_fail_errno(err, errno, "start check %s",
+					p->result->decl->name);
+	pid_t self = getpid(), pid = fork();
+	if (pid == 0) {
+		begin_child(self, fds[1], &dir);
+		be_check(env, dir, may_reuse, p->result);
+	}
+	int rc = pid < 0 ? forge_fail_errno(err, errno, "start check %s",
+					    p->result->decl->name)
+			 : 0;
+	close(fds[1]);
+	if (rc < 0) {
+		close(fds[0]);
+		return rc;
+	}
+	p->pid = pid;
+	p->fd = fds[0];
+	p->begin = forge_now_usec();
+	const struct forge_check_kind *kind =
+		forge_check_kind_find(p->result->decl->kind);
+	p->deadline =
+		p->begin + p->result->decl->timeout_usec + (kind ? kind->grace_usec : 0);
+	return 0;
+}
+
+static void finish(struct pending *p)
+{
+	struct forge_check_result *r = p->result;
+	forge_auto_json json_t *j = p->text ? json_loadb(p->text, p->len, 0, NULL) : NULL;
+
+	close(p->fd);
+	p->fd = -1;
+	kill_and_reap(p->pid);
+	r->duration_usec = forge_now_usec() - p->begin;
+	if (!json_is_object(j)) {
+		forge_check_say(&r->report, false, "the check ended without a result");
+		return;
+	}
+	(void)snprintf(r->report.text, sizeof(r->report.text), "%s",
+		       forge_json_string_or(j, "text", ""));
+	(void)snprintf(r->time, sizeof(r->time), "%s",
+		       forge_json_string_or(j, "time", r->time));
+	r->report.is_ok = json_is_true(json_object_get(j, "ok"));
+	r->is_reused = json_is_true(json_object_get(j, "reused"));
+	r->age_usec = (uint64_t)json_integer_value(json_object_get(j, "age"));
+	r->report.numbers = json_incref(json_object_get(j, "numbers"));
+}
+
+/* Others need not wait for the same: the time-out is a result like any other. */
+static void give_up(struct pending *p, int dir)
+{
+	char limit[FORGE_FORMAT_MAX];
+	struct forge_check_result *r = p->result;
+
+	free(p->text);
+	p->text = NULL;
+	finish(p);
+	forge_check_say(&r->report, false, "no answer within %s",
+			forge_format_duration(limit, r->decl->timeout_usec));
+	r->age_usec = r->duration_usec;
+	forge_check_remember(dir, r);
+}
+
+/* 0: more may come. 1: that was all. */
+static int read_answer(struct pending *p)
+{
+	char *grown = p->len < ANSWER_MAX ? realloc(p->text, p->len + 4096) : NULL;
+
+	if (!grown)
+		return 1;
+	p->text = grown;
+	ssize_t n = read(p->fd, p->text + p->len, 4096);
+	if (n < 0 && errno == EINTR)
+		return 0;
+	if (n <= 0)
+		return 1;
+	p->len += (size_t)n;
+	return 0;
+}
+
+#define AT_ONCE_MAX 64
+
+/* Waits for the next answer or time-out. 1: all are over. */
+static int step(struct pending *pending, size_t n, int dir, int stop_fd)
+{
+	struct pollfd fds[AT_ONCE_MAX + 1] = { { .fd = stop_fd, .events = POLLIN } };
+	uint64_t now = forge_now_usec(), next = UINT64_MAX;
+	bool is_open = false;
+
+	for (size_t i = 0; i < n; i++) {
+		if (pending[i].fd >= 0 && pending[i].deadline <= now)
+			give_up(&pending[i], dir);
+		fds[i + 1] = (struct pollfd){ .fd = pending[i].fd, .events = POLLIN };
+		is_open |= pending[i].fd >= 0;
+		if (pending[i].fd >= 0 && pending[i].deadline < next)
+			next = pending[i].deadline;
+	}
+	if (!is_open)
+		return 1;
+	if (poll(fds, n + 1, (int)((next - now) / 1000) + 1) < 0 && errno != EINTR)
+		return -errno;
+	if (fds[0].revents)
+		return -ECANCELED;
+	for (size_t i = 0; i < n; i++)
+		if (fds[i + 1].revents && read_answer(&pending[i]) == 1)
+			finish(&pending[i]);
+	return 0;
+}
+
+static int carry_out(const struct forge_check_env *env, int dir, bool may_reuse,
+		     struct forge_check_result **todo, size_t n, int stop_fd,
+		     struct forge_error *err)
+{
+	struct pending pending[AT_ONCE_MAX];
+	int rc = 0;
+
+	for (size_t i = 0; i < n; i++)
+		pending[i] = (struct pending){ .result = todo[i], .fd = -1 };
+	for (size_t i = 0; i < n && rc == 0; i++)
+		rc = start(env, dir, may_reuse, &pending[i], err);
+	while (rc == 0)
+		rc = step(pending, n, dir, stop_fd);
+	for (size_t i = 0; i < n; i++) {
+		if (pending[i].fd >= 0)
+			finish(&pending[i]);
+		free(pending[i].text);
+	}
+	if (rc == 1)
+		return 0;
+	return rc == -ECANCELED || (err && err->code)
+		       ? rc
+		       : forge_fail_errno(err, -rc, "wait for checks");
+}
+
+int forge_checks_run(const struct forge_check_env *env, enum forge_phase phase,
+		     const char *name, int stop_fd, struct forge_check_results *ret,
+		     struct forge_error *err)
+{
+	const struct forge_health_config *h = &env->cfg->health;
+	struct forge_check_result *todo[AT_ONCE_MAX];
+	bool may_reuse = phase != FORGE_PHASE_DEMAND;
+	forge_auto_check_results struct forge_check_results r = { 0 };
+	forge_auto_close int dir = forge_home_subdir(env->home, "health", NULL);
+	size_t n = 0;
+	int rc = 0;
+
+	r.v = calloc(h->n_checks + 1, sizeof(*r.v));
+	if (!r.v)
+		return forge_fail(err, ENOMEM, "out of memory");
+	for (size_t i = 0; i < h->n_checks && rc == 0; i++) {
+		const struct forge_check_decl *d = &h->checks[i];
+		if (!forge_check_is_due(d, phase) || (name && strcmp(name, d->name) != 0))
+			continue;
+		struct forge_check_result *one = &r.v[r.n++];
+		*one = (struct forge_check_result){ .decl = d };
+		(void)forge_format_now(one->time);
+		if (may_reuse && forge_check_recall(dir, d, one) == 1)
+			continue;
+		todo[n++] = one;
+		if (n == AT_ONCE_MAX) {
+			rc = carry_out(env, dir, may_reuse, todo, n, stop_fd, err);
+			n = 0;
+		}
+	}
+	if (rc == 0 && n)
+		rc = carry_out(env, dir, may_reuse, todo, n, stop_fd, err);
+	if (rc == 0) {
+		*ret = r;
+		r = (struct forge_check_results){ 0 };
+	}
+	return rc;
+}
+
+json_t *forge_check_json(const struct forge_check_result *r)
+{
+	json_t *j = json_pack("{s:s, s:s, s:b, s:s, s:o, s:s, s:o}", "name",
+			      r->decl->name, "kind", r->decl->kind, "ok", r->report.is_ok,
+			      "severity", r->decl->severity, "text",
+			      forge_json_text(r->report.text), "time", r->time,
+			      "duration_seconds", forge_json_seconds(r->duration_usec));
+
+	if (r->is_reused)
+		json_object_set_new(j, "age_seconds", forge_json_seconds(r->age_usec));
+	if (r->report.numbers)
+		json_object_set(j, "numbers", r->report.numbers);
+	return j;
+}
+
+const struct forge_check_result *forge_checks_failed(const struct forge_check_results *r,
+						     const char *severity)
+{
+	for (size_t i = 0; i < r->n; i++)
+		if (!r->v[i].report.is_ok &&
+		    strcmp(r->v[i].decl->severity, severity) == 0)
+			return &r->v[i];
+	return NULL;
+}
