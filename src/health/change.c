@@ -103,25 +103,57 @@ json_t *forge_changes_json(const struct forge_changes *c)
 	return j;
 }
 
+static int author_of(const json_t *one)
+{
+	const char *by = forge_json_string_or(one, "by", "");
+
+	for (int a = 0; a < FORGE_AUTHOR_COUNT; a++)
+		if (strcmp(by, forge_author_words[a]) == 0)
+			return a;
+	return FORGE_AUTHOR_UNKNOWN;
+}
+
+static void add_json(struct forge_changes *c, const json_t *one)
+{
+	add(c, forge_json_string_or(one, "path", "?"),
+	    forge_json_string_or(one, "what", ""), author_of(one),
+	    forge_json_string(one, "process"));
+}
+
+/* Those that the other list has only counted. */
+static void add_unnamed(struct forge_changes *c, const json_t *other,
+			const size_t named[FORGE_AUTHOR_COUNT])
+{
+	for (int a = 0; a < FORGE_AUTHOR_COUNT; a++) {
+		json_int_t all = json_integer_value(json_object_get(other, counts[a]));
+		if (all > (json_int_t)named[a])
+			c->n[a] += (size_t)all - named[a];
+	}
+}
+
 void forge_changes_merge(struct forge_changes *c, const json_t *other)
 {
 	size_t named[FORGE_AUTHOR_COUNT] = { 0 }, i;
 	const json_t *one;
 
 	json_array_foreach (json_object_get(other, "files"), i, one) {
-		const char *by = forge_json_string_or(one, "by", "unknown");
-		for (int a = 0; a < FORGE_AUTHOR_COUNT; a++)
-			if (strcmp(by, forge_author_words[a]) == 0) {
-				add(c, forge_json_string_or(one, "path", "?"),
-				    forge_json_string_or(one, "what", ""), a,
-				    forge_json_string(one, "process"));
-				named[a]++;
-			}
+		add_json(c, one);
+		named[author_of(one)]++;
 	}
-	/* Those that the other list only counted. */
-	for (int a = 0; a < FORGE_AUTHOR_COUNT; a++) {
-		json_int_t all = json_integer_value(json_object_get(other, counts[a]));
-		if (all > (json_int_t)named[a])
-			c->n[a] += (size_t)all - named[a];
+	add_unnamed(c, other, named);
+}
+
+void forge_changes_add_unknown(struct forge_changes *c, const json_t *other)
+{
+	size_t named[FORGE_AUTHOR_COUNT] = { 0 }, i;
+	const json_t *one;
+
+	json_array_foreach (json_object_get(other, "files"), i, one) {
+		const char *key = forge_json_string_or(one, "path", "?");
+		if (!json_object_get(c->seen[FORGE_AUTHOR_RUN], key) &&
+		    !json_object_get(c->seen[FORGE_AUTHOR_OTHER], key))
+			add_json(c, one);
+		named[FORGE_AUTHOR_UNKNOWN]++;
 	}
+	add_unnamed(c, other, named);
 }

@@ -57,3 +57,5 @@ bool forge_changes_has(const struct forge_changes *c, const char *path,
 /* {by_run, by_others, unattributed, files} as a new object; and adds such an object to c. */
 json_t *forge_changes_json(const struct forge_changes *c);
 void forge_changes_merge(struct forge_changes *c, const json_t *other);
+/* The same for unattributed changes; those of paths that c attributes are left out. NULL: none. */
+void forge_changes_add_unknown(struct forge_changes *c, const json_t *other);
