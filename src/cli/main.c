@@ -42,6 +42,7 @@ const struct forge_cmd *const forge_cmds[] = {
 	&forge_cmd_watch,
 	&forge_cmd_node,
 	&forge_cmd_retry,
+	&forge_cmd_guard,
 	&forge_cmd_man_options,
 	&forge_cmd_man_commands,
 	&forge_cmd_man_config,

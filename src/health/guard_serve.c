@@ -28,7 +28,7 @@
 #include "health/snapshot.h"
 
 /* How long the process waits for another run before it ends. */
-#define IDLE_MSEC 2000
+#define IDLE_USEC 2000000ull
 /* A supervisor that does not finish a message is not waited for. */
 #define MESSAGE_SECONDS 5
 #define SESSIONS_MAX	4096
@@ -56,12 +56,13 @@ struct session {
 };
 
 struct server {
-	int listener, dir;
+	int listener;
 	struct forge_fan *fan;
 	struct forge_ancestry *ancestry;
 	struct session *sessions;
 	struct forge_owner *owners; /* of the same indices */
 	size_t n;
+	uint64_t idle_until; /* when it ends, unless a run comes */
 };
 
 static void session_done(struct session *s)
@@ -383,6 +384,12 @@ static void serve_session(struct server *v, size_t i)
 static int step(struct server *v)
 {
 	size_t n = v->n;
+	uint64_t now = forge_now_usec();
+
+	if (n > 0)
+		v->idle_until = now + IDLE_USEC;
+	if (now >= v->idle_until)
+		return 1;
 	struct pollfd *p = calloc(n + 3, sizeof(*p));
 
 	if (!p)
@@ -392,8 +399,8 @@ static int step(struct server *v)
 	p[2] = (struct pollfd){ .fd = forge_ancestry_fd(v->ancestry), .events = POLLIN };
 	for (size_t i = 0; i < n; i++)
 		p[i + 3] = (struct pollfd){ .fd = v->sessions[i].fd, .events = POLLIN };
-	int got = poll(p, n + 3, n ? -1 : IDLE_MSEC);
-	int rc = got < 0 && errno != EINTR ? -errno : got == 0 && n == 0;
+	int got = poll(p, n + 3, n ? -1 : (int)((v->idle_until - now) / 1000) + 1);
+	int rc = got < 0 && errno != EINTR ? -errno : 0;
 	if (got > 0 && p[2].revents)
 		forge_ancestry_update(v->ancestry);
 	if (got > 0 && p[1].revents)
@@ -414,7 +421,7 @@ static int step(struct server *v)
 int forge_guard_serve(const struct forge_home *home, void (*on_ready)(void *arg),
 		      void *arg, struct forge_error *err)
 {
-	struct server v = { .listener = -1, .dir = -1 };
+	struct server v = { .listener = -1, .idle_until = forge_now_usec() + IDLE_USEC };
 	forge_auto_close int dir = forge_home_subdir(home, FORGE_GUARD_DIR, err);
 	forge_auto_close int lock =
 		dir < 0 ? -1

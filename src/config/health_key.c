@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The checks of a configuration, and what is guarded. */
-#include "config/health.h"
+#include "config/health_key.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -11,7 +11,6 @@
 #include "base/fd.h"
 #include "base/glob.h"
 #include "base/yaml.h"
-#include "config/health_key.h"
 #include "config/named.h"
 #include "config/path.h"
 #include "config/setters.h"
