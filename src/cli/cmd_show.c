@@ -240,6 +240,51 @@ static void print_post_process(const json_t *record)
 	putchar('\n');
 }
 
+static const char *phase_word(const json_t *phase)
+{
+	return !phase					    ? "not checked"
+	       : json_is_true(json_object_get(phase, "ok")) ? "ok"
+							    : "failed";
+}
+
+/* pre ok, post ok (0 guarded files changed by this run; 3 changed by others) */
+static void print_health(const json_t *record)
+{
+	const json_t *health = json_object_get(record, "health"),
+		     *post = json_object_get(health, "post"),
+		     *guard = json_object_get(post, "guard"),
+		     *cleared = json_object_get(record, "cleared");
+
+	if (!json_is_object(health))
+		return;
+	printf("%-10spre %s, post %s", "health",
+	       phase_word(json_object_get(health, "pre")), phase_word(post));
+	if (json_object_get(guard, "by_run")) {
+		json_int_t own = json_integer_value(json_object_get(guard, "by_run")),
+			   others = json_integer_value(
+				   json_object_get(guard, "by_others")),
+			   unknown = json_integer_value(
+				   json_object_get(guard, "unattributed"));
+		printf(" (%lld guarded file%s changed by this run; %lld changed by "
+		       "others",
+		       (long long)own, own == 1 ? "" : "s", (long long)others);
+		if (unknown)
+			printf("; %lld by whom is not known", (long long)unknown);
+		putchar(')');
+	}
+	putchar('\n');
+	if (json_is_true(json_object_get(record, "quarantine")))
+		print_line("held", "in quarantine (forge health clear)");
+	if (cleared) {
+		char text[700];
+		(void)snprintf(text, sizeof(text), "%s by %.64s: %.500s",
+			       forge_json_string_or(cleared, "at", ""),
+			       forge_json_string_or(cleared, "by", ""),
+			       forge_json_string_or(cleared, "note", ""));
+		print_line("cleared", text);
+	}
+}
+
 /* The attempts around this one. */
 static void print_attempt(const json_t *record)
 {
@@ -283,6 +328,7 @@ static void show(const json_t *record)
 	print_line("ended", forge_json_string(record, "ended_at"));
 	print_runtime(record);
 	print_isolation(record);
+	print_health(record);
 	print_post_process(record);
 	print_line("stdout",
 		   forge_json_string(json_object_get(record, "logs"), "stdout"));

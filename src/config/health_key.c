@@ -129,6 +129,12 @@ static const struct {
 	{ "files", "paths exclude hash" },
 };
 
+const struct forge_named_row *forge_health_rows(size_t *ret_n)
+{
+	*ret_n = FORGE_ARRAY_SIZE(rows);
+	return rows;
+}
+
 static void decl_done(struct forge_check_decl *d)
 {
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(rows); i++) {
@@ -144,11 +150,17 @@ static void decl_done(struct forge_check_decl *d)
 	*d = (struct forge_check_decl){ .name = NULL };
 }
 
+void forge_health_done(struct forge_health_config *h)
+{
+	for (size_t i = 0; i < h->n_checks; i++)
+		decl_done(&h->checks[i]);
+	free(h->checks);
+	*h = (struct forge_health_config){ 0 };
+}
+
 void forge_config_free_health(struct forge_config *c)
 {
-	for (size_t i = 0; i < c->health.n_checks; i++)
-		decl_done(&c->health.checks[i]);
-	free(c->health.checks);
+	forge_health_done(&c->health);
 }
 
 const struct forge_check_decl *forge_health_find(const struct forge_health_config *h,

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/json.h"
 
@@ -45,6 +46,18 @@ json_t *forge_check_json(const struct forge_check_result *r)
 	if (r->report.numbers)
 		json_object_set(j, "numbers", r->report.numbers);
 	return j;
+}
+
+json_t *forge_checks_json(const struct forge_check_results *r)
+{
+	json_t *checks = json_array();
+	char host[256] = "";
+
+	(void)gethostname(host, sizeof(host) - 1); /* "" will do */
+	for (size_t i = 0; i < r->n; i++)
+		json_array_append_new(checks, forge_check_json(&r->v[i]));
+	return json_pack("{s:b, s:o, s:o}", "ok", !forge_checks_failed(r, "block"),
+			 "host", forge_json_text(host), "checks", checks);
 }
 
 const struct forge_check_result *forge_checks_failed(const struct forge_check_results *r,

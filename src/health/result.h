@@ -44,6 +44,8 @@ void forge_check_results_done(struct forge_check_results *r);
 
 /* For the record: {name, kind, ok, severity, text, duration_seconds, time, reused, numbers}. */
 json_t *forge_check_json(const struct forge_check_result *r);
+/* {ok, host, checks}: the results of a phase, for the record. */
+json_t *forge_checks_json(const struct forge_check_results *r);
 /* The first failed check with this severity, or NULL. */
 const struct forge_check_result *forge_checks_failed(const struct forge_check_results *r,
 						     const char *severity);

@@ -575,6 +575,24 @@ static int deliver(struct gc *g, const char *url)
 	return n;
 }
 
+/* Results of checks in the store. */
+static void sweep_checks(struct gc *g)
+{
+	struct forge_error why = FORGE_ERROR_INIT;
+	char before[FORGE_TIME_MAX], number[32];
+
+	if (!g->store || g->cfg->keep.health_usec == FORGE_UNLIMITED)
+		return;
+	(void)forge_format_time(before,
+				g->now - (time_t)(g->cfg->keep.health_usec / 1000000));
+	int n = forge_store_count_checks(g->store, before, &why);
+	(void)snprintf(number, sizeof(number), "%d", n);
+	if (n > 0 && may_change(g, "remove old results of checks:", number, 0))
+		n = forge_store_drop_checks(g->store, before, &why);
+	if (n < 0)
+		failed(g, "%s", why.msg);
+}
+
 static int sweep(struct gc *g, const char *url, struct forge_error *err)
 {
 	struct forge_error why = FORGE_ERROR_INIT;
@@ -594,6 +612,7 @@ static int sweep(struct gc *g, const char *url, struct forge_error *err)
 	sweep_unfinished(g, g->home.fd, "retries");
 	if (forge_queue_sweep(&g->home, is_dead_entry, g, &why) < 0)
 		failed(g, "%s", why.msg);
+	sweep_checks(g);
 	forge_auto_close int lock = lock_at(g->home.fd, "objects.lock", err);
 	if (lock < 0)
 		return lock;

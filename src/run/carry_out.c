@@ -144,6 +144,7 @@ static void fill_job(struct run *r)
 		.own_network = r->spec->own_network,
 		.pass_stdin = r->req->pass_stdin,
 		.only_looks = r->only_looks,
+		.is_checked = r->ready->check_env != NULL,
 		.limits = &r->spec->limits,
 		.config = r->cfg,
 		.home = r->home,
@@ -528,6 +529,8 @@ static void judge_and_collect(struct run *r, const struct forge_outcome *outcome
 		*v = r->unhealthy;
 	else if (r->admission_error)
 		forge_judge_not_admitted(r->admission_error, refused, v);
+	else if (refused->code == EHOSTDOWN && !r->has_started)
+		forge_judge_unhealthy(refused->msg, v);
 	else if (refused->code && r->has_started)
 		forge_judge_unwatched(refused, v);
 	else if (refused->code)

@@ -37,19 +37,11 @@ static json_t *health_of(struct run *r)
 	return health;
 }
 
-/* {ok, host, checks} into the record. */
 static json_t *note_results(struct run *r, const char *phase,
 			    const struct forge_check_results *results)
 {
-	json_t *checks = json_array();
-	char host[256] = "";
+	json_t *j = forge_checks_json(results);
 
-	(void)gethostname(host, sizeof(host) - 1); /* "" will do */
-	for (size_t i = 0; i < results->n; i++)
-		json_array_append_new(checks, forge_check_json(&results->v[i]));
-	json_t *j =
-		json_pack("{s:b, s:o, s:o}", "ok", !forge_checks_failed(results, "block"),
-			  "host", forge_json_text(host), "checks", checks);
 	json_object_set_new(health_of(r), phase, j);
 	return j;
 }
@@ -335,22 +327,51 @@ static void check_after(struct run *r, struct forge_check_results *ret)
 		forge_record_event(&r->record, "health_failed", err.msg);
 }
 
-void forge_run_check_after(struct run *r, struct forge_verdict *v)
+static void put_in_quarantine(struct run *r, json_t *post)
 {
-	forge_auto_check_results struct forge_check_results results = { 0 };
 	struct forge_error err = FORGE_ERROR_INIT;
 
-	if (!is_checked(r) && !r->guard)
-		return;
-	if (is_checked(r))
-		check_after(r, &results);
-	json_t *post = note_results(r, "post", &results);
-	end_guard(r, post, v);
-	judge_results(r, &results, v);
-	if (strcmp(v->status, "corrupted") != 0)
-		return;
 	json_object_set_new(post, "ok", json_false());
 	json_object_set_new(r->record.json, "quarantine", json_true());
 	if (forge_quarantine_add(r->home, r->spec->run_id, &err) < 0)
 		forge_run_warn(r, &err);
+}
+
+/* Where the run was, the checks were carried out. */
+static json_t *take_remote(struct run *r, struct forge_verdict *v)
+{
+	struct forge_error err = FORGE_ERROR_INIT;
+	json_t *health = NULL;
+
+	if (!r->executor->health || !r->execution)
+		return NULL;
+	if (r->executor->health(r->execution, &health, &err) < 0) {
+		forge_record_event(&r->record, "health_failed", err.msg);
+		return NULL;
+	}
+	if (!health)
+		return NULL;
+	json_t *post = json_object_get(health, "post");
+	json_object_set_new(r->record.json, "health", health);
+	if (json_is_object(json_object_get(post, "guard")))
+		judge_guard(r, json_object_get(post, "guard"), v);
+	return post;
+}
+
+void forge_run_check_after(struct run *r, struct forge_verdict *v)
+{
+	forge_auto_check_results struct forge_check_results results = { 0 };
+	json_t *post = NULL;
+
+	if (r->executor->caps & FORGE_EXECUTOR_REMOTE) {
+		post = take_remote(r, v);
+	} else if (is_checked(r) || r->guard) {
+		if (is_checked(r))
+			check_after(r, &results);
+		post = note_results(r, "post", &results);
+		end_guard(r, post, v);
+		judge_results(r, &results, v);
+	}
+	if (post && strcmp(v->status, "corrupted") == 0)
+		put_in_quarantine(r, post);
 }

@@ -603,6 +603,18 @@ static void slurm_usage(const json_t *slot, struct forge_usage_now *ret)
 		ret->cpu_usec = (uint64_t)json_integer_value(cpu);
 }
 
+static int slurm_health(struct forge_execution *execution, json_t **ret,
+			struct forge_error *err)
+{
+	struct forge_slurm *e = (struct forge_slurm *)execution;
+	forge_auto_json json_t *file = NULL;
+	int rc = forge_job_dir_load(e->dir.fd, "outcome.json", &file, err);
+
+	if (rc == 0)
+		*ret = json_incref(json_object_get(file, "health"));
+	return rc;
+}
+
 const struct forge_executor_ops forge_executor_slurm = {
 	.kind = "slurm",
 	.caps = FORGE_EXECUTOR_OUTLIVES | FORGE_EXECUTOR_REMOTE,
@@ -627,4 +639,5 @@ const struct forge_executor_ops forge_executor_slurm = {
 	.repair = slurm_repair,
 	.repair_kept = forge_workdir_repair_kept,
 	.usage = slurm_usage,
+	.health = slurm_health,
 };
