@@ -267,35 +267,51 @@ static const json_t *check_before(struct run *r, const char *name)
 	return NULL;
 }
 
-/* Tables whose rows are guarded: numbers before and after. */
+/* Rows that all clients of the database have written meanwhile. */
+static long long rows_written(const json_t *before, const json_t *after)
+{
+	return (long long)(json_integer_value(json_object_get(after, "writes")) -
+			   json_integer_value(json_object_get(before, "writes")));
+}
+
+/*
+ * Tables whose rows are guarded: numbers before and after. A run without a network has no way to a server;
+ * of one that has it, the server's statistics do not tell the writes from those of other clients.
+ */
 static void compare_tables(struct run *r, const struct forge_check_result *after,
 			   const char *what, struct forge_verdict *v)
 {
-	const json_t *was = json_object_get(
-		json_object_get(check_before(r, after->decl->name), "numbers"), what);
-	const json_t *is = json_object_get(after->report.numbers, what), *value;
+	const json_t *before =
+		json_object_get(check_before(r, after->decl->name), "numbers");
+	const json_t *was = json_object_get(before, what), *value;
 	const char *table;
 
-	json_object_foreach((json_t *)is, table, value)
+	json_object_foreach(json_object_get(after->report.numbers, what), table, value)
 	{
 		const json_t *old = json_object_get(was, table);
 		char text[400];
 		if (!old || json_equal(old, value))
 			continue;
-		(void)snprintf(text, sizeof(text),
-			       "health: %.64s: table %.64s has other %s now",
-			       after->decl->name, table,
-			       strcmp(what, "count") == 0 ? "numbers of rows" : "rows");
+		(void)snprintf(
+			text, sizeof(text),
+			"%.64s: table %.64s has %s now (%lld rows were written "
+			"while the run was there, by %zu other clients at its end)",
+			after->decl->name, table,
+			strcmp(what, "count") == 0 ? "another number of rows"
+						   : "other rows",
+			rows_written(before, after->report.numbers),
+			json_array_size(
+				json_object_get(after->report.numbers, "connections")));
 		forge_record_event(&r->record, "table_changed", text);
 		if (r->spec->own_network)
-			forge_judge_add(
-				v, "%.1s%s; the run had no network, so it was not it.",
-				"H", text + 1);
+			forge_judge_add(v,
+					"Health: %s; this run had no network and "
+					"cannot have done it.",
+					text);
 		else if (blames_unattributed(r))
 			forge_judge_corrupted(text, v);
 		else
-			forge_judge_add(v, "%.1s%s; by whom is not known.", "H",
-					text + 1);
+			forge_judge_add(v, "Health: %s; by whom is not known.", text);
 	}
 }
 
