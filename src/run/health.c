@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The host's health before, during and after a run. */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -118,6 +120,9 @@ int forge_run_check_before(struct run *r, struct forge_verdict *ret_verdict,
 		if (rc == 0)
 			rc = find_obstacle(r, &why, err);
 	}
+	/* From now on it may wait for something else. */
+	if (rc == 0 && r->pending[0])
+		(void)!forge_slot_add(&r->slot, json_pack("{s:n}", "pending"), NULL);
 	if (rc == 1) {
 		forge_record_event(&r->record, "health_failed", why.text);
 		forge_judge_unhealthy(why.text, ret_verdict);
@@ -149,6 +154,7 @@ int forge_run_guard(struct run *r, struct forge_error *err)
 
 	if (r->req->is_probe || r->executor->caps & FORGE_EXECUTOR_REMOTE)
 		return 0;
+	clock_gettime(CLOCK_REALTIME_COARSE, &r->guarded_since);
 	return forge_guard_begin(&spec, &r->guard, err);
 }
 
@@ -157,14 +163,21 @@ static bool was_alone(const struct run *r)
 {
 	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
 	forge_auto_json json_t *slots = forge_slot_ids(r->home);
-	const char *own = r->spec->run_id;
 
 	if (!slots || json_object_size(slots) > 1)
 		return false;
 	(void)forge_entries_open(&d, r->home->runs_fd, "."); /* d keeps the error */
-	for (const char *name; (name = forge_entries_next(&d));)
-		if (forge_run_id_is_valid(name) && strcmp(name, own) > 0)
-			return false; /* ids sort by time */
+	for (const char *name; (name = forge_entries_next(&d));) {
+		struct stat st;
+		if (strcmp(name, r->spec->run_id) == 0 || name[0] == '.')
+			continue;
+		/* The directory of a run changes when it begins, and when it ends. */
+		if (fstatat(r->home->runs_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+		    st.st_mtim.tv_sec > r->guarded_since.tv_sec ||
+		    (st.st_mtim.tv_sec == r->guarded_since.tv_sec &&
+		     st.st_mtim.tv_nsec >= r->guarded_since.tv_nsec))
+			return false;
+	}
 	return d.error == 0;
 }
 

@@ -7,6 +7,7 @@
 
 #include <jansson.h>
 #include <stdbool.h>
+#include <time.h>
 
 #include "run/carry_out.h"
 
@@ -47,6 +48,7 @@ struct run {
 	struct forge_retry_file retry; /* for the attempt after this one */
 	bool is_retried;	       /* there is one */
 	struct forge_guard *guard;     /* observes guarded files; NULL: none are */
+	struct timespec guarded_since; /* by the clock of files */
 	bool has_warned_of_health;
 	struct forge_verdict unhealthy; /* a check failed when the run had its share */
 	char pending[FORGE_WHY_MAX];	/* why the run waits, as its slot says */
