@@ -414,10 +414,11 @@ void forge_run_take_results(struct run *r, const struct forge_outcome *o,
 {
 	set_inputs(r, o);
 	note_runtime(r);
-	if (r->has_started) {
+	if (r->has_started)
 		collect(r, o, v);
+	/* A node may have refused it. */
+	if (r->has_started || r->executor->caps & FORGE_EXECUTOR_REMOTE)
 		forge_run_check_after(r, v);
-	}
 	if (r->spec->copy_to && strcmp(v->status, "succeeded") == 0)
 		copy_outputs(r, v);
 	if (r->ready->post_process && r->spec->post_process.n &&

@@ -27,7 +27,8 @@ teardown() { [ -z "${T:-}" ] || teardown_executor; }
     [ "$status" -eq 125 ]
     [ "$(field .status)" = rejected ]
     [ "$(field .reason)" = health_pre ]
-    [[ "$(field .completion_notes)" == *"not healthy: mark: $T/mark: No such file"* ]]
+    [ "$(field .health.pre.ok)" = false ]
+    [[ "$(field .completion_notes)" == *"not healthy: node "*": mark: $T/mark: No such file"* ]]
 }
 
 @test "a guarded file that changes while a job is there: seen on the node" {
