@@ -48,8 +48,13 @@ int forge_clear_run(const struct forge_home *home, struct forge_store *st,
 	}
 	if (rc < 0)
 		return rc;
-	if (!json_is_true(json_object_get(record, "quarantine")))
-		return forge_fail(err, EINVAL, "run %s is in no quarantine", run_id);
+	if (!json_is_true(json_object_get(record, "quarantine"))) {
+		/* Its supervisor may have died before it could record that. */
+		rc = forge_quarantine_remove(home, run_id, err);
+		return rc == 1 ? forge_fail(err, EINVAL, "run %s is in no quarantine",
+					    run_id)
+			       : rc;
+	}
 	(void)snprintf(detail, sizeof(detail), "%s: %s", forge_user_name(user), note);
 	json_object_set_new(record, "quarantine", json_false());
 	json_object_set_new(

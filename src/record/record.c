@@ -508,6 +508,10 @@ void forge_record_set_lost(json_t *record)
 		json_string("Lost: the supervisor was killed; everything it ran was "
 			    "ended and cleaned up. Run it again."));
 	json_object_set_new(record, "ended_at", json_string(forge_format_now(now)));
+	if (json_object_get(record, "guarded_since"))
+		forge_record_add_notes(record,
+				       "Whether it changed guarded files is not known.");
+	json_object_del(record, "guarded_since");
 }
 
 bool forge_record_is_over(const json_t *record)

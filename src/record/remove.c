@@ -192,6 +192,10 @@ int forge_remove_run(const struct forge_home *home, struct forge_store *st,
 		return forge_hint(err,
 				  forge_fail(err, EBUSY, "run %s is not over", run_id),
 				  "`forge kill %s` ends it", run_id);
+	if (json_is_true(json_object_get(record, "quarantine")))
+		return forge_hint(
+			err, forge_fail(err, EBUSY, "run %s is in quarantine", run_id),
+			"`forge health clear %s --note TEXT` ends that", run_id);
 	if (note_digests(r, record, outputs_only) < 0)
 		return forge_fail(err, ENOMEM, "out of memory");
 	if (outputs_only)

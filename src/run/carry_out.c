@@ -238,6 +238,7 @@ static int begin(struct run *r, struct forge_error *err)
 	if (r->req->rerun_of)
 		json_object_set_new(r->record.json, "rerun_of",
 				    json_string(r->req->rerun_of));
+	forge_run_note_guard(r);
 	r->courier.url = r->store;
 	report_warnings(r);
 	return forge_run_arm_retry(r, err);

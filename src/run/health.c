@@ -147,6 +147,28 @@ static struct forge_guard_spec guard_spec(const struct run *r, int stop_fd)
 					  .stop_fd = stop_fd };
 }
 
+static bool has_guard(const struct run *r)
+{
+	const struct forge_health_config *h = &r->cfg->health;
+
+	if (r->req->is_probe || h->mode == FORGE_GUARD_OFF)
+		return false;
+	for (size_t i = 0; i < h->n_checks; i++)
+		if (strcmp(h->checks[i].kind, "files") == 0)
+			return true;
+	return false;
+}
+
+void forge_run_note_guard(struct run *r)
+{
+	clock_gettime(CLOCK_REALTIME_COARSE, &r->guarded_since);
+	if (has_guard(r) && !(r->executor->caps & FORGE_EXECUTOR_REMOTE))
+		json_object_set_new(r->record.json, "guarded_since",
+				    json_pack("[I, I]",
+					      (json_int_t)r->guarded_since.tv_sec,
+					      (json_int_t)r->guarded_since.tv_nsec));
+}
+
 int forge_run_guard(struct run *r, struct forge_error *err)
 {
 	forge_auto_close int signals = forge_signals_fd();
@@ -154,7 +176,6 @@ int forge_run_guard(struct run *r, struct forge_error *err)
 
 	if (r->req->is_probe || r->executor->caps & FORGE_EXECUTOR_REMOTE)
 		return 0;
-	clock_gettime(CLOCK_REALTIME_COARSE, &r->guarded_since);
 	return forge_guard_begin(&spec, &r->guard, err);
 }
 
@@ -247,15 +268,38 @@ static void judge_guard(struct run *r, const json_t *report, struct forge_verdic
 		forge_judge_add(v, "Health: %s.", text);
 }
 
+/* Also when the supervisor before this one observed them, and died. */
+static bool is_guarded(const struct run *r)
+{
+	return r->guard || json_object_get(r->record.json, "guarded_since");
+}
+
+static int look_back(struct run *r, int stop_fd, json_t **ret, struct forge_error *err)
+{
+	const json_t *since = json_object_get(r->record.json, "guarded_since");
+	const struct forge_guard_spec spec = guard_spec(r, stop_fd);
+
+	r->guarded_since = (struct timespec){
+		.tv_sec = (time_t)json_integer_value(json_array_get(since, 0)),
+		.tv_nsec = (long)json_integer_value(json_array_get(since, 1)),
+	};
+	return forge_guard_since(&spec, &r->guarded_since, ret, err);
+}
+
 static void end_guard(struct run *r, json_t *post, struct forge_verdict *v)
 {
 	forge_auto_close int signals = forge_signals_fd();
 	struct forge_error err = FORGE_ERROR_INIT;
 	json_t *report = NULL;
 
-	if (!r->guard)
+	if (!is_guarded(r))
 		return;
-	if (forge_guard_end(r->guard, signals, &report, &err) < 0) {
+	int rc = r->guard ? forge_guard_end(r->guard, signals, &report, &err)
+			  : look_back(r, signals, &report, &err);
+	json_object_del(r->record.json, "guarded_since");
+	if (rc == 0 && !report)
+		return; /* nothing is guarded any more */
+	if (rc < 0) {
 		forge_record_event(&r->record, "guard_failed", err.msg);
 		report = json_pack("{s:s, s:o}", "mode", "none", "note",
 				   forge_json_text(err.msg));
@@ -394,7 +438,7 @@ void forge_run_check_after(struct run *r, struct forge_verdict *v)
 
 	if (r->executor->caps & FORGE_EXECUTOR_REMOTE) {
 		post = take_remote(r, v);
-	} else if (is_checked(r) || r->guard) {
+	} else if (is_checked(r) || is_guarded(r)) {
 		if (is_checked(r))
 			check_after(r, &results);
 		post = note_results(r, "post", &results);

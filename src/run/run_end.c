@@ -384,6 +384,7 @@ int forge_run_finish(struct run *r, const struct forge_outcome *o,
 			!(r->executor->caps & FORGE_EXECUTOR_OUTLIVES);
 
 	forge_record_set_outcome(&r->record, o, v);
+	json_object_del(r->record.json, "guarded_since");
 	/* Refused by the host while it waited for its share, which it then could have had. */
 	if (!forge_status_may_follow(forge_run_status(r), forge_status_of(v->status)))
 		forge_run_set_status(r, "preparing", NULL);

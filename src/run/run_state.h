@@ -86,6 +86,8 @@ void forge_run_end_retry(struct run *r);
 FORGE_MUST_CHECK int forge_run_check_before(struct run *r,
 					    struct forge_verdict *ret_verdict,
 					    struct forge_error *err);
+/* The record says that there are guarded files, and since when: should this supervisor die, others know. */
+void forge_run_note_guard(struct run *r);
 /* Observes guarded files from now on; the command has not started. */
 FORGE_MUST_CHECK int forge_run_guard(struct run *r, struct forge_error *err);
 /* All processes of the run are gone: what they changed, and the checks after it. v may become "corrupted". */
