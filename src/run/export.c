@@ -134,6 +134,7 @@ static int copy_one(int top, const struct item *item, int stop_fd)
 	/* Never uses a path from the record: other users may have written it. */
 	if (!forge_objects_is_digest(wanted))
 		return -EINVAL;
+	/* Also if it reads well now: a clone shares its blocks, which memory may hide. */
 	if (forge_damage_is_marked(home->fd, wanted) == 1)
 		return -EUCLEAN;
 	forge_auto_close int from = openat(home->fd, forge_objects_path(stored, wanted),

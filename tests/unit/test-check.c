@@ -14,6 +14,21 @@
 
 static struct forge_home home = FORGE_HOME_INIT;
 
+/* What another process does between the reading of an object and its marking; NULL: nothing. */
+static void (*meanwhile)(void);
+
+int __real_forge_damage_lock(int home_fd, bool makes);
+int __wrap_forge_damage_lock(int home_fd, bool makes);
+int __wrap_forge_damage_lock(int home_fd, bool makes)
+{
+	void (*act)(void) = meanwhile;
+
+	meanwhile = NULL;
+	if (act)
+		act();
+	return __real_forge_damage_lock(home_fd, makes);
+}
+
 static int make(void **state)
 {
 	(void)state;
@@ -181,6 +196,37 @@ static void storing_it_again_repairs_it(void **state)
 	assert_int_equal(checked(&o, 7).state, FORGE_CHECK_GOOD);
 }
 
+static struct forge_object raced;
+
+static void replace_it(void)
+{
+	forge_auto_close int fd = open(scratch("good"), O_RDWR | O_CREAT | O_TRUNC, 0444);
+
+	assert_int_equal(forge_write_all(fd, "content", 7), 0);
+	assert_int_equal(rename(scratch("good"), path_of(&raced)), 0);
+}
+
+static void remove_it(void)
+{
+	assert_int_equal(unlink(path_of(&raced)), 0);
+}
+
+static void no_mark_for_what_was_replaced_meanwhile(void **state)
+{
+	(void)state;
+	raced = store("content");
+	overwrite(&raced, "Content");
+	meanwhile = replace_it;
+	assert_int_equal(checked(&raced, 7).state, FORGE_CHECK_GOOD);
+	assert_null(meanwhile);
+	assert_int_equal(is_marked(&raced), 0);
+	overwrite(&raced, "Content");
+	meanwhile = remove_it;
+	assert_int_equal(checked(&raced, 7).state, FORGE_CHECK_ABSENT);
+	assert_null(meanwhile);
+	assert_int_equal(is_marked(&raced), 0);
+}
+
 static void many_are_checked_and_only_the_others_returned(void **state)
 {
 	enum { MANY = 50 };
@@ -224,6 +270,7 @@ int main(void)
 		ON(the_states_of_an_object),
 		ON(a_mark_says_what_was_found),
 		ON(storing_it_again_repairs_it),
+		ON(no_mark_for_what_was_replaced_meanwhile),
 		ON(many_are_checked_and_only_the_others_returned),
 	};
 
