@@ -258,7 +258,7 @@ powerless() { setpriv --bounding-set=-dac_override,-dac_read_search "$@"; }
     skip_unless "only root can do this" powerless true
     made fit a precious b fine
     chmod 000 "$(object precious)"
-    run powerless "$FORGE" verify
+    run --separate-stderr powerless "$FORGE" verify
     echo "$output"
     [ "$status" -eq 1 ]
     [ "${lines[0]}" = "1 object, 4 B: 0 damaged, 0 missing, 1 not checked" ]
@@ -268,7 +268,7 @@ powerless() { setpriv --bounding-set=-dac_override,-dac_read_search "$@"; }
     # A directory whose names may not be read.
     dir=$(dirname "$(object precious)")
     chmod 000 "$dir"
-    run powerless "$FORGE" verify
+    run --separate-stderr powerless "$FORGE" verify
     chmod 700 "$dir"
     echo "$output"
     [ "$status" -eq 1 ]
@@ -276,7 +276,7 @@ powerless() { setpriv --bounding-set=-dac_override,-dac_read_search "$@"; }
     [[ "$output" == *"not checked  objects/$(basename "$dir"): Permission denied"* ]]
     # A record: what it points to is not known.
     chmod 000 "$FORGE_HOME/runs/$id/record.json"
-    run powerless "$FORGE" verify
+    run --separate-stderr powerless "$FORGE" verify
     chmod 600 "$FORGE_HOME/runs/$id/record.json"
     echo "$output"
     [ "$status" -eq 1 ]
