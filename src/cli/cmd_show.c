@@ -141,7 +141,7 @@ static void print_files(const json_t *record, const char *key, const char *headi
 	struct forge_cell cells[(1 + FILES_SHOWN) * COLUMNS] = {
 		{ heading, FORGE_BOLD }, { "SIZE", FORGE_BOLD }, { "SHA-256", FORGE_BOLD }
 	};
-	char sizes[FILES_SHOWN][FORGE_FORMAT_MAX];
+	char sizes[FILES_SHOWN][FORGE_FORMAT_MAX], damaged[FILES_SHOWN][96];
 	size_t i, n = json_array_size(files);
 
 	if (n == 0)
@@ -156,6 +156,11 @@ static void print_files(const json_t *record, const char *key, const char *headi
 		row[DIGEST].text = digest ? digest + strlen("sha256:")
 					  : forge_json_string(f, "error");
 		row[DIGEST].colour = FORGE_DIM;
+		if (!json_is_true(json_object_get(f, "damaged")))
+			continue;
+		(void)snprintf(damaged[i], sizeof(damaged[i]), "%s (damaged)",
+			       row[DIGEST].text);
+		row[DIGEST] = (struct forge_cell){ damaged[i], FORGE_RED };
 	}
 	putchar('\n');
 	forge_table_print(stdout, cells, COLUMNS,
@@ -361,6 +366,7 @@ static int cmd_show(int argc, char **argv)
 		rc = forge_session_record(&s, ids.v[i], &record, &err);
 		if (rc < 0)
 			break;
+		forge_session_note_damage(&s, record);
 		if (is_json) {
 			forge_print_json(record);
 			continue;

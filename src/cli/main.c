@@ -33,6 +33,7 @@ const struct forge_cmd *const forge_cmds[] = {
 	&forge_cmd_health,
 	&forge_cmd_doctor,
 	&forge_cmd_setup,
+	&forge_cmd_verify,
 	&forge_cmd_gc,
 	&forge_cmd_config,
 	&forge_cmd_completion,

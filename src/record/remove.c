@@ -24,6 +24,7 @@
 #include "record/gc.h"
 #include "record/record.h"
 #include "spec/asked.h"
+#include "state/damage.h"
 #include "state/kept.h"
 #include "state/objects.h"
 #include "state/slot.h"
@@ -280,6 +281,9 @@ static int remove_object(const struct forge_home *home, const char *digest, int 
 	forge_gc_log(log, "remove object", digest, (uint64_t)st.st_size);
 	if (unlinkat(home->fd, path, 0) < 0 && errno != ENOENT)
 		return forge_fail_errno(err, errno, "remove %s", path);
+	forge_auto_close int marks = forge_damage_lock(home->fd, false);
+	if (marks >= 0)
+		(void)!forge_damage_unmark(marks, digest); /* else gc removes it */
 	r->objects++;
 	r->bytes += (uint64_t)st.st_size;
 	return 0;

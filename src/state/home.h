@@ -10,6 +10,7 @@
  *   runs/<run_id>/   record.json, events.jsonl, stdout, stderr; kept.json: see kept.h
  *   active/<slot>    locked by a supervisor; enough facts to repair after a crash
  *   objects/ab/...   collected outputs by their digest
+ *   damaged/         marks of objects that are damaged: see damage.h
  *   queue/           shares of the budget in use, and tickets of waiting runs
  *   spare/           files of the queue, and directories around workdirs, that are not in use
  *   health/          the last result of each check of this host: see health/check.h

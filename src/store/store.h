@@ -203,3 +203,16 @@ FORGE_MUST_CHECK int forge_store_has_object(struct forge_store *st, const char *
 FORGE_MUST_CHECK int forge_store_each_object(struct forge_store *st,
 					     int (*visit)(const char *digest, void *arg),
 					     void *arg, struct forge_error *err);
+/* A file that a run left. Strings are borrowed for the call. */
+struct forge_output_row {
+	const char *run_id, *analysis_id, *path, *digest;
+	int64_t size; /* -1: unknown */
+};
+/*
+ * Visits the files that runs of this user on this host left; digest ("sha256:...", NULL: all):
+ * those with this content. Stops at and returns visit's first non-zero result.
+ */
+FORGE_MUST_CHECK int forge_store_each_output(
+	struct forge_store *st, const char *user, const char *host, const char *digest,
+	int (*visit)(const struct forge_output_row *row, void *arg), void *arg,
+	struct forge_error *err);

@@ -1416,6 +1416,54 @@ static void every_object_is_named_once(void **state)
 			 -ECANCELED);
 }
 
+static int take_output(const struct forge_output_row *row, void *arg)
+{
+	struct ids *l = arg;
+	size_t len = strlen(l->text);
+
+	(void)snprintf(l->text + len, sizeof(l->text) - len, "%s/%s/%s/%s/%lld ", row->run_id,
+		       row->analysis_id, row->path, row->digest, (long long)row->size);
+	return l->stop_after ? -ECANCELED : 0;
+}
+
+static void files_are_found_by_content_owner_and_host(void **state)
+{
+	static const char *const owners[][3] = { { "r1", "me", "here" },
+						 { "r2", "me", "here" },
+						 { "r3", "you", "here" },
+						 { "r4", "me", "there" } };
+	struct fixture *f = *state;
+	struct ids l = { .text = "" };
+
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(owners); i++) {
+		json_t *r = record_of(owners[i][0], "succeeded");
+		json_object_set_new(r, "user", json_string(owners[i][1]));
+		json_object_set_new(r, "host", json_string(owners[i][2]));
+		json_object_set_new(
+			r, "outputs",
+			json_pack("[{s:s, s:s, s:i}, {s:s, s:s}, {s:s}]", "path", "x",
+				  "sha256", "sha256:same", "size", 4, "path", "y", "sha256",
+				  i ? "sha256:same" : "sha256:other", "path", "z"));
+		told(f->st, r, NULL, NULL);
+	}
+	assert_int_equal(forge_store_each_output(f->st, "me", "here", "sha256:same",
+						 take_output, &l, NULL),
+			 0);
+	assert_string_equal(l.text, "r1/r1/x/sha256:same/4 r2/r2/x/sha256:same/4 "
+				    "r2/r2/y/sha256:same/-1 ");
+	l = (struct ids){ .text = "" };
+	assert_int_equal(forge_store_each_output(f->st, "me", "there", NULL, take_output, &l,
+						 NULL),
+			 0);
+	assert_contains(l.text, "r4/r4/x/sha256:same/4 ");
+	assert_contains(l.text, "r4/r4/y/sha256:same/-1 ");
+	assert_null(strstr(l.text, "/z/"));
+	l = (struct ids){ .stop_after = 1 };
+	assert_int_equal(forge_store_each_output(f->st, "me", "here", NULL, take_output, &l,
+						 NULL),
+			 -ECANCELED);
+}
+
 /* ---- runtimes and their checks ---- */
 
 static struct forge_runtime_check check_of(const char *digest, const char *time,
@@ -1844,6 +1892,7 @@ int main(int argc, char **argv)
 		ON(a_row_has_what_the_record_says),
 		ON(a_listing_stops_when_told_to),
 		ON(every_object_is_named_once),
+		ON(files_are_found_by_content_owner_and_host),
 		ON(contents_and_checks_of_a_runtime),
 		ON(a_check_told_twice_or_late_is_one),
 		ON(a_repeated_post_process_replaces_the_first),
