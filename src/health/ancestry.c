@@ -61,23 +61,22 @@ static void filter_forks(int fd)
 static int listen_to_kernel(int fd)
 {
 	struct sockaddr_nl to = { .nl_family = AF_NETLINK, .nl_groups = CN_IDX_PROC };
-	struct {
-		struct nlmsghdr header;
-		struct cn_msg message;
-		enum proc_cn_mcast_op op;
-	} __attribute__((packed)) request = {
-		.header = { .nlmsg_len = sizeof(request), .nlmsg_type = NLMSG_DONE },
-		.message = { .id = { CN_IDX_PROC, CN_VAL_PROC },
-			     .len = sizeof(request.op) },
-		.op = PROC_CN_MCAST_LISTEN,
-	};
+	const enum proc_cn_mcast_op op = PROC_CN_MCAST_LISTEN;
+	const struct cn_msg message = { .id = { CN_IDX_PROC, CN_VAL_PROC },
+					.len = sizeof(op) };
+	char request[NLMSG_LENGTH(sizeof(message) + sizeof(op))] = { 0 };
+	const struct nlmsghdr header = { .nlmsg_len = sizeof(request),
+					 .nlmsg_type = NLMSG_DONE };
 	int size = RECEIVE_BUFFER;
 
 	(void)setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof(size));
 	if (bind(fd, (struct sockaddr *)&to, sizeof(to)) < 0)
 		return -errno;
 	filter_forks(fd);
-	return send(fd, &request, sizeof(request), 0) < 0 ? -errno : 0;
+	memcpy(request, &header, sizeof(header));
+	memcpy(request + NLMSG_HDRLEN, &message, sizeof(message));
+	memcpy(request + NLMSG_HDRLEN + sizeof(message), &op, sizeof(op));
+	return send(fd, request, sizeof(request), 0) < 0 ? -errno : 0;
 }
 
 /* In another network namespace nothing comes, and no error says so. */
