@@ -20,6 +20,7 @@
 #include "base/json.h"
 #include "base/parse.h"
 #include "base/sys.h"
+#include "executor/results.h"
 
 #define DEPTH_MAX     256 /* one descriptor per level; deeper trees are killed */
 #define PATH_LEN_MAX  4000
@@ -95,12 +96,6 @@ static void skip(struct walk *w, const char *why)
 static void too_much(struct walk *w)
 {
 	w->ret->is_too_much = true;
-}
-
-/* Files that programs make for their own use. */
-static bool is_aside(const char *name)
-{
-	return name[0] == '.' || strcmp(name, "__pycache__") == 0;
 }
 
 /* Prefers the file that a user would look for first: nearest to the top, then by name. */
@@ -288,7 +283,7 @@ static void walk_dir(struct walk *w, int fd, size_t len, unsigned depth)
 			not_seen(w, errno);
 			continue;
 		}
-		bool aside = is_aside(name);
+		bool aside = forge_results_is_aside(name);
 		w->aside += aside;
 		if (!S_ISDIR(st.st_mode))
 			look_at(w, &st);
