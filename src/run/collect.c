@@ -429,11 +429,15 @@ static void list_files(struct walk *w)
 /* If the outputs are too large nothing is stored: half of them would look like all. */
 static bool is_within_size(struct walk *w)
 {
-	char have[FORGE_FORMAT_MAX], most[FORGE_FORMAT_MAX];
+	char have[FORGE_FORMAT_MAX], most[FORGE_FORMAT_MAX], size[FORGE_FORMAT_MAX];
+	const struct file *largest = w->files;
 
 	if (w->bytes <= w->spec->max_bytes && w->holes <= w->spec->max_holes)
 		return true;
 	too_much(w);
+	for (size_t i = 1; i < w->n; i++)
+		if (w->files[i].size > largest->size)
+			largest = &w->files[i];
 	if (w->bytes <= w->spec->max_bytes) {
 		problem(w->ret,
 			"its outputs have holes of %s, more than %s (to collect them set "
@@ -444,9 +448,10 @@ static bool is_within_size(struct walk *w)
 	}
 	problem(w->ret,
 		"its outputs are %s, more than the %s that may be collected "
-		"(outputs.max_size)",
+		"(outputs.max_size); the largest is %.100s with %s",
 		forge_format_size(have, w->bytes),
-		forge_format_size(most, w->spec->max_bytes));
+		forge_format_size(most, w->spec->max_bytes), largest->path,
+		forge_format_size(size, largest->size));
 	return false;
 }
 

@@ -113,6 +113,7 @@ EOF
     run forge run -- sh -c 'echo small >small; head -c 2048 /dev/zero >large'
     [ "$status" -eq 1 ]
     says "2.01 KiB, more than the 1.00 KiB"
+    says "the largest is large with 2.00 KiB"
     says "Choose with -o"
     [ "$(forge outputs --json last | jq length)" -eq 0 ]
     dir=$(forge show --json last | jq -r .workdir)
