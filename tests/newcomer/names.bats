@@ -98,6 +98,10 @@ plain() { printf '%s\n' "$1" | sed 's/\x1b\[[0-9;]*m//g' | tr -d '\r'; }
     says "sleep 300"
     # Elapsed and memory of what runs; a clock, no date, for today.
     plain "$output" | grep -Eq "going .*(preparing|running).* s .*[KM]iB .*[0-9]{2}:[0-9]{2}:[0-9]{2}"
+    # ... in the local time.
+    created=$(forge ps --json --analysis a-name | jq -r .created_at)
+    run env TZ=XXX+5 script -qec 'stty cols 100; forge ps' /dev/null
+    says "$(TZ=XXX+5 date -d "$created" +%T)"
     # What is shown of an id is enough to name the run.
     short=$(grep going <<<"$output" | cut -d' ' -f1)
     [ "${#short}" -lt 26 ]
