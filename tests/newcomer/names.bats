@@ -62,6 +62,17 @@ plain() { printf '%s\n' "$1" | sed 's/\x1b\[[0-9;]*m//g' | tr -d '\r'; }
     [ "$status" -eq 3 ]
     # One that is meant twice is shown once.
     [ "$(forge show --json one last two | jq -s length)" -eq 2 ]
+    forge run -q --id three -- sh -c 'echo 3 >x'
+    forge run -q --id four -- sh -c 'echo 4 >y'
+    run forge outputs three four
+    [ "$status" -eq 0 ]
+    grep -Eq '(^| )x +2 B' <<<"$output"
+    grep -Eq '(^| )y +2 B' <<<"$output"
+    a=$(forge submit --id five -- sleep 300)
+    b=$(forge submit --id six -- sleep 300)
+    run forge kill --now five six
+    says "five ($a): cancelled"
+    says "six ($b): cancelled"
 }
 
 @test "a sweep of 20: watched, some killed by pattern with a count and a question" {
