@@ -41,6 +41,13 @@ plain() { printf '%s\n' "$1" | sed 's/\x1b\[[0-9;]*m//g' | tr -d '\r'; }
     [ "$(forge show --json last | jq -r .analysis_id)" = mine ]
     [ "$(forge ps -q | wc -l)" -eq 1 ]
     [ "$(forge ps -qa | wc -l)" -eq 2 ]
+    # A runtime is probed before its first run; the probe is the older of the two.
+    python3 -m venv --without-pip venv
+    forge run -q --id probed -r ./venv python3 -c 1
+    [ "$(forge ps --json | jq -rs '[.[].analysis_id] | join(" ")')" = "probed mine" ]
+    [ "$(forge ps -qa | wc -l)" -eq 4 ]
+    forge runtime check ./venv
+    [ "$(forge show --json last | jq -r .analysis_id)" = probed ]
 }
 
 @test "without a run, last says so" {
