@@ -169,7 +169,9 @@ struct forge_repair {
 	const char *run_id;
 	const json_t *slot; /* the content of its slot */
 	bool keeps_workdir; /* the workdir stays where it is */
-	bool dry_run;	    /* only report what would be done */
+	/* ... if there are files in it that the user may want; also hidden ones with_aside */
+	bool keeps_results, with_aside;
+	bool dry_run; /* only report what would be done */
 	/* Receives what is done, e.g. "remove workdir", "/tmp/x". */
 	void (*report)(void *arg, const char *what, const char *detail);
 	void *arg;
@@ -248,8 +250,8 @@ struct forge_executor_ops {
 	/* Kills and removes what a dead supervisor left. Can be repeated. */
 	int (*repair)(const struct forge_repair *r, struct forge_error *err);
 	/*
-	 * Keeps the workdir that a dead supervisor left, with r->keeps_workdir. 1: *ret says where it
-	 * is; 0: there is none.
+	 * Keeps the workdir that a dead supervisor left and repair did not remove, because of r->keeps_workdir
+	 * or r->keeps_results. 1: *ret says where it is; 0: there is none.
 	 */
 	int (*repair_kept)(const struct forge_repair *r, struct forge_kept *ret,
 			   struct forge_error *err);

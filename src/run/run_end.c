@@ -211,8 +211,8 @@ static void take_outputs(struct run *r, struct forge_collected *c,
 		if (c->is_too_much && r->spec->collects == FORGE_OUTPUTS_ALL && was_good)
 			forge_judge_add(v, "Choose with -o what to keep; -o none is for "
 					   "nothing.");
-		/* What it left instead may be what was meant by another name. */
-		if (!is_missing || (was_good && has_rest))
+		/* What it left instead may be what was meant, by another name or up to its failure. */
+		if (!is_missing || has_rest)
 			keep_what_is_left(r, o, v);
 	}
 	report_rest(r, c, o, v);
