@@ -134,35 +134,40 @@ static void kill_and_reap(pid_t pid)
 	(void)waitpid(pid, NULL, WNOHANG);
 }
 
-static int start(const struct forge_check_env *env, int dir, bool may_reuse,
-		 struct pending *p, struct forge_error *err)
+/* A check that cannot be started has failed; its severity says what follows. */
+static void fail_start(struct pending *p, int error)
 {
+	forge_check_say(&p->result->report, false, "the check could not be started: %s",
+			strerror(error));
+}
+
+static void start(const struct forge_check_env *env, int dir, bool may_reuse,
+		  struct pending *p)
+{
+	const struct forge_check_kind *kind =
+		forge_check_kind_find(p->result->decl->kind);
 	int fds[2];
 
-	if (pipe2(fds, O_CLOEXEC) < 0)
-		return forge_fail_errno(err, errno, "start check %s",
-					p->result->decl->name);
+	if (pipe2(fds, O_CLOEXEC) < 0) {
+		fail_start(p, errno);
+		return;
+	}
 	pid_t self = getpid(), pid = fork();
 	if (pid == 0) {
 		begin_child(self, fds[1], &dir);
 		be_check(env, dir, may_reuse, p->result);
 	}
-	int rc = pid < 0 ? forge_fail_errno(err, errno, "start check %s",
-					    p->result->decl->name)
-			 : 0;
-	close(fds[1]);
-	if (rc < 0) {
+	if (pid < 0) {
+		fail_start(p, errno);
 		close(fds[0]);
-		return rc;
+	} else {
+		p->fd = fds[0];
 	}
+	close(fds[1]);
 	p->pid = pid;
-	p->fd = fds[0];
 	p->begin = forge_now_usec();
-	const struct forge_check_kind *kind =
-		forge_check_kind_find(p->result->decl->kind);
 	p->deadline =
 		p->begin + p->result->decl->timeout_usec + (kind ? kind->grace_usec : 0);
-	return 0;
 }
 
 static void finish(struct pending *p)
@@ -258,8 +263,8 @@ static int carry_out(const struct forge_check_env *env, int dir, bool may_reuse,
 
 	for (size_t i = 0; i < n; i++)
 		pending[i] = (struct pending){ .result = todo[i], .fd = -1 };
-	for (size_t i = 0; i < n && rc == 0; i++)
-		rc = start(env, dir, may_reuse, &pending[i], err);
+	for (size_t i = 0; i < n; i++)
+		start(env, dir, may_reuse, &pending[i]);
 	while (rc == 0)
 		rc = step(pending, n, dir, stop_fd);
 	for (size_t i = 0; i < n; i++) {
