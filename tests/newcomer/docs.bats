@@ -196,6 +196,10 @@ make_runs() {
     fi
     forge run -q --id sweep-1 -- sh -c 'echo 1 >x' || return
     forge run -q --id fit -i data "${post[@]}" fit.py data/x.csv || return
+    if grep -q 'forge health clear' "$1"; then
+        mkdir -p "$FORGE_HOME/quarantine"
+        touch "$FORGE_HOME/quarantine/$(of last .run_id)"
+    fi
     if grep -q 'forge kill' "$1"; then
         forge submit --id goes -- sleep 300 >/dev/null || return
     fi
