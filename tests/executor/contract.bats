@@ -34,7 +34,7 @@ setup_file() {
 }
 teardown_file() {
     engines_remove
-    slurm_remove
+    remove_cluster
 }
 setup() { setup_executor "$under_test"; }
 teardown() { teardown_executor; }

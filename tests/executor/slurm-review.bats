@@ -6,7 +6,7 @@
 load ../lib/executor.bash
 
 setup_file() { setup_cluster; }
-teardown_file() { slurm_remove; }
+teardown_file() { remove_cluster; }
 setup() { setup_executor slurm; }
 teardown() {
     [ -n "${T:-}" ] || return 0 # it was skipped

@@ -7,7 +7,7 @@
 load ../lib/executor.bash
 
 setup_file() { setup_cluster; }
-teardown_file() { slurm_remove; }
+teardown_file() { remove_cluster; }
 setup() {
     setup_executor slurm
     others=()
@@ -100,15 +100,23 @@ unhide() {
 # other_job: one that is none of forge's; teardown ends it.
 other_job() { others+=("$(slurm sbatch --parsable -J other --hold --wrap true -o /dev/null)"); }
 
-# bury RUN: forge on the node was killed, and could not remove its cgroups; those of Slurm around them stay, too.
-bury() {
-    local dir
-    for dir in "${cgroup_dirs[@]}"; do
-        [ ! -d "$dir/forge-$1" ] || rmdir "$dir/forge-$1"
+# swept: forge on a node was killed, and could not remove its cgroups. The next run on that node does.
+swept() {
+    local n rows=("${cluster_rows[@]}")
+    for n in 1 2 3; do
+        declare_cluster "options: [--nodelist=$(slurm_node "$n")]"
+        "$FORGE" run -q --executor slurm -- true
     done
-    for dir in $(slurm_cgroups); do
-        patiently slurm_remove_cgroup "$dir"
+    declare_cluster "${rows[@]}"
+    [ -z "$(groups_left)" ]
+}
+# groups_left: of the runs of this test, one a line.
+groups_left() {
+    local run
+    for run in "$FORGE_HOME"/runs/*/; do
+        find "${cgroup_dirs[@]}" -maxdepth 1 -name "forge-$(basename "$run")"
     done
+    slurm_cgroups
 }
 
 # ---- what is submitted
@@ -329,7 +337,7 @@ bury() {
     [[ "$(field .completion_notes)" == *"Slurm job $job ended as"* ]]
     [ "$(events "$id" started)" -eq 1 ]
     [ "$("$FORGE" logs "$id")" = ready ]
-    bury "$id"
+    patiently swept
 }
 
 # ---- jobs that are started twice
@@ -372,7 +380,7 @@ bury() {
     lost NODE_FAIL "$(slurm_node "$node")"
     [ "$(field .cluster.job)" = "$(jobs_of "$id")" ]
     slurm_start_node "$node"
-    bury "$id"
+    patiently swept
 }
 
 @test "a node that is only thought to be dead: what it does later changes nothing" {
@@ -396,7 +404,7 @@ bury() {
     cmp before "$record"
     [ -z "$(ls "$shared")" ]
     slurm_start_node "$node"
-    bury "$id"
+    patiently swept
 }
 
 @test "forge on the node is killed: lost, and nothing of the run goes on" {
@@ -407,7 +415,83 @@ bury() {
     finished "$id"
     lost "FAILED"
     patiently not_on_host "sleep $mark"
-    bury "$id"
+    patiently swept
+}
+
+# groups_of RUN
+groups_of() { find "${cgroup_dirs[@]}" /sys/fs/cgroup/*/"slurm_forge$(<"$FORGE_SLURM/number")"-* -name "forge-$1"; }
+
+@test "cgroups of a forge that was killed on a node are removed by the next run there, and no other" {
+    declare_cluster "options: [--nodelist=$(slurm_node 1)]"
+    mark=67$$.$RANDOM
+    start
+    living=$id
+    groups_of "$living" | sort >before
+    [ "$(wc -l <before)" -ge 3 ]
+    queue -- sh -c "echo ready; sleep $mark"
+    patiently says_ready
+    killed=$id
+    # Empty: one that a process has locked, as forge does before there is a process in it, and one of another user.
+    locked=${cgroup_dirs[0]}/forge-00000000000000000000locked
+    foreign=${cgroup_dirs[0]}/forge-0000000000000000000foreign
+    mkdir "$locked" "$foreign"
+    chown 12345 "$foreign"
+    exec {lock}<"$locked"
+    flock -x "$lock"
+    kill -KILL "$(node_process "$killed")"
+    finished "$killed"
+    patiently not_on_host "sleep $mark"
+    groups_of "$killed" | grep -q /memory/ # on the node
+    groups_of "$killed" | grep -q /pids/   # beside those of other jobs
+    forge_run -- true
+    verdict succeeded exit 0
+    [ -z "$(groups_of "$killed")" ]
+    groups_of "$living" | sort | cmp before
+    [ -d "$locked" ]
+    [ -d "$foreign" ]
+    exec {lock}<&-
+    forge_run -- true
+    [ ! -d "$locked" ]
+    rmdir "$foreign"
+    # Slurm could not remove its group around that of the killed one, either.
+    [ "$(slurm_cgroups | grep -c /memory/)" -eq 1 ]
+    open_gate
+    finished "$living"
+    verdict succeeded exit 0
+    [ "$(field .usage.memory_peak_bytes)" -gt 0 ]
+}
+
+@test "a run that starts while groups are swept makes those again that were removed too early" {
+    # What a node does once for each run, all the time: it removes each group that can be locked.
+    cat >sweeper.py <<'SWEEPER'
+import fcntl, glob, os, sys
+while not os.path.exists("stop"):
+    for path in [p for d in sys.argv[1:] for p in glob.glob(d + "/forge-0*")]:
+        try:
+            fd = os.open(path, os.O_RDONLY)
+        except OSError:
+            continue
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.access(path, os.F_OK):
+                os.rmdir(path)
+                print("removed", flush=True)
+        except OSError:
+            pass
+        os.close(fd)
+SWEEPER
+    background python3 sweeper.py "${cgroup_dirs[@]}" >removed
+    sweeper=$pid
+    # It is a matter of microseconds: some runs out of a hundred.
+    for ((i = 0; i < 100 || i < 2000 && $(wc -l <removed) < 5; i++)); do
+        code=0
+        "$FORGE" run -q --executor local -- sh -c "exit 7" || code=$?
+        [ "$code" -eq 7 ]
+    done
+    touch stop
+    wait "$sweeper"
+    echo "$(wc -l <removed) groups were removed while $i runs started"
+    [ -s removed ]
 }
 
 @test "a job that has no memory left, beyond that of the run: killed for memory" {
@@ -426,7 +510,7 @@ b = b"x" * (400 << 20)' "$cgroup"
     [ "$(field .reason)" = memory ]
     [[ "$(field .completion_notes)" == *OUT_OF_MEMORY* ]]
     has_state "$(jobs_of "$id")" OUT_OF_MEMORY
-    bury "$id"
+    patiently swept
 }
 
 # ---- nodes that lack something
@@ -566,7 +650,5 @@ SCRIPT
     run "$BATS_TEST_DIRNAME/../tools/crash-slurm.py" "$FORGE" "${FORGE_CRASHES:-40}" "$shared"
     echo "$output"
     [ "$status" -eq 0 ]
-    for run in "$FORGE_HOME"/runs/*/; do
-        bury "$(basename "$run")"
-    done
+    patiently swept
 }

@@ -6,7 +6,7 @@ of forge after the other gets SIGKILL, more of them than there are runs: a super
 forge on a node; a forge command follows each time. DIR is executors.slurm.dir. Every run then has one verdict. A command
 that was started was started once; it ended with its own exit code, its whole log and its output, unless forge on its
 node was killed: then the run is lost or was refused, as is one whose supervisor was killed before it had submitted. Nothing is left
-but the cgroups of forge on a node. FORGE_HOME and FORGE_CONFIG are the caller's, and FORGE_HOME has no runs yet.
+but cgroups of forge on a node, which the next run there removes: the caller checks that. FORGE_HOME and FORGE_CONFIG are the caller's, and FORGE_HOME has no runs yet.
 """
 # SPDX-License-Identifier: Apache-2.0
 import collections

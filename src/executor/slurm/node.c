@@ -21,6 +21,7 @@
 #include "executor/outcome.h"
 #include "executor/slurm/job_dir.h"
 #include "executor/slurm/job_file.h"
+#include "sandbox/cgroup.h"
 
 /* From one sample of usage.json to the next; the first comes sooner. */
 #define SAMPLE_MSEC 2000
@@ -225,6 +226,9 @@ static int run_job(struct node *n, struct forge_error *err)
 	struct forge_outcome outcome = FORGE_OUTCOME_INIT;
 	struct forge_error refused = FORGE_ERROR_INIT;
 	json_t *file = NULL;
+
+	/* What forge left on this node when it was killed: no other process would remove it. */
+	forge_cgroup_sweep("job_");
 	int rc = forge_job_dir_load(n->fd, "job.json", &file, &refused);
 
 	if (rc == 0 && !file)
