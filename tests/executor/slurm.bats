@@ -573,6 +573,120 @@ SCRIPT
     rm broken
 }
 
+# may_hang COMMAND...: of Slurm; after hang COMMAND it does, and is_hanging COMMAND says that it was called since. After
+# heal COMMAND it answers again, but a call that hangs goes on hanging.
+may_hang() {
+    local name
+    for name; do
+        fake "$name" "[ ! -e $T/hang-$name ] || { touch $T/hangs-$name; sleep 100; }; exec \"\$real\" \"\$@\""
+    done
+}
+hang() {
+    rm -f "$T/hangs-$1"
+    touch "$T/hang-$1"
+}
+is_hanging() { [ -e "$T/hangs-$1" ]; }
+heal() { rm "$T/hang-$1"; }
+
+# in_seconds SECONDS: the interrupted run ends within that time, as cancelled; a command of Slurm is waited for 45 s.
+in_seconds() {
+    status=0
+    wait "$pid" || status=$?
+    in_time "$begin" $(($1 * 1000))
+    [ "$status" -eq 130 ]
+    [ "$(field .status)" = cancelled ]
+}
+interrupt() {
+    begin=$(now_ms)
+    kill -INT "$pid"
+}
+
+@test "an interrupt does not wait for a squeue that hangs: a run that is pending" {
+    hold
+    may_hang squeue
+    hang squeue
+    interruptible "$FORGE" run --json "${OPTS[@]}" -- true >"$record"
+    patiently is_hanging squeue
+    interrupt
+    in_seconds 10
+    heal squeue
+}
+
+@test "an interrupt does not wait for a squeue that hangs: a run that a node has" {
+    may_hang squeue
+    interruptible "$FORGE" run --json "${OPTS[@]}" --grace 20s -- \
+        sh -c "trap 'echo asked; exit 9' TERM; echo ready; while :; do sleep 0.02; done" >"$record" 2>"$err"
+    has_run() { id=$("$FORGE" ps -q -n 1) && says_ready; }
+    patiently has_run
+    hang squeue
+    patiently is_hanging squeue
+    interrupt
+    # What Slurm says is not needed: the outcome is there, and forge here knows that it has cancelled the run.
+    in_seconds 15
+    grep -qx asked "$(field .logs.stdout)"
+    heal squeue
+}
+
+@test "an interrupt does not wait for an sbatch that hangs, and nothing is run later" {
+    fake sbatch "\"\$real\" --hold \"\$@\" >$T/job; touch $T/hangs-sbatch; sleep 100"
+    interruptible "$FORGE" run --json "${OPTS[@]}" -o mark -- touch mark >"$record"
+    patiently is_hanging sbatch
+    interrupt
+    in_seconds 15
+    # It is not in the queue for ever.
+    patiently has_state "$(cat job)" CANCELLED
+    rm "$T/bin/sbatch"
+}
+
+@test "an interrupt while standard input is read: cancelled, and nothing is submitted" {
+    fake sbatch "touch $T/submitted; exec \"\$real\" \"\$@\""
+    mkfifo in
+    exec {writer}<>in
+    echo one >&"$writer"
+    "$FORGE" run --json "${OPTS[@]}" --stdin -- cat <in >"$record" 3>&- 4>&- &
+    pid=$!
+    started+=("$pid")
+    is_spooled() { [ -n "$(find "$shared" -name stdin -size +0)" ]; }
+    patiently is_spooled
+    begin=$(now_ms)
+    kill -TERM "$pid"
+    in_seconds 10
+    [ ! -e submitted ]
+    exec {writer}>&-
+}
+
+@test "an interrupt while no command of Slurm answers: a run that is pending is cancelled, and does nothing later" {
+    hold
+    may_hang squeue scancel
+    hang squeue
+    hang scancel
+    interruptible "$FORGE" run --json "${OPTS[@]}" -- true >"$record"
+    patiently is_hanging squeue
+    interrupt
+    in_seconds 15
+    is_hanging scancel
+    heal squeue
+    heal scancel
+    job=$(jobs_of "$(field .run_id)")
+    release "$job"
+    patiently is_over "$job"
+    [ "$("$FORGE" show --json "$(field .run_id)" | jq -r .status)" = cancelled ]
+}
+
+@test "a second interrupt ends a scancel that hangs, and both reach the node" {
+    may_hang scancel
+    interruptible "$FORGE" run --json "${OPTS[@]}" --grace 60s -- \
+        sh -c "trap '' TERM; echo ready; while :; do sleep 0.02; done" >"$record" 2>"$err"
+    has_run() { id=$("$FORGE" ps -q -n 1) && says_ready; }
+    patiently has_run
+    hang scancel
+    interrupt
+    patiently is_hanging scancel
+    heal scancel
+    interrupt
+    in_seconds 20
+}
+
 @test "the shared directory is away for a while: the run is not lost" {
     declare_cluster "max_lag: 1s"
     start

@@ -95,6 +95,13 @@ teardown_executor() {
     return "$rc"
 }
 
+# interruptible COMMAND...: in the background, where a shell would have it ignore SIGINT.
+interruptible() {
+    background python3 -c 'import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execv(sys.argv[1], sys.argv[1:])' "$@"
+}
+
 # on_host PATTERN: the processes of the whole host with that in their command line.
 on_host() { pgrep -f -- "$1"; }
 not_on_host() { [ -z "$(on_host "$1")" ]; }

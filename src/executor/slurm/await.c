@@ -316,7 +316,7 @@ static int check_pending(struct forge_slurm *e, struct forge_outcome *ret)
 				      e->max_pending_sec, e->found.reason) ||
 	    forge_slurm_take_back(e, OVERDUE) != 1)
 		return 1;
-	forge_slurm_cancel(e, FORGE_CLUSTER_KILL);
+	forge_slurm_cancel(e, FORGE_CLUSTER_DROP);
 	ret->stop = FORGE_STOP_PENDING;
 	(void)snprintf(ret->explanation, sizeof(ret->explanation),
 		       "Slurm job %s was pending for %s (%s)", e->found.id,
@@ -372,6 +372,15 @@ static int check_ended(struct forge_slurm *e, struct forge_outcome *ret,
 	return 0;
 }
 
+/* Passes signals on to forge on the node. The second one makes it kill the run without grace; more change nothing. */
+static void pass_signals_on(struct forge_slurm *e)
+{
+	int wanted = e->is_urgent || e->n_signals > 1 ? 2 : e->n_signals;
+
+	while (e->n_asked < wanted && forge_slurm_cancel(e, FORGE_CLUSTER_ASK) == 0)
+		e->n_asked++;
+}
+
 /* Asks Slurm. As wait(). */
 static int ask(struct forge_slurm *e, struct forge_outcome *ret, struct forge_error *err)
 {
@@ -381,7 +390,8 @@ static int ask(struct forge_slurm *e, struct forge_outcome *ret, struct forge_er
 		return 1;
 	e->ask_at = now + e->poll_usec;
 	if (forge_slurm_find(e) < 0)
-		return 1; /* nothing is known, so nothing is decided */
+		return 1;   /* nothing is known, so nothing is decided */
+	pass_signals_on(e); /* those that scancel failed for */
 	if (e->kill_at && now >= e->kill_at)
 		forge_slurm_cancel(e, FORGE_CLUSTER_KILL);
 	/* While it waits for an outcome it looks more often. */
@@ -404,22 +414,19 @@ static int ask(struct forge_slurm *e, struct forge_outcome *ret, struct forge_er
 static int on_signal(struct forge_slurm *e, struct forge_outcome *ret)
 {
 	struct signalfd_siginfo si;
-	bool is_urgent = false;
 	int n = 0;
 
 	while (read(e->signals, &si, sizeof(si)) == (ssize_t)sizeof(si)) {
 		n++;
-		is_urgent |= si.ssi_code == SI_QUEUE && si.ssi_int == FORGE_SIGNAL_NOW;
+		e->is_urgent |= si.ssi_code == SI_QUEUE && si.ssi_int == FORGE_SIGNAL_NOW;
 	}
 	if (n == 0)
 		return 1;
 	if (e->n_signals == 0)
 		forge_slurm_event(e, "cancelled", NULL);
-	/* A second signal lets forge on the node kill at once. */
-	int times = is_urgent && e->n_signals == 0 ? 2 : 1;
 	e->n_signals += n;
 	if (forge_slurm_take_back(e, CANCELLED) == 1) {
-		forge_slurm_cancel(e, FORGE_CLUSTER_KILL);
+		forge_slurm_cancel(e, FORGE_CLUSTER_DROP);
 		ret->stop = FORGE_STOP_CANCEL;
 		return 0;
 	}
@@ -427,8 +434,7 @@ static int on_signal(struct forge_slurm *e, struct forge_outcome *ret)
 	forge_auto_close int mark =
 		openat(e->dir.fd, "cancel", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
 	(void)mark;
-	for (int i = 0; i < times; i++)
-		forge_slurm_cancel(e, FORGE_CLUSTER_ASK);
+	pass_signals_on(e);
 	if (!e->kill_at)
 		e->kill_at =
 			forge_now_usec() + e->job->limits->grace_usec + CANCEL_MORE_USEC;
@@ -454,7 +460,7 @@ static int check_taken(struct forge_slurm *e, struct forge_outcome *ret,
 	if (forge_job_dir_owner(e->dir.fd, owner) < 0 ||
 	    strncmp(owner, FORGE_CLAIM_BACK, strlen(FORGE_CLAIM_BACK)) != 0)
 		return 1;
-	forge_slurm_cancel(e, FORGE_CLUSTER_KILL); /* the job would do nothing */
+	forge_slurm_cancel(e, FORGE_CLUSTER_DROP);
 	if (strcmp(owner, FORGE_CLAIM_BACK CANCELLED) == 0) {
 		ret->stop = FORGE_STOP_CANCEL;
 		return 0;
