@@ -418,6 +418,34 @@ groups_left() {
     patiently swept
 }
 
+@test "forge on the node is killed before it has claimed the run: lost, and tried again" {
+    cat >killed <<SCRIPT
+#!/bin/sh
+[ ! -e $T/die ] || { rm $T/die; kill -KILL \$\$; }
+exec "$FORGE" "\$@"
+SCRIPT
+    chmod +x killed
+    declare_cluster "forge: $T/killed"
+    touch die
+    forge_run -- true
+    [ "$status" -eq 137 ]
+    lost "FAILED"
+    [ "$(field .started_at)" = null ]
+    touch die
+    forge_run --retry host_lost=1 -- true
+    verdict succeeded exit 0
+    [ "$(field .attempt)" -eq 2 ]
+    [ "$(of "$(field .parent_run)" .reason)" = host_lost ]
+}
+
+@test "forge crashes on the node before it has claimed the run: rejected" {
+    printf '#!/bin/sh\nulimit -c 0\nkill -SEGV $$\n' >broken
+    chmod +x broken
+    declare_cluster "forge: $T/broken"
+    forge_run --retry host_lost=1 -- true
+    refused "JobLaunchFailure" "forge executor check slurm"
+}
+
 # groups_of RUN
 groups_of() { find "${cgroup_dirs[@]}" /sys/fs/cgroup/*/"slurm_forge$(<"$FORGE_SLURM/number")"-* -name "forge-$1"; }
 

@@ -259,8 +259,29 @@ static void add_output(const struct forge_slurm *e, char *buf, size_t size)
 	(void)snprintf(buf + len, size - len, ": %.200s", text);
 }
 
-/* The job never got to a node. 0: *ret is complete; negative: the run was refused. */
-static int end_unstarted(struct forge_slurm *e, struct forge_outcome *ret,
+/*
+ * Whether a job that no node has claimed, and that Slurm says has ended, was lost: forgotten, its node died or hung, or forge
+ * there was killed before it could claim the run. Nothing was run, and another attempt may succeed. Otherwise forge cannot
+ * work on that node. Negative: not known yet.
+ */
+static int is_lost_unclaimed(struct forge_slurm *e)
+{
+	const char *state = e->found.state;
+
+	if (!*state || is_lost(state) || strcmp(state, "TIMEOUT") == 0 ||
+	    strcmp(state, "DEADLINE") == 0)
+		return 1;
+	if (strcmp(state, "FAILED") != 0)
+		return 0;
+	int rc = forge_slurm_was_killed(e);
+	return rc < 0 && is_late(e, "ended_at", &e->ended_at) ? 0 : rc;
+}
+
+/*
+ * No node has claimed the run, and none will: this side has the claim. 0: *ret is complete; 1: not known yet; negative: the
+ * run was refused.
+ */
+static int end_unclaimed(struct forge_slurm *e, struct forge_outcome *ret,
 			 struct forge_error *err)
 {
 	const char *state = e->found.state;
@@ -270,9 +291,9 @@ static int end_unstarted(struct forge_slurm *e, struct forge_outcome *ret,
 		ret->stop = FORGE_STOP_CANCEL;
 		return 0;
 	}
-	/* Forgotten, or its node died: another attempt may succeed. */
-	if (!*state || is_lost(state))
-		return 0;
+	int lost = is_lost_unclaimed(e);
+	if (lost != 0)
+		return lost < 0 ? 1 : 0;
 	add_output(e, ret->explanation, sizeof(ret->explanation));
 	return forge_hint(err, forge_fail(err, EREMOTEIO, "%s", ret->explanation),
 			  "Is %s shared with the node, and forge there? "
@@ -358,7 +379,7 @@ static int check_ended(struct forge_slurm *e, struct forge_outcome *ret,
 	if (rc == 1) {
 		if (e->n_signals)
 			ret->stop = FORGE_STOP_CANCEL;
-		return e->n_signals ? 0 : end_unstarted(e, ret, err);
+		return e->n_signals ? 0 : end_unclaimed(e, ret, err);
 	}
 	/* A directory that cannot be read may have the outcome. */
 	if (rc < 0 || e->is_unreadable || !is_late(e, "ended_at", &e->ended_at))
@@ -471,7 +492,7 @@ static int check_taken(struct forge_slurm *e, struct forge_outcome *ret,
 			       "its Slurm job %s", OVERDUE);
 		return 0;
 	}
-	return forge_slurm_find(e) < 0 ? 1 : end_unstarted(e, ret, err);
+	return forge_slurm_find(e) < 0 ? 1 : end_unclaimed(e, ret, err);
 }
 
 static int wait_for_end(struct forge_slurm *e, struct forge_outcome *ret,

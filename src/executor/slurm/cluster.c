@@ -4,6 +4,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -271,6 +272,26 @@ int forge_cluster_find(const struct forge_cluster *c, const char *name,
 	if (job)
 		*ret = *job;
 	return rc;
+}
+
+int forge_cluster_exit(const struct forge_cluster *c, const struct forge_cluster_job *job,
+		       int *ret_status, struct forge_error *err)
+{
+	forge_auto_client struct forge_client ran = { 0 };
+	const char *const argv[] = { "squeue", "-h",	    "-t", "all",
+				     "-j",     job->id,	    "-n", job->name,
+				     "-O",     "exit_code", NULL };
+	int rc = run(argv, c, 0, &ran, err);
+	char *end;
+
+	if (rc < 0)
+		return rc;
+	long status = strtol(ran.out, &end, 10);
+	if (end == ran.out || status < 0 || status > INT_MAX)
+		return forge_fail(err, EBADMSG, "squeue: no exit code of job %s",
+				  job->id);
+	*ret_status = (int)status;
+	return 0;
 }
 
 int forge_cluster_cancel(const struct forge_cluster *c, const char *name,

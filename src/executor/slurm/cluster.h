@@ -48,6 +48,10 @@ FORGE_MUST_CHECK int forge_cluster_submit(const struct forge_cluster *c,
 FORGE_MUST_CHECK int forge_cluster_find(const struct forge_cluster *c, const char *name,
 					struct forge_cluster_job *ret,
 					struct forge_error *err);
+/* How the program of a job that has ended did, as of wait(2). */
+FORGE_MUST_CHECK int forge_cluster_exit(const struct forge_cluster *c,
+					const struct forge_cluster_job *job,
+					int *ret_status, struct forge_error *err);
 /* All jobs of forge of this user, by one question. *ret is sorted by name and belongs to the caller. */
 FORGE_MUST_CHECK int forge_cluster_list(const struct forge_cluster *c,
 					struct forge_cluster_job **ret, size_t *ret_n,

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -288,6 +289,19 @@ int forge_slurm_find(struct forge_slurm *e)
 	int rc = forge_cluster_find(&cluster, e->name, &e->found, &why);
 
 	return rc < 0 ? rc : e->found.state[0] != '\0';
+}
+
+/* A program that is broken on the node dies of other signals. */
+int forge_slurm_was_killed(struct forge_slurm *e)
+{
+	const struct forge_cluster cluster = cluster_of(e);
+	struct forge_error why = FORGE_ERROR_INIT;
+	int status, rc = forge_cluster_exit(&cluster, &e->found, &status, &why);
+
+	if (rc < 0)
+		return rc;
+	int sig = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+	return sig == SIGKILL || sig == SIGTERM || sig == SIGINT || sig == SIGHUP;
 }
 
 /*

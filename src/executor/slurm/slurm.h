@@ -56,6 +56,8 @@ static inline void forge_slurm_event(const struct forge_slurm *e, const char *na
 FORGE_MUST_CHECK int forge_slurm_take_back(struct forge_slurm *e, const char *why);
 /* Asks for the job, by its name. 1: it is there. 0: it is not. Negative: not known. */
 FORGE_MUST_CHECK int forge_slurm_find(struct forge_slurm *e);
+/* Whether a signal from outside ended the program of the job that was found. Negative: not known. */
+FORGE_MUST_CHECK int forge_slurm_was_killed(struct forge_slurm *e);
 /* Negative: Slurm may not have received it. An event reports that, so callers may ignore it. */
 int forge_slurm_cancel(struct forge_slurm *e, enum forge_cluster_cancel how);
 /* As wait() of an executor. */
