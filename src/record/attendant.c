@@ -68,7 +68,7 @@ int forge_attendant_retry(const struct forge_home *home, const char *run_id,
 	return spawn(home, "__retry", run_id, err);
 }
 
-/* How long a new watcher waits for those who only look whether there is one. */
+/* Time that a new watcher waits for its lock: a process that checks whether there is a watcher holds it for a moment. */
 #define LOCK_MSEC 300
 
 static int lock_file(const struct forge_home *home, const char *executor,

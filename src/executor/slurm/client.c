@@ -207,7 +207,7 @@ int forge_client_run(const struct forge_client_call *call, struct forge_client *
 	if (rc == 0 && (pipe2(in, O_CLOEXEC) < 0 || pipe2(out, O_CLOEXEC) < 0 ||
 			pipe2(errs, O_CLOEXEC) < 0))
 		rc = -errno;
-	/* At most PIPE_BUF bytes: they fit before anyone reads. */
+	/* At most PIPE_BUF bytes: a pipe takes them without a reader. */
 	if (rc == 0 && call->input)
 		rc = forge_write_all(in[1], call->input, strlen(call->input));
 	if (rc == 0)

@@ -77,7 +77,7 @@ static int open_logs(struct node *n, struct forge_error *err)
 		       : 0;
 }
 
-/* State of its own: what other runs of this user have on other nodes is none of its business. */
+/* A FORGE_HOME for this job alone: slots and locks of other nodes are not valid here. */
 static int open_home(struct node *n, struct forge_error *err)
 {
 	forge_auto_free char *path = forge_asprintf("%s/home", n->path);
@@ -163,7 +163,7 @@ static int begin_slot(struct node *n, json_t **ret_plan, struct forge_error *err
 	return rc < 0 ? rc : forge_slot_begin(&n->slot, &run, err);
 }
 
-/* As the door does it. Negative: it was not run. */
+/* Calls the local executor in the order of executor.h. Negative: the command was not run. */
 static int execute(struct node *n, struct forge_outcome *ret, struct forge_error *err)
 {
 	const struct forge_executor_ops *local = &forge_executor_local;
@@ -233,7 +233,7 @@ static int run_job(struct node *n, struct forge_error *err)
 
 	if (rc == 0 && !file)
 		rc = forge_fail(&refused, ENOENT, "job.json is not there");
-	/* It has the environment of the run, and nobody needs it again. */
+	/* It has the environment of the run, which may be secret, and is not read again. */
 	if (rc == 0)
 		(void)unlinkat(n->fd, "job.json", 0);
 	if (rc == 0)

@@ -4,8 +4,8 @@
  * the same sandbox as here (node.c), and leaves an outcome in the directory of the job (job_dir.h). This
  * side submits the job, waits for the outcome, and asks Slurm only to explain why there is none.
  *
- * Nothing runs twice, whatever Slurm does: who makes the claim in the directory of the job owns the run.
- * A node that does not get it runs nothing; this side takes it before it gives a run up.
+ * Nothing runs twice, whatever Slurm does. forge on a node runs the command only if it could make the claim in the
+ * directory of the job, which can be made once. This side makes it before it gives a run up.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -488,7 +488,7 @@ static void slurm_close(struct forge_execution *base)
 	free(e->conf);
 }
 
-/* ---- for those who have only the slot ---- */
+/* ---- from the slot alone: look, repair, usage ---- */
 
 static bool has_file(const json_t *plan, const char *name)
 {
