@@ -728,9 +728,7 @@ while not os.path.exists(sys.argv[1]): time.sleep(0.02)' "$T/gate/open"
 # ---- together
 
 @test "many at once all end with their own verdict" {
-    # A container takes its engine half a second.
     n=100
-    ! is_container || n=20
     for i in $(seq "$n"); do
         "$FORGE" submit "${OPTS[@]}" --id "n$i" -- sh -c "echo out-$i; echo $i >f; exit $i" >"id-$i" 3>&- &
     done
