@@ -785,6 +785,19 @@ interrupt() {
     [ "$(jq -r '.[] | select(.name == "away") | .reachable' executors)" = false ]
 }
 
+# Real runs on nodes attack every promise. It takes most of a minute: some attacks last until a limit ends them.
+@test "check: a node keeps every promise that this machine keeps" {
+    status=0
+    "$FORGE" executor check slurm --json >report || status=$?
+    jq -r '.checks[] | "\(.promise): \(.state)"' report
+    [ "$status" -eq 0 ]
+    [ "$(jq -r .level report)" = full ]
+    [ "$(jq '[.checks[] | select(.state == "fail")] | length' report)" -eq 0 ]
+    [ "$(jq '[.checks[] | select(.state == "pass")] | length' report)" -ge 30 ]
+    # Something of each check was on a node.
+    [ "$(slurm squeue -h -t all -o %j | grep -c '^forge-')" -ge 30 ]
+}
+
 # ---- processes of forge that are killed
 
 # 40 runs here, with more kills than runs; more by hand: FORGE_CRASHES=200.
