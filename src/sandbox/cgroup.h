@@ -59,6 +59,11 @@ struct forge_cgroup {
 	 */
 	int pressure_fd;
 	short pressure_poll;
+	/*
+	 * v2 without memory.oom.group: after an event of pressure_fd the supervisor must check oom_kills and end the
+	 * run, because the kernel has killed only one process.
+	 */
+	bool must_kill_rest;
 	unsigned missing; /* 1u << enum forge_mechanism: what is not enforced */
 	struct forge_blockdev io_disk; /* name "": no I/O rate was asked for */
 	bool has_io;		       /* the I/O rate is in force */
