@@ -104,7 +104,9 @@ other_job() { others+=("$(slurm sbatch --parsable -J other --hold --wrap true -o
 swept() {
     local n rows=("${cluster_rows[@]}")
     for n in 1 2 3; do
-        declare_cluster "options: [--nodelist=$(slurm_node "$n")]"
+        # Slurm drains a node on which it finds a job that it has forgotten.
+        slurm scontrol update nodename="$(slurm_node "$n")" state=RESUME 2>/dev/null || true
+        declare_cluster "options: [--nodelist=$(slurm_node "$n")]" "max_pending: 20s"
         "$FORGE" run -q --executor slurm -- true
     done
     declare_cluster "${rows[@]}"
