@@ -9,6 +9,7 @@ machine does hits them alike; medians and ratios are what to look at.
 """
 # SPDX-License-Identifier: Apache-2.0
 import argparse
+import contextlib
 import ctypes
 import json
 import os
@@ -554,6 +555,36 @@ def library(name, text, env=None):
                           env={**os.environ, **(env or {})}).stdout.strip()
 
 
+@contextlib.contextmanager
+def service(lib, start, title):
+    """A service of tests/lib: its directory, or None where this host cannot have it. Ends with the block."""
+    variable = f"FORGE_{lib.upper()}"
+    missing = library(lib, f"{lib}_missing")
+    if missing:
+        print(f"\n{title} needs {missing}; left out")
+        yield None
+        return
+    where = library(lib, f'{start} >&2; echo "${variable}"')
+    try:
+        yield where
+    finally:
+        library(lib, f"{lib}_remove", {variable: where})
+
+
+def declare(work, name, row):
+    """A configuration with this executor; the file has its name."""
+    config = work / f"{name}.yaml"
+    config.write_text(f"executors: {{{name}: {{{row}}}}}\n")
+    return config
+
+
+def compare(args, title, own, config, *options):
+    """true by the client of an engine, own (its name and its words), and by forge there."""
+    forge = [FORGE, "run", "--config", str(config), "--executor", config.stem, "-q", *options, "--", "true"]
+    good, bad = take_turns({own[0]: own[1], "forge run": forge}, min(args.rounds, 20))
+    over_table(title, good, bad, own[0])
+
+
 def over_table(title, good, bad, own):
     """What forge adds to the client of an engine."""
     if own in good:
@@ -568,22 +599,13 @@ def over_table(title, good, bad, own):
 
 def bench_docker(args, work):
     """A container of Docker: by its own client, and by forge."""
-    missing = library("engines", "engines_missing")
-    if missing:
-        print(f"\nDocker needs {missing}; left out")
-        return
-    where = library("engines", 'engines_make && engine_start docker >&2; echo "$FORGE_ENGINES"')
-    config = work / "docker.yaml"
-    config.write_text(f"executors: {{docker: {{kind: container, socket: {where}/docker.sock, image: tiny}}}}\n")
-    own = ["docker", "-H", f"unix://{where}/docker.sock", "run", "--rm", "--network", "none", "--read-only", "--memory",
-           "2g", "--pids-limit", "512", "--cap-drop", "ALL"]
-    try:
-        good, bad = take_turns({"docker run": [*own, "tiny", "true"],
-                                "forge run": [FORGE, "run", "--config", str(config), "--executor", "docker", "-q", "--",
-                                              "true"]}, min(args.rounds, 20))
-        over_table("In a container of Docker", good, bad, "docker run")
-    finally:
-        library("engines", "engines_remove", {"FORGE_ENGINES": where})
+    with service("engines", "engines_make && engine_start docker", "Docker") as where:
+        if not where:
+            return
+        row = f"kind: container, socket: {where}/docker.sock, image: tiny"
+        own = ["docker", "-H", f"unix://{where}/docker.sock", "run", "--rm", "--network", "none", "--read-only",
+               "--memory", "2g", "--pids-limit", "512", "--cap-drop", "ALL", "tiny", "true"]
+        compare(args, "In a container of Docker", ("docker run", own), declare(work, "docker", row))
 
 
 def cpu_and_memory(pid):
@@ -622,23 +644,14 @@ def watch_many(n, config, where):
 
 def bench_slurm(args, work):
     """A job of Slurm: by sbatch --wait, and by forge; and what many jobs cost that are waited for."""
-    missing = library("slurm", "slurm_missing")
-    if missing:
-        print(f"\nSlurm needs {missing}; left out")
-        return
-    where = library("slurm", 'slurm_make >&2; echo "$FORGE_SLURM"')
-    config = work / "slurm.yaml"
-    config.write_text(f"executors: {{slurm: {{kind: slurm, dir: {work}/shared, slurm_conf: {where}/slurm.conf}}}}\n")
-    try:
+    with service("slurm", "slurm_make", "Slurm") as where:
+        if not where:
+            return
+        config = declare(work, "slurm", f"kind: slurm, dir: {work}/shared, slurm_conf: {where}/slurm.conf")
         os.environ["SLURM_CONF"] = f"{where}/slurm.conf"
-        good, bad = take_turns({"sbatch --wait": ["sbatch", "--wait", "-Q", "--mem=64M", "-o", "/dev/null", "--wrap",
-                                                  "true"],
-                                "forge run": [FORGE, "run", "--config", str(config), "--executor", "slurm", "-q",
-                                              "--memory", "64M", "--", "true"]}, min(args.rounds, 20))
-        over_table("As a job of Slurm", good, bad, "sbatch --wait")
+        own = ["sbatch", "--wait", "-Q", "--mem=64M", "-o", "/dev/null", "--wrap", "true"]
+        compare(args, "As a job of Slurm", ("sbatch --wait", own), config, "--memory", "64M")
         watch_many(args.jobs, config, where)
-    finally:
-        library("slurm", "slurm_remove", {"FORGE_SLURM": where})
 
 
 def bench_guest(args, work):

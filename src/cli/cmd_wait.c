@@ -14,7 +14,7 @@
 #include "record/record.h"
 #include "state/supervisor.h"
 
-/* How often is looked whether somebody attends the run. */
+/* Interval at which forge wait starts a watcher or supervisor again that was killed. */
 #define REPAIR_USEC 2000000ull
 
 static bool is_json, is_quiet;

@@ -11,7 +11,6 @@
 #include "base/strv.h"
 #include "base/yaml.h"
 #include "config/named.h"
-#include "config/path.h"
 #include "config/setters.h"
 
 /* A file system of a cluster may show a change to other nodes only after so long. */
@@ -63,15 +62,7 @@ static const struct forge_named_map keys = {
 static void decl_done(struct forge_executor_decl *d)
 {
 	free(d->name);
-	free(d->kind);
-	free(d->socket);
-	free(d->image);
-	free(d->dir);
-	free(d->forge);
-	free(d->slurm_conf);
-	free(d->partition);
-	free(d->account);
-	forge_strv_done(&d->options);
+	forge_named_done(&keys, d);
 	*d = (struct forge_executor_decl){ .name = NULL };
 }
 
@@ -104,19 +95,11 @@ static struct forge_executor_decl *add(struct forge_config *c, const char *name)
 	return d->name ? d : NULL;
 }
 
-/* A path of the file, from the file's directory. */
-static int make_absolute(const struct forge_loader *ld, char **path,
-			 struct forge_error *err)
+/* "unix:///run/x.sock" is the path, too. */
+static void strip_scheme(char *socket)
 {
-	if (!*path)
-		return 0;
-	const char *word = strncmp(*path, "unix://", 7) == 0 ? *path + 7 : *path;
-	char *full = forge_path_absolute(ld->base_dir, word);
-	if (!full)
-		return forge_loader_oom(err);
-	free(*path);
-	*path = full;
-	return 0;
+	if (socket && strncmp(socket, "unix://", 7) == 0)
+		memmove(socket, socket + 7, strlen(socket + 7) + 1);
 }
 
 static int check_kind(struct forge_loader *ld, const struct forge_yaml *node,
@@ -148,13 +131,11 @@ static int add_executor(struct forge_loader *ld, const struct forge_yaml *node,
 	int rc = forge_named_read(ld, node, path, &keys, d, err);
 	if (rc == 0)
 		rc = check_kind(ld, node, path, d, err);
-	if (rc == 0)
-		rc = make_absolute(ld, &d->socket, err);
-	if (rc == 0)
-		rc = make_absolute(ld, &d->dir, err);
-	if (rc == 0)
-		rc = make_absolute(ld, &d->forge, err);
-	return rc < 0 ? rc : make_absolute(ld, &d->slurm_conf, err);
+	strip_scheme(d->socket);
+	char **const paths[] = { &d->socket, &d->dir, &d->forge, &d->slurm_conf };
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(paths) && rc == 0; i++)
+		rc = forge_named_absolute(ld, paths[i], err);
+	return rc;
 }
 
 FORGE_SETTER(forge_set_executors)

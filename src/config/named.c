@@ -12,6 +12,7 @@
 #include "base/parse.h"
 #include "base/strv.h"
 #include "base/yaml.h"
+#include "config/path.h"
 #include "config/values.h"
 
 int forge_named_unknown(const struct forge_loader *ld, const struct forge_yaml *node,
@@ -270,6 +271,45 @@ const struct forge_yaml *forge_named_find(const struct forge_yaml *section,
 	while (n && strcmp(n->key, name) != 0)
 		n = n->next;
 	return n;
+}
+
+void forge_named_done(const struct forge_named_map *map, void *s)
+{
+	for (size_t i = 0; i < map->n; i++) {
+		void *field = (char *)s + map->rows[i].offset;
+		switch (map->rows[i].type) {
+		case FORGE_NAMED_TEXT:
+		case FORGE_NAMED_WORD:
+		case FORGE_NAMED_ONE_OF:
+			free(*(char **)field);
+			*(char **)field = NULL;
+			break;
+		case FORGE_NAMED_LIST:
+		case FORGE_NAMED_PAIRS:
+			forge_strv_done(field);
+			break;
+		case FORGE_NAMED_LIMITS:
+		case FORGE_NAMED_BOOL:
+		case FORGE_NAMED_SIZE:
+		case FORGE_NAMED_DURATION:
+		case FORGE_NAMED_COUNT:
+			break; /* nothing on the heap */
+		}
+	}
+}
+
+int forge_named_absolute(const struct forge_loader *ld, char **path,
+			 struct forge_error *err)
+{
+	char *full = *path ? forge_path_absolute(ld->base_dir, *path) : NULL;
+
+	if (!*path)
+		return 0;
+	if (!full)
+		return forge_loader_oom(err);
+	free(*path);
+	*path = full;
+	return 0;
 }
 
 void forge_named_each_key(const struct forge_named_map *map, const char *section,

@@ -54,6 +54,12 @@ FORGE_MUST_CHECK int forge_named_read(const struct forge_loader *ld,
 				      const struct forge_named_map *map, void *ret,
 				      struct forge_error *err);
 
+/* Frees the fields of the struct that the rows have, and clears them. */
+void forge_named_done(const struct forge_named_map *map, void *s);
+/* Replaces a path by the one below the directory of the file that is read. *path may be NULL. */
+FORGE_MUST_CHECK int forge_named_absolute(const struct forge_loader *ld, char **path,
+					  struct forge_error *err);
+
 /* One entry of a section; path is "section.name". */
 typedef int forge_named_visitor(struct forge_loader *ld, const struct forge_yaml *node,
 				const char *path, void *arg, struct forge_error *err);

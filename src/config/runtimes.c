@@ -11,7 +11,6 @@
 #include "base/strv.h"
 #include "base/yaml.h"
 #include "config/named.h"
-#include "config/path.h"
 #include "config/setters.h"
 
 #define FIELD(f) offsetof(struct forge_runtime_decl, f)
@@ -56,20 +55,9 @@ static const struct forge_named_map keys = {
 void forge_runtime_decl_done(struct forge_runtime_decl *d)
 {
 	free(d->name);
-	free(d->kind);
-	free(d->prefix);
-	free(d->image);
-	free(d->executor);
-	free(d->description);
-	free(d->smoke);
 	free(d->file);
 	free(d->clamped);
-	forge_strv_done(&d->needs);
-	forge_strv_done(&d->commands);
-	forge_strv_done(&d->python);
-	forge_strv_done(&d->r);
-	forge_strv_done(&d->libraries);
-	forge_strv_done(&d->env);
+	forge_named_done(&keys, d);
 	*d = (struct forge_runtime_decl){ .name = NULL };
 }
 
@@ -128,12 +116,7 @@ static int absolute(const struct forge_loader *ld, char **path, bool may_be_name
 	if (!*path || (may_be_name && !strchr(*path, '/')) ||
 	    strncmp(*path, "~/", 2) == 0 || **path == '$')
 		return 0;
-	char *full = forge_path_absolute(ld->base_dir, *path);
-	if (!full)
-		return forge_loader_oom(err);
-	free(*path);
-	*path = full;
-	return 0;
+	return forge_named_absolute(ld, path, err);
 }
 
 /* Checks the required keys of a runtime after all are read. */

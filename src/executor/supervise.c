@@ -325,6 +325,9 @@ static void on_pressure(struct loop *l)
 		memcpy(l->out->largest_name, found.name, sizeof(found.name));
 		l->out->largest_bytes = found.bytes;
 	}
+	if (l->cg->must_kill_rest && forge_cgroup_oom_kills(l->cg) > 0 &&
+	    forge_cgroup_is_own_oom(l->cg))
+		stop(l, FORGE_STOP_MEMORY, "memory_limit", false);
 	uint64_t pause = (forge_now_usec() - start) * 20;
 	l->look_at = start + (pause < 50000 ? 50000 : pause);
 }

@@ -73,7 +73,7 @@ int forge_attendant_guard(const struct forge_home *home, struct forge_error *err
 	return spawn(home, "__guard", "all", err);
 }
 
-/* How long a new watcher waits for those who only look whether there is one. */
+/* Time that a new watcher waits for its lock: a process that checks whether there is a watcher holds it for a moment. */
 #define LOCK_MSEC 300
 
 static int lock_file(const struct forge_home *home, const char *executor,

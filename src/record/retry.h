@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether a run that ended is tried again, and what the next attempt may use. state/retry_file.h says who may
- * start that, retry_due.h which attempts nobody has started.
+ * Decides whether a run that ended is tried again, and which limits the next attempt has. state/retry_file.h says which
+ * process may start that attempt, retry_due.h finds attempts that no process has started.
  */
 #pragma once
 

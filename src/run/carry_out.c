@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -492,6 +493,15 @@ static bool leaves(const struct run *r)
 	return is_remote(r) && r->req->wait_durable;
 }
 
+/* A signal that came while the run was submitted: wait() answers it. */
+static bool is_interrupted(void)
+{
+	forge_auto_close int signals = forge_signals_fd();
+	struct pollfd p = { .fd = signals, .events = POLLIN };
+
+	return signals >= 0 && poll(&p, 1, 0) > 0;
+}
+
 /*
  * The executor prepares in the background: meanwhile the run's files are made, the courier opens the store
  * and the run waits for its share. 1: it goes on without us. Negative: it did not run, or nothing watched it
@@ -517,7 +527,9 @@ static int execute(struct run *r, struct forge_outcome *outcome, struct forge_er
 	if (rc == 0)
 		rc = r->executor->start(r->execution, err);
 	if (rc == 0)
-		rc = leaves(r) ? 1 : r->executor->wait(r->execution, outcome, err);
+		rc = leaves(r) && !is_interrupted()
+			     ? 1
+			     : r->executor->wait(r->execution, outcome, err);
 	forge_admit_leave(&r->ticket);
 	return rc;
 }

@@ -23,7 +23,7 @@
 
 int forge_run_arm_retry(struct run *r, struct forge_error *err)
 {
-	/* Nobody has the rest of a standard input: the verdict says so. */
+	/* The standard input of the first attempt was read, and is gone: the verdict says so. */
 	if (forge_retry_is_empty(&r->spec->retry.policy) || r->req->pass_stdin)
 		return 0;
 	return forge_retry_file_make(r->home, r->spec->run_id,
@@ -85,7 +85,7 @@ static const char *find_obstacle(struct run *r, const struct forge_outcome *o,
 		return "it was cancelled";
 	if (choice->limits.memory_bytes > need.memory_bytes)
 		need.memory_bytes = choice->limits.memory_bytes;
-	/* Nobody here has the request any more: what is not in the file is gone. */
+	/* This process has not made the request: it knows only what the retry file has. */
 	const char *secret = r->ready->remake_environment ? NULL : withheld(r);
 	if (secret) {
 		(void)forge_fail(why, ENODATA, "the value of %.64s is kept nowhere",

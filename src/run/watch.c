@@ -226,7 +226,7 @@ static void note_pending(struct watch *w, struct entry *e)
 
 static void nothing(void *arg)
 {
-	(void)arg; /* nobody waits for the slot */
+	(void)arg; /* no other process waits until this one has the slot */
 }
 
 static void start_child(struct watch *w, struct entry *e)
@@ -323,8 +323,9 @@ static void watch(struct watch *w)
 }
 
 /*
- * A run may be left to the watcher just when it ends: it looks once more after it has released the lock, which
- * those who leave a run look at after that.
+ * A supervisor may leave its run to the watcher at the moment when the watcher ends. The supervisor releases the slot
+ * before it checks whether a watcher holds the lock, and the watcher releases the lock before it looks for runs once
+ * more: one of them sees what the other has done.
  */
 int forge_watch(const char *executor, void (*on_taken)(void *arg), void *arg,
 		struct forge_error *err)

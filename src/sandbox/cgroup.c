@@ -16,9 +16,11 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/lock.h"
 #include "config-build.h"
 
-#define CGROUP_ROOT "/sys/fs/cgroup"
+/* How often a group is made again that a sweep has removed. */
+#define MAKE_TRIES 20
 
 static bool has_magic(const char *path, long magic)
 {
@@ -31,13 +33,13 @@ static bool has_magic(const char *path, long magic)
 static const char *hierarchy_mount(const char *controller, char buf[64])
 {
 	if (*controller) {
-		(void)snprintf(buf, 64, CGROUP_ROOT "/%s", controller);
+		(void)snprintf(buf, 64, FORGE_CGROUP_ROOT "/%s", controller);
 		return has_magic(buf, CGROUP_SUPER_MAGIC) ? buf : NULL;
 	}
-	if (has_magic(CGROUP_ROOT, CGROUP2_SUPER_MAGIC))
-		return CGROUP_ROOT;
-	if (has_magic(CGROUP_ROOT "/unified", CGROUP2_SUPER_MAGIC))
-		return CGROUP_ROOT "/unified";
+	if (has_magic(FORGE_CGROUP_ROOT, CGROUP2_SUPER_MAGIC))
+		return FORGE_CGROUP_ROOT;
+	if (has_magic(FORGE_CGROUP_ROOT "/unified", CGROUP2_SUPER_MAGIC))
+		return FORGE_CGROUP_ROOT "/unified";
 	return NULL;
 }
 
@@ -173,22 +175,42 @@ bool forge_host_has_swap(void)
 	return nl && nl[1];
 }
 
+bool forge_cgroup_is_there(int dir)
+{
+	return faccessat(dir, "cgroup.procs", F_OK, 0) == 0;
+}
+
+/* The directory exists. -EAGAIN: forge_cgroup_sweep() of another process removed it before it was locked. */
+static int open_locked(const char *path)
+{
+	forge_auto_close int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd < 0)
+		return errno == ENOENT ? -EAGAIN : -errno;
+	int rc = forge_lock_fd(fd, FORGE_LOCK_EXCLUSIVE, FORGE_LOCK_WAIT_FOREVER, -1);
+	if (rc < 0)
+		return rc;
+	return forge_cgroup_is_there(fd) ? forge_take_fd(fd) : -EAGAIN;
+}
+
 int forge_cgroup_make_dir(struct forge_cgroup *cg, const char *parent)
 {
-	char *dir = forge_asprintf("%s/%s", parent, cg->name);
+	char *path = forge_asprintf("%s/%s", parent, cg->name);
+	int fd = path ? -EAGAIN : -ENOMEM;
+	bool is_made = false;
 
-	if (!dir)
-		return -ENOMEM;
-	if (mkdir(dir, 0755) < 0) {
-		int error = errno;
-		free(dir);
-		return -error;
+	for (int tries = 0; fd == -EAGAIN && tries < MAKE_TRIES; tries++) {
+		is_made = mkdir(path, 0755) == 0;
+		fd = is_made ? open_locked(path) : -errno;
 	}
-	int fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	int rc = forge_strv_take(&cg->dirs, dir);
-	if (rc < 0 || fd < 0)
-		return rc < 0 ? rc : -errno;
-	return fd;
+	if (!is_made) {
+		free(path);
+		return fd;
+	}
+	int rc = forge_strv_take(&cg->dirs, path);
+	if (rc < 0 && fd >= 0)
+		close(fd);
+	return rc < 0 ? rc : fd;
 }
 
 /* The managers that "auto" tries, in order. */

@@ -59,6 +59,11 @@ struct forge_cgroup {
 	 */
 	int pressure_fd;
 	short pressure_poll;
+	/*
+	 * v2 without memory.oom.group: after an event of pressure_fd the supervisor must check oom_kills and end the
+	 * run, because the kernel has killed only one process.
+	 */
+	bool must_kill_rest;
 	unsigned missing; /* 1u << enum forge_mechanism: what is not enforced */
 	struct forge_blockdev io_disk; /* name "": no I/O rate was asked for */
 	bool has_io;		       /* the I/O rate is in force */
@@ -151,6 +156,13 @@ FORGE_MUST_CHECK int forge_cgroup_remove(struct forge_cgroup *cg,
  * it.
  */
 FORGE_MUST_CHECK int forge_cgroup_remove_dir(const char *path, struct forge_error *err);
+/*
+ * Removes the groups beside ours that runs of this user left when their forge was killed. For a node of a cluster, where no
+ * slot names them. job_prefix: what the names of groups begin with that the cluster makes for its jobs; where ours is in such a
+ * group, those of all jobs are looked into, and the ones that become empty are removed. The group of a run that a living
+ * forge has made, and any group with a process in it, stays.
+ */
+void forge_cgroup_sweep(const char *job_prefix);
 /* Closes and frees; directories that were not removed stay. Accepts NULL and half-made groups. */
 void forge_cgroup_free(struct forge_cgroup *cg);
 FORGE_DEFINE_AUTO(cgroup, struct forge_cgroup *, forge_cgroup_free)
@@ -164,7 +176,10 @@ FORGE_DEFINE_AUTO(cgroup, struct forge_cgroup *, forge_cgroup_free)
 /* The directory of the runs' groups where the group above it is shared with other software. */
 #define FORGE_CGROUP_DIR "forge"
 
-/* For the managers. */
+/* For the managers, and for cgroup_sweep.c. */
+#define FORGE_CGROUP_ROOT "/sys/fs/cgroup"
+/* Whether an open group has not been removed. */
+bool forge_cgroup_is_there(int dir);
 /* Without directories; NULL: out of memory. */
 struct forge_cgroup *forge_cgroup_alloc(const struct forge_cgroup_ops *ops,
 					const char *run_id,
@@ -207,7 +222,10 @@ FORGE_MUST_CHECK int forge_cgroup_place_prepare(const struct forge_cgroup_place 
 						struct forge_error *err);
 /* Is word one of the words in text? */
 bool forge_cgroup_has_word(const char *text, const char *word);
-/* Makes <parent>/<name>, notes it in dirs and opens it. Returns the fd or -errno. */
+/*
+ * Makes <parent>/<name>, notes it in dirs, opens and locks it. Returns the fd or -errno. While the fd is open,
+ * forge_cgroup_sweep() leaves the group alone.
+ */
 int forge_cgroup_make_dir(struct forge_cgroup *cg, const char *parent);
 /* Writes the I/O rate into dir: io.max where it has one, else the files of v1's blkio. */
 FORGE_MUST_CHECK int forge_cgroup_limit_io(struct forge_cgroup *cg, int dir, bool is_v2,

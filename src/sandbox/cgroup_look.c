@@ -24,7 +24,11 @@
 bool forge_cgroup_is_own_oom(const struct forge_cgroup *cg)
 {
 	uint64_t peak, limit;
+	char buf[512];
 
+	if (cg->memory_fd < 0 && cg->v2_fd >= 0 &&
+	    forge_read_at(cg->v2_fd, "memory.events", buf, sizeof(buf)) > 0)
+		return forge_key_u64(buf, "oom", 1) > 0;
 	/* These files are those of v1. */
 	if (cg->memory_fd < 0 ||
 	    forge_read_u64_at(cg->memory_fd, "memory.max_usage_in_bytes", &peak) < 0 ||

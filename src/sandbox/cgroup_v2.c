@@ -68,7 +68,8 @@ static int set(struct forge_cgroup *cg, const char *file, const char *value,
 	int rc = forge_write_at(cg->v2_fd, file, value);
 
 	return rc < 0 ? forge_fail_errno(err, -rc, "write %s to %s/%s", value,
-					 cg->dirs.v[0], file)
+					 cg->dirs.n ? cg->dirs.v[0] : "the container's",
+					 file)
 		      : 0;
 }
 
@@ -85,8 +86,13 @@ static int set_memory(struct forge_cgroup *cg, struct forge_error *err)
 {
 	int rc = set_number(cg, "memory.max", cg->limits.memory_bytes, err);
 
-	if (rc == 0)
-		rc = set(cg, "memory.oom.group", "1", err);
+	if (rc == 0) {
+		/* crun gives this file of a rootless container to the user inside. */
+		int group = forge_write_at(cg->v2_fd, "memory.oom.group", "1");
+		cg->must_kill_rest = group == -EACCES || group == -EPERM;
+		if (group < 0 && !cg->must_kill_rest)
+			rc = set(cg, "memory.oom.group", "1", err);
+	}
 	if (rc == 0 && faccessat(cg->v2_fd, "memory.swap.max", F_OK, 0) == 0)
 		rc = set(cg, "memory.swap.max", "0", err);
 	return rc;

@@ -3,11 +3,11 @@
  * $FORGE_HOME/retries/<run_id>: everything that the attempt after this run needs, should no process of this
  * run be left to start it. The file exists for as long as there may be such an attempt:
  *
- *   made      by the supervisor of the run, before the run is reported to anyone; it holds the lock
+ *   made      by the supervisor of the run, before the run is in the store or on the terminal; it holds the lock
  *   removed   when the run has a verdict that is not retried; when forge kill asks the run to end; or when
  *             the next attempt is recorded
  *
- * The record of the run decides (retried_by); the lock on this file decides who starts the attempt: the
+ * The record of the run decides (retried_by); the lock on this file decides which process starts the attempt: the
  * supervisor goes on with the lock it has, and when it was killed, repair takes the lock.
  */
 #pragma once
@@ -46,5 +46,5 @@ bool forge_retry_file_is_there(const struct forge_retry_file *f);
 /* Removes the file and releases the lock. Accepts FORGE_RETRY_FILE_INIT, as the next one does. */
 void forge_retry_file_remove(struct forge_retry_file *f);
 void forge_retry_file_release(struct forge_retry_file *f);
-/* Removes the file of a run, whoever holds its lock: the run must not be retried. */
+/* Removes the file of a run, whether or not a process holds its lock: the run must not be retried. */
 void forge_retry_file_forbid(const struct forge_home *home, const char *run_id);

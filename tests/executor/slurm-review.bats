@@ -6,7 +6,7 @@
 load ../lib/executor.bash
 
 setup_file() { setup_cluster; }
-teardown_file() { slurm_remove; }
+teardown_file() { remove_cluster; }
 setup() { setup_executor slurm; }
 teardown() {
     [ -n "${T:-}" ] || return 0 # it was skipped
@@ -16,9 +16,6 @@ teardown() {
 
 job_of() { slurm squeue -h -t all -n "forge-$1" -o %i; }
 slot_of() { grep -lF "\"run_id\": \"$1\"" "$FORGE_HOME"/active/* || grep -lF "\"run_id\":\"$1\"" "$FORGE_HOME"/active/*; }
-watcher() { pgrep -f "^forge __watch slurm$" | while read -r pid; do
-    ! tr '\0' '\n' <"/proc/$pid/environ" | grep -qxF "FORGE_HOME=$FORGE_HOME" || echo "$pid"
-done; }
 is_empty() { [ ! -s "$1" ]; }
 
 @test "a job that Slurm ends at its time limit is killed for its time, and not cancelled" {
@@ -67,7 +64,6 @@ is_empty() { [ ! -s "$1" ]; }
     cat "$T/slot" >"$slot"
     "$FORGE" ps >/dev/null
     patiently is_empty "$slot"
-    no_watcher() { [ -z "$(watcher)" ]; }
     patiently no_watcher
     [ "$(of "$id" .status)" = succeeded ]
 }
@@ -119,7 +115,7 @@ is_empty() { [ ! -s "$1" ]; }
 
 @test "a watcher can be ended as any process can" {
     start
-    pid=$(watcher)
+    pid=$(watchers)
     [ "$(grep -o '^SigBlk:.*' "/proc/$pid/status" | awk '{ print $2 }')" = 0000000000000000 ]
     kill "$pid"
     patiently gone "$pid"

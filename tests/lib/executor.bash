@@ -18,7 +18,24 @@ setup_engines() {
 }
 
 # For setup_file. Starts a cluster, where that can be done.
-setup_cluster() { [ -n "$(slurm_missing)" ] || slurm_make; }
+setup_cluster() {
+    [ -z "$(slurm_missing)" ] || return 0
+    slurm_make
+    run_groups >"$FORGE_SLURM/groups"
+}
+
+# For teardown_file. Fails if a run of this suite has left a cgroup, here or on a node.
+remove_cluster() {
+    local left=
+    [ -n "${FORGE_SLURM:-}" ] || return 0
+    left=$(run_groups | comm -13 "$FORGE_SLURM/groups" -)
+    slurm_remove
+    [ -z "$left" ] || { echo "left: $left"; return 1; }
+}
+run_groups() {
+    # shellcheck disable=SC2046 # one a line
+    find $(own_cgroups) /sys/fs/cgroup/*/"slurm_forge$(<"$FORGE_SLURM/number")"-* -name 'forge-0*' 2>/dev/null | sort -u
+}
 
 # setup_executor NAME: every run of this test names it. $shared is the directory that it shares with its nodes.
 setup_executor() {
@@ -76,6 +93,13 @@ teardown_executor() {
         [ -z "$left" ] || { echo "left in $name: $left"; rc=1; }
     done
     return "$rc"
+}
+
+# interruptible COMMAND...: in the background, where a shell would have it ignore SIGINT.
+interruptible() {
+    background python3 -c 'import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execv(sys.argv[1], sys.argv[1:])' "$@"
 }
 
 # on_host PATTERN: the processes of the whole host with that in their command line.

@@ -5,8 +5,9 @@ crash-slurm.py FORGE N DIR: N runs, some of forge submit and some of forge run, 
 of forge after the other gets SIGKILL, more of them than there are runs: a supervisor, the watcher, one of its children,
 forge on a node; a forge command follows each time. DIR is executors.slurm.dir. Every run then has one verdict. A command
 that was started was started once; it ended with its own exit code, its whole log and its output, unless forge on its
-node was killed: then the run is lost or was refused, as is one whose supervisor was killed before it had submitted. Nothing is left
-but the cgroups of forge on a node. FORGE_HOME and FORGE_CONFIG are the caller's, and FORGE_HOME has no runs yet.
+node was killed: then the run is lost, as is one whose supervisor was killed before it had submitted. Nothing is left but
+cgroups of forge on a node, which the next run there removes: the caller checks that. FORGE_HOME and FORGE_CONFIG are the
+caller's, and FORGE_HOME has no runs yet.
 """
 # SPDX-License-Identifier: Apache-2.0
 import collections
@@ -106,9 +107,6 @@ def check(run_id, on_node):
         return None, True
     if record["status"] == "lost" and (run_id in on_node or starts == 0):
         return None, starts == 1
-    # Killed before it had claimed the run, as when forge cannot start there.
-    if record["status"] == "rejected" and run_id in on_node and starts == 0:
-        return None, False
     return wrong, starts == 1
 
 

@@ -28,7 +28,7 @@ sandbox-user    900 ... as an ordinary user
 sandbox-nested  900 ... in a user namespace
 runtime         600 named runtimes and notebooks, sanitized
 executors       600 the contract of an executor on local, Docker and Podman; engines that fail
-slurm           600 ... on a Slurm cluster; clusters that fail
+slurm           900 ... on a Slurm cluster; clusters that fail
 newcomer        600 what a new user types first
 demo            120 what `make demo` shows
 shim            300 kernels that lack system calls

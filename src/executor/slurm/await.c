@@ -28,15 +28,15 @@
 /* Why a run was taken back, in the claim. */
 #define CANCELLED "was cancelled"
 #define OVERDUE	  "was pending for too long"
-/* So long a run that was cancelled may take on the node beyond its grace period. */
+/* Time beyond its grace period that a cancelled run may take on the node before scancel kills its job. */
 #define CANCEL_MORE_USEC (15 * 1000000ull)
-/* How often is asked why a job was cancelled. */
+/* Pause between two questions to Slurm why a job was cancelled. */
 #define STATE_USEC 200000u
-/* How often is looked for the outcome. */
+/* Pause between two looks for outcome.json: it grows with the age of the run. */
 #define LOOK_MIN_USEC 10000u
 #define LOOK_MAX_USEC 1000000u
 
-/* What the job printed since the last call, for those who watch. */
+/* Copies what the command has printed since the last call to live_fd: the terminal of forge run. */
 static void show_logs(struct forge_slurm *e)
 {
 	static const char *const names[] = { "stdout", "stderr" };
@@ -56,7 +56,7 @@ static void show_logs(struct forge_slurm *e)
 	}
 }
 
-/* Another supervisor may have been killed while it copied: from the beginning. */
+/* Copies the whole logs into the record: a supervisor that was killed while it copied may have left a part. */
 static void copy_logs(struct forge_slurm *e)
 {
 	static const char *const names[] = { "stdout", "stderr" };
@@ -126,7 +126,7 @@ static const char *explain_end(const struct forge_slurm *e, char *buf, size_t si
 	return buf;
 }
 
-/* Notes a time, in seconds of the epoch, also for the next supervisor, which else would count from the beginning. */
+/* Writes a time, in seconds of the epoch, into the slot too: the next supervisor counts from there. */
 static void note_time(struct forge_slurm *e, const char *key, uint64_t *at, uint64_t now)
 {
 	*at = now;
@@ -204,7 +204,7 @@ static int check_cancel(struct forge_slurm *e, struct forge_outcome *o)
 	return 0;
 }
 
-/* 0: here is the outcome. 1: not yet. Negative: it was not run, and err says why. */
+/* Reads outcome.json. 0: *ret has it. 1: it is not there yet. Negative: forge on the node refused the run, see err. */
 static int take_outcome(struct forge_slurm *e, struct forge_outcome *ret,
 			struct forge_error *err)
 {
@@ -242,7 +242,7 @@ static int take_outcome(struct forge_slurm *e, struct forge_outcome *ret,
 	return 0;
 }
 
-/* The last of what the job itself printed: forge is not there, or cannot start. */
+/* Appends the end of slurm.out: where forge is not on the node, the shell says so there. */
 static void add_output(const struct forge_slurm *e, char *buf, size_t size)
 {
 	char text[512];
@@ -259,8 +259,29 @@ static void add_output(const struct forge_slurm *e, char *buf, size_t size)
 	(void)snprintf(buf + len, size - len, ": %.200s", text);
 }
 
-/* The job never got to a node. 0: *ret is complete; negative: the run was refused. */
-static int end_unstarted(struct forge_slurm *e, struct forge_outcome *ret,
+/*
+ * Whether a job that no node has claimed, and that Slurm says has ended, was lost: forgotten, its node died or hung, or forge
+ * there was killed before it could claim the run. Nothing was run, and another attempt may succeed. Otherwise forge cannot
+ * work on that node. Negative: not known yet.
+ */
+static int is_lost_unclaimed(struct forge_slurm *e)
+{
+	const char *state = e->found.state;
+
+	if (!*state || is_lost(state) || strcmp(state, "TIMEOUT") == 0 ||
+	    strcmp(state, "DEADLINE") == 0)
+		return 1;
+	if (strcmp(state, "FAILED") != 0)
+		return 0;
+	int rc = forge_slurm_was_killed(e);
+	return rc < 0 && is_late(e, "ended_at", &e->ended_at) ? 0 : rc;
+}
+
+/*
+ * No node has claimed the run, and none will: this side has the claim. 0: *ret is complete; 1: not known yet; negative: the
+ * run was refused.
+ */
+static int end_unclaimed(struct forge_slurm *e, struct forge_outcome *ret,
 			 struct forge_error *err)
 {
 	const char *state = e->found.state;
@@ -270,9 +291,9 @@ static int end_unstarted(struct forge_slurm *e, struct forge_outcome *ret,
 		ret->stop = FORGE_STOP_CANCEL;
 		return 0;
 	}
-	/* Forgotten, or its node died: another attempt may succeed. */
-	if (!*state || is_lost(state))
-		return 0;
+	int lost = is_lost_unclaimed(e);
+	if (lost != 0)
+		return lost < 0 ? 1 : 0;
 	add_output(e, ret->explanation, sizeof(ret->explanation));
 	return forge_hint(err, forge_fail(err, EREMOTEIO, "%s", ret->explanation),
 			  "Is %s shared with the node, and forge there? "
@@ -316,7 +337,7 @@ static int check_pending(struct forge_slurm *e, struct forge_outcome *ret)
 				      e->max_pending_sec, e->found.reason) ||
 	    forge_slurm_take_back(e, OVERDUE) != 1)
 		return 1;
-	forge_slurm_cancel(e, FORGE_CLUSTER_KILL);
+	forge_slurm_cancel(e, FORGE_CLUSTER_DROP);
 	ret->stop = FORGE_STOP_PENDING;
 	(void)snprintf(ret->explanation, sizeof(ret->explanation),
 		       "Slurm job %s was pending for %s (%s)", e->found.id,
@@ -327,8 +348,8 @@ static int check_pending(struct forge_slurm *e, struct forge_outcome *ret)
 }
 
 /*
- * The directory as the file server has it: what this machine has looked for in vain may be remembered as
- * missing for a while.
+ * Opens the directory of the job again and lists it. A network file system may remember for a while that a file was
+ * missing; listing the directory makes it ask the server.
  */
 static void look_anew(struct forge_slurm *e)
 {
@@ -354,11 +375,11 @@ static int check_ended(struct forge_slurm *e, struct forge_outcome *ret,
 {
 	int rc = forge_slurm_take_back(e, "ended without a node");
 
-	/* What another supervisor gave up stays so. */
+	/* This supervisor, or an earlier one, has made the claim: no node will run it. */
 	if (rc == 1) {
 		if (e->n_signals)
 			ret->stop = FORGE_STOP_CANCEL;
-		return e->n_signals ? 0 : end_unstarted(e, ret, err);
+		return e->n_signals ? 0 : end_unclaimed(e, ret, err);
 	}
 	/* A directory that cannot be read may have the outcome. */
 	if (rc < 0 || e->is_unreadable || !is_late(e, "ended_at", &e->ended_at))
@@ -372,6 +393,15 @@ static int check_ended(struct forge_slurm *e, struct forge_outcome *ret,
 	return 0;
 }
 
+/* Passes signals on to forge on the node. The second one makes it kill the run without grace; more change nothing. */
+static void pass_signals_on(struct forge_slurm *e)
+{
+	int wanted = e->is_urgent || e->n_signals > 1 ? 2 : e->n_signals;
+
+	while (e->n_asked < wanted && forge_slurm_cancel(e, FORGE_CLUSTER_ASK) == 0)
+		e->n_asked++;
+}
+
 /* Asks Slurm. As wait(). */
 static int ask(struct forge_slurm *e, struct forge_outcome *ret, struct forge_error *err)
 {
@@ -381,10 +411,11 @@ static int ask(struct forge_slurm *e, struct forge_outcome *ret, struct forge_er
 		return 1;
 	e->ask_at = now + e->poll_usec;
 	if (forge_slurm_find(e) < 0)
-		return 1; /* nothing is known, so nothing is decided */
+		return 1;   /* nothing is known, so nothing is decided */
+	pass_signals_on(e); /* those that scancel failed for */
 	if (e->kill_at && now >= e->kill_at)
 		forge_slurm_cancel(e, FORGE_CLUSTER_KILL);
-	/* While it waits for an outcome it looks more often. */
+	/* A job that has ended is asked about more often, until its outcome is there. */
 	switch (e->found.remote) {
 	case FORGE_REMOTE_PENDING:
 		note_alive(e);
@@ -404,31 +435,27 @@ static int ask(struct forge_slurm *e, struct forge_outcome *ret, struct forge_er
 static int on_signal(struct forge_slurm *e, struct forge_outcome *ret)
 {
 	struct signalfd_siginfo si;
-	bool is_urgent = false;
 	int n = 0;
 
 	while (read(e->signals, &si, sizeof(si)) == (ssize_t)sizeof(si)) {
 		n++;
-		is_urgent |= si.ssi_code == SI_QUEUE && si.ssi_int == FORGE_SIGNAL_NOW;
+		e->is_urgent |= si.ssi_code == SI_QUEUE && si.ssi_int == FORGE_SIGNAL_NOW;
 	}
 	if (n == 0)
 		return 1;
 	if (e->n_signals == 0)
 		forge_slurm_event(e, "cancelled", NULL);
-	/* A second signal lets forge on the node kill at once. */
-	int times = is_urgent && e->n_signals == 0 ? 2 : 1;
 	e->n_signals += n;
 	if (forge_slurm_take_back(e, CANCELLED) == 1) {
-		forge_slurm_cancel(e, FORGE_CLUSTER_KILL);
+		forge_slurm_cancel(e, FORGE_CLUSTER_DROP);
 		ret->stop = FORGE_STOP_CANCEL;
 		return 0;
 	}
-	/* Another supervisor must know who wanted that. */
+	/* With this file, a supervisor that takes over knows that forge, and not Slurm, ended the run. */
 	forge_auto_close int mark =
 		openat(e->dir.fd, "cancel", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
 	(void)mark;
-	for (int i = 0; i < times; i++)
-		forge_slurm_cancel(e, FORGE_CLUSTER_ASK);
+	pass_signals_on(e);
 	if (!e->kill_at)
 		e->kill_at =
 			forge_now_usec() + e->job->limits->grace_usec + CANCEL_MORE_USEC;
@@ -445,7 +472,10 @@ static int look_again(struct forge_slurm *e, uint64_t since)
 	return poll(&p, 1, (int)(pause / 1000)) > 0;
 }
 
-/* A supervisor that took the run back may have been killed before it could record that. 1: nobody did. */
+/*
+ * Another supervisor may have taken the run back, and have been killed before it recorded that: this one then gives the
+ * same verdict. 1: the run was not taken back.
+ */
 static int check_taken(struct forge_slurm *e, struct forge_outcome *ret,
 		       struct forge_error *err)
 {
@@ -454,7 +484,7 @@ static int check_taken(struct forge_slurm *e, struct forge_outcome *ret,
 	if (forge_job_dir_owner(e->dir.fd, owner) < 0 ||
 	    strncmp(owner, FORGE_CLAIM_BACK, strlen(FORGE_CLAIM_BACK)) != 0)
 		return 1;
-	forge_slurm_cancel(e, FORGE_CLUSTER_KILL); /* the job would do nothing */
+	forge_slurm_cancel(e, FORGE_CLUSTER_DROP);
 	if (strcmp(owner, FORGE_CLAIM_BACK CANCELLED) == 0) {
 		ret->stop = FORGE_STOP_CANCEL;
 		return 0;
@@ -465,7 +495,7 @@ static int check_taken(struct forge_slurm *e, struct forge_outcome *ret,
 			       "its Slurm job %s", OVERDUE);
 		return 0;
 	}
-	return forge_slurm_find(e) < 0 ? 1 : end_unstarted(e, ret, err);
+	return forge_slurm_find(e) < 0 ? 1 : end_unclaimed(e, ret, err);
 }
 
 static int wait_for_end(struct forge_slurm *e, struct forge_outcome *ret,
@@ -474,7 +504,7 @@ static int wait_for_end(struct forge_slurm *e, struct forge_outcome *ret,
 	uint64_t since = forge_now_usec();
 	int rc = e->is_new ? 1 : check_taken(e, ret, err);
 
-	/* Submitted a moment ago: it takes a while until there is something to be told. */
+	/* A job that was submitted a moment ago has not started yet. */
 	e->ask_at = e->is_new ? since + e->poll_usec / 2 : since;
 	while (rc == 1) {
 		show_logs(e);

@@ -19,7 +19,12 @@
 extern char **environ;
 
 /* A controller that is down or busy lets its clients wait for 10 s, and some sites have set more. */
-#define DEADLINE_USEC (45 * 1000000ull)
+#define LIMIT_MSEC 45000
+/*
+ * So long a submission goes on after it was asked to stop: one that is killed may have made a job, and its
+ * answer is usually a few milliseconds away.
+ */
+#define SUBMIT_MORE_USEC (2 * 1000000ull)
 /* What a command prints beyond this is dropped: a line for each of 100,000 jobs has room. */
 #define OUTPUT_MAX (16u << 20)
 
@@ -103,21 +108,30 @@ static int take(struct stream *s)
 }
 
 /* 0: both streams have ended. */
-static int read_both(struct stream s[2])
+static int read_both(struct stream s[2], const struct forge_client_call *call)
 {
-	uint64_t end = forge_now_usec() + DEADLINE_USEC;
+	unsigned limit = call->limit_msec ? call->limit_msec : LIMIT_MSEC;
+	uint64_t end = forge_now_usec() + limit * 1000ull;
+	int stop_fd = call->stop_fd, late = -ETIMEDOUT;
 
 	while (s[0].fd >= 0 || s[1].fd >= 0) {
-		struct pollfd p[2] = { { .fd = s[0].fd, .events = POLLIN },
-				       { .fd = s[1].fd, .events = POLLIN } };
+		struct pollfd p[3] = { { .fd = s[0].fd, .events = POLLIN },
+				       { .fd = s[1].fd, .events = POLLIN },
+				       { .fd = stop_fd, .events = POLLIN } };
 		uint64_t now = forge_now_usec();
 		if (now >= end)
-			return -ETIMEDOUT;
-		int n = poll(p, 2, (int)((end - now) / 1000) + 1);
+			return late;
+		int n = poll(p, 3, (int)((end - now) / 1000) + 1);
 		for (int i = 0; i < 2 && n > 0; i++) {
 			int rc = p[i].revents ? take(&s[i]) : 0;
 			if (rc < 0)
 				return rc;
+		}
+		if (n > 0 && p[2].revents) {
+			uint64_t stop = now + (call->input ? SUBMIT_MORE_USEC : 0);
+			end = stop < end ? stop : end;
+			late = -ECANCELED;
+			stop_fd = -1;
 		}
 	}
 	return 0;
@@ -149,34 +163,56 @@ static int spawn(char *const *argv, char *const *env, const int fds[3], pid_t *r
 
 static int wait_for(pid_t pid, bool is_late, int *ret_status)
 {
+	/* Its whole process group: the command may be a script of the site's around the real one. */
 	if (is_late)
-		(void)kill(pid, SIGKILL);
+		(void)kill(-pid, SIGKILL);
 	while (waitpid(pid, ret_status, 0) < 0)
 		if (errno != EINTR)
 			return -errno;
 	return 0;
 }
 
-int forge_client_run(char *const *argv, const char *conf, const char *input,
-		     struct forge_client *ret, struct forge_error *err)
+static int explain(int rc, const struct forge_client_call *call, struct forge_error *err)
+{
+	const char *name = call->argv[0];
+
+	switch (rc) {
+	case -ENOENT:
+		return forge_hint(err,
+				  forge_fail(err, ENOENT, "%s is not installed", name),
+				  "The commands of Slurm must be in PATH");
+	case -ETIMEDOUT:
+		return forge_fail(err, ETIMEDOUT, "%s did not answer in %u s", name,
+				  (call->limit_msec ? call->limit_msec : LIMIT_MSEC) /
+					  1000);
+	case -ECANCELED:
+		return forge_fail(err, ECANCELED, "%s was interrupted", name);
+	default:
+		return forge_fail_errno(err, -rc, "run %s", name);
+	}
+}
+
+int forge_client_run(const struct forge_client_call *call, struct forge_client *ret,
+		     struct forge_error *err)
 {
 	forge_auto_strv struct forge_strv env = { 0 };
 	int in[2] = { -1, -1 }, out[2] = { -1, -1 }, errs[2] = { -1, -1 };
 	struct stream s[2] = { { .fd = -1 }, { .fd = -1 } };
 	pid_t pid;
-	int rc = make_environment(conf, input != NULL, &env);
+	int rc = make_environment(call->conf, call->input != NULL, &env);
 
 	/* The commands would try for a minute. */
-	if (rc == 0 && conf && access(conf, R_OK) < 0)
-		return forge_fail_errno(err, errno, "read %s", conf);
+	if (rc == 0 && call->conf && access(call->conf, R_OK) < 0)
+		return forge_fail_errno(err, errno, "read %s", call->conf);
 	if (rc == 0 && (pipe2(in, O_CLOEXEC) < 0 || pipe2(out, O_CLOEXEC) < 0 ||
 			pipe2(errs, O_CLOEXEC) < 0))
 		rc = -errno;
-	/* At most PIPE_BUF bytes: they fit before anyone reads. */
-	if (rc == 0 && input)
-		rc = forge_write_all(in[1], input, strlen(input));
+	/* At most PIPE_BUF bytes: a pipe takes them without a reader. */
+	if (rc == 0 && call->input)
+		rc = forge_write_all(in[1], call->input, strlen(call->input));
 	if (rc == 0)
-		rc = spawn(argv, env.v, (const int[]){ in[0], out[1], errs[1] }, &pid);
+		rc = spawn(call->argv, env.v, (const int[]){ in[0], out[1], errs[1] },
+			   &pid);
 	s[0].fd = forge_take_fd(out[0]);
 	s[1].fd = forge_take_fd(errs[0]);
 	int *const ends[] = { &in[0], &in[1], &out[1], &errs[1] };
@@ -184,7 +220,7 @@ int forge_client_run(char *const *argv, const char *conf, const char *input,
 		if (*ends[i] >= 0)
 			close(*ends[i]);
 	if (rc == 0) {
-		rc = read_both(s);
+		rc = read_both(s, call);
 		int waited = wait_for(pid, rc < 0, &ret->status);
 		rc = rc < 0 ? rc : waited;
 	}
@@ -193,14 +229,7 @@ int forge_client_run(char *const *argv, const char *conf, const char *input,
 			close(s[i].fd);
 	ret->out = s[0].text ? s[0].text : strdup("");
 	ret->err = s[1].text ? s[1].text : strdup("");
-	if (rc == 0 && ret->out && ret->err)
-		return 0;
-	if (rc == -ENOENT)
-		return forge_hint(err,
-				  forge_fail(err, ENOENT, "%s is not installed", argv[0]),
-				  "The commands of Slurm must be in PATH");
-	if (rc == -ETIMEDOUT)
-		return forge_fail(err, ETIMEDOUT, "%s did not answer in %d s", argv[0],
-				  (int)(DEADLINE_USEC / 1000000));
-	return forge_fail_errno(err, rc < 0 ? -rc : ENOMEM, "run %s", argv[0]);
+	if (rc == 0 && (!ret->out || !ret->err))
+		rc = -ENOMEM;
+	return rc < 0 ? explain(rc, call, err) : 0;
 }

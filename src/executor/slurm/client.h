@@ -11,15 +11,22 @@ struct forge_client {
 	char *out, *err;
 };
 
+struct forge_client_call {
+	char *const *argv;
+	const char *conf; /* SLURM_CONF, NULL: as in our environment */
+	const char *
+		input; /* the script of a job on standard input, NULL: none; at most PIPE_BUF bytes */
+	int stop_fd; /* readable: the command is killed; a submission a moment later. -1: none */
+	unsigned limit_msec; /* the command is killed after that time; 0: the usual one */
+};
+
 /*
- * Runs argv[0] from PATH with conf as SLURM_CONF (NULL: as in our environment) and input as its standard
- * input (NULL: none, at most PIPE_BUF bytes). No other SLURM_ or SBATCH_ variable of ours gets there: one of
- * them would change what the command does. With input, which is the script of a job, hardly any variable gets
- * there: the job has all of them. 0: it has ended, see status; -ENOENT: it is not installed;
- * -ETIMEDOUT: it did not answer in time and was killed.
+ * Runs argv[0] from PATH. Of our SLURM_ and SBATCH_ variables only SLURM_CONF gets there: any other would change
+ * what the command does. With input, hardly any variable gets there: the job has all of them. 0: the command has
+ * ended, see status; -ENOENT: it is not installed; -ETIMEDOUT: it did not answer in time and was killed;
+ * -ECANCELED: it was killed because of stop_fd.
  */
-FORGE_MUST_CHECK int forge_client_run(char *const *argv, const char *conf,
-				      const char *input, struct forge_client *ret,
-				      struct forge_error *err);
+FORGE_MUST_CHECK int forge_client_run(const struct forge_client_call *call,
+				      struct forge_client *ret, struct forge_error *err);
 void forge_client_done(struct forge_client *c);
 #define forge_auto_client FORGE_CLEANUP(forge_client_done)

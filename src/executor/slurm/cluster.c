@@ -4,6 +4,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,8 @@
 
 /* A job that no node can ever take is not waited for longer than this. */
 #define HOPELESS_SEC 60
+/* So long forge tries to remove a job that would do nothing. */
+#define DROP_MSEC 3000
 
 const char *forge_cluster_name(const char *run_id, char buf[FORGE_JOB_NAME_MAX])
 {
@@ -46,28 +49,32 @@ static bool has_succeeded(const struct forge_client *c)
 	return WIFEXITED(c->status) && WEXITSTATUS(c->status) == 0;
 }
 
-static int run(const char *const *argv, const char *conf, struct forge_client *ret,
-	       struct forge_error *err)
+static int run(const char *const *argv, const struct forge_cluster *c,
+	       unsigned limit_msec, struct forge_client *ret, struct forge_error *err)
 {
-	int rc = forge_client_run((char *const *)argv, conf, NULL, ret, err);
+	const struct forge_client_call call = { .argv = (char *const *)argv,
+						.conf = c->conf,
+						.stop_fd = c->stop_fd,
+						.limit_msec = limit_msec };
+	int rc = forge_client_run(&call, ret, err);
 
 	if (rc == 0 && !has_succeeded(ret))
 		rc = forge_fail(err, EAGAIN, "%s: %.300s", argv[0], last_line(ret->err));
 	return rc;
 }
 
-int forge_cluster_probe(const char *conf, const char *partition, char *buf, size_t size,
-			struct forge_error *err)
+int forge_cluster_probe(const struct forge_cluster *c, const char *partition, char *buf,
+			size_t size, struct forge_error *err)
 {
 	forge_auto_client struct forge_client version = { 0 }, nodes = { 0 };
 	const char *const ask_version[] = { "sinfo", "--version", NULL };
 	const char *const ask_nodes[] = { "sinfo",   "-h",    "-N",
 					  "-o",	     "%N|%t", partition ? "-p" : NULL,
 					  partition, NULL };
-	int rc = run(ask_version, conf, &version, err);
+	int rc = run(ask_version, c, 0, &version, err);
 
 	if (rc == 0)
-		rc = run(ask_nodes, conf, &nodes, err);
+		rc = run(ask_nodes, c, 0, &nodes, err);
 	if (rc < 0)
 		return rc;
 	size_t n = 0, down = 0;
@@ -122,20 +129,23 @@ static bool take_id(const char *text, char ret_id[32])
 	return true;
 }
 
-int forge_cluster_submit(const char *conf, const struct forge_strv *argv,
+int forge_cluster_submit(const struct forge_cluster *c, const struct forge_strv *argv,
 			 const char *script, char ret_id[32], struct forge_error *err)
 {
-	forge_auto_client struct forge_client c = { 0 };
-	int rc = forge_client_run(argv->v, conf, script, &c, err);
+	forge_auto_client struct forge_client ran = { 0 };
+	const struct forge_client_call call = {
+		.argv = argv->v, .conf = c->conf, .input = script, .stop_fd = c->stop_fd
+	};
+	int rc = forge_client_run(&call, &ran, err);
 
 	ret_id[0] = '\0';
 	if (rc < 0) /* killed while it waited: anything may have happened */
 		return rc == -ENOENT ? rc : 1;
-	if (has_succeeded(&c) && take_id(c.out, ret_id))
+	if (has_succeeded(&ran) && take_id(ran.out, ret_id))
 		return 0;
-	const char *why = last_line(c.err);
+	const char *why = last_line(ran.err);
 	rc = forge_fail(err, EINVAL, "sbatch: %.300s", why);
-	return !WIFEXITED(c.status) || has_succeeded(&c) || is_unclear(why) ? 1 : rc;
+	return !WIFEXITED(ran.status) || has_succeeded(&ran) || is_unclear(why) ? 1 : rc;
 }
 
 static enum forge_remote_state remote_of(const char *state)
@@ -211,10 +221,10 @@ static int parse(char *text, struct forge_cluster_job **ret, size_t *ret_n,
 	return 0;
 }
 
-static int list(const char *conf, const char *name, struct forge_cluster_job **ret,
-		size_t *ret_n, struct forge_error *err)
+static int list(const struct forge_cluster *c, const char *name,
+		struct forge_cluster_job **ret, size_t *ret_n, struct forge_error *err)
 {
-	forge_auto_client struct forge_client c = { 0 };
+	forge_auto_client struct forge_client ran = { 0 };
 	char user[16];
 
 	(void)snprintf(user, sizeof(user), "%u", (unsigned)geteuid());
@@ -222,14 +232,14 @@ static int list(const char *conf, const char *name, struct forge_cluster_job **r
 				     "all",    "-u",   user,
 				     "-o",     FORMAT, name ? "-n" : NULL,
 				     name,     NULL };
-	int rc = run(argv, conf, &c, err);
-	return rc < 0 ? rc : parse(c.out, ret, ret_n, err);
+	int rc = run(argv, c, 0, &ran, err);
+	return rc < 0 ? rc : parse(ran.out, ret, ret_n, err);
 }
 
-int forge_cluster_list(const char *conf, struct forge_cluster_job **ret, size_t *ret_n,
-		       struct forge_error *err)
+int forge_cluster_list(const struct forge_cluster *c, struct forge_cluster_job **ret,
+		       size_t *ret_n, struct forge_error *err)
 {
-	return list(conf, NULL, ret, ret_n, err);
+	return list(c, NULL, ret, ret_n, err);
 }
 
 /* The first of a name, as compare() has sorted them. */
@@ -248,12 +258,12 @@ const struct forge_cluster_job *forge_cluster_pick(const struct forge_cluster_jo
 	return low < n && strcmp(jobs[low].name, name) == 0 ? &jobs[low] : NULL;
 }
 
-int forge_cluster_find(const char *conf, const char *name, struct forge_cluster_job *ret,
-		       struct forge_error *err)
+int forge_cluster_find(const struct forge_cluster *c, const char *name,
+		       struct forge_cluster_job *ret, struct forge_error *err)
 {
 	forge_auto_free struct forge_cluster_job *jobs = NULL;
 	size_t n = 0;
-	int rc = list(conf, name, &jobs, &n, err);
+	int rc = list(c, name, &jobs, &n, err);
 
 	*ret = (struct forge_cluster_job){ .remote = rc < 0 ? FORGE_REMOTE_UNKNOWN
 							    : FORGE_REMOTE_ENDED };
@@ -264,17 +274,38 @@ int forge_cluster_find(const char *conf, const char *name, struct forge_cluster_
 	return rc;
 }
 
-int forge_cluster_cancel(const char *conf, const char *name,
+int forge_cluster_exit(const struct forge_cluster *c, const struct forge_cluster_job *job,
+		       int *ret_status, struct forge_error *err)
+{
+	forge_auto_client struct forge_client ran = { 0 };
+	const char *const argv[] = { "squeue", "-h",	    "-t", "all",
+				     "-j",     job->id,	    "-n", job->name,
+				     "-O",     "exit_code", NULL };
+	int rc = run(argv, c, 0, &ran, err);
+	char *end;
+
+	if (rc < 0)
+		return rc;
+	long status = strtol(ran.out, &end, 10);
+	if (end == ran.out || status < 0 || status > INT_MAX)
+		return forge_fail(err, EBADMSG, "squeue: no exit code of job %s",
+				  job->id);
+	*ret_status = (int)status;
+	return 0;
+}
+
+int forge_cluster_cancel(const struct forge_cluster *c, const char *name,
 			 enum forge_cluster_cancel how, struct forge_error *err)
 {
-	forge_auto_client struct forge_client c = { 0 };
+	forge_auto_client struct forge_client ran = { 0 };
 	char user[16];
 
 	(void)snprintf(user, sizeof(user), "%u", (unsigned)geteuid());
 	const char *const ask[] = { "scancel", "-u", user,   "-n", name,
 				    "-b",      "-s", "TERM", NULL };
 	const char *const end[] = { "scancel", "-u", user, "-n", name, NULL };
-	return run(how == FORGE_CLUSTER_ASK ? ask : end, conf, &c, err);
+	return run(how == FORGE_CLUSTER_ASK ? ask : end, c,
+		   how == FORGE_CLUSTER_DROP ? DROP_MSEC : 0, &ran, err);
 }
 
 static bool is_hopeless(const char *reason)

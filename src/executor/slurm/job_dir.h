@@ -8,9 +8,9 @@
  *   <dir>/<run id>.job/
  *     job.json                what to run: see job_file.h
  *     stdin                   with --stdin
- *     claim                   a symbolic link that the first who makes it owns: either a node, which runs the
- *                             command, or forge here, which takes the job back. So a job that Slurm starts
- *                             twice, or after it was given up here, does nothing.
+ *     claim                   a symbolic link, which symlink(2) makes once. The process that made it decides about the
+ *                             run: forge on a node runs the command, a supervisor on this machine takes the run back
+ *                             and never lets it run. A job that finds a claim ends without running anything.
  *     cancel                  forge here has asked for the end of the run
  *     started                 the command runs
  *     stdout, stderr          its logs
@@ -60,12 +60,12 @@ void forge_job_dir_done(struct forge_job_dir *d);
 /* What a claim of this side begins with; the rest says why. */
 #define FORGE_CLAIM_BACK "back "
 /*
- * Makes the claim. 0: it is ours. -EEXIST: somebody else has it. In both cases ret_owner has the text of the
- * one who owns it.
+ * Makes the claim. 0: this call made it. -EEXIST: another process had made it before. In both cases ret_owner is the
+ * text of the claim.
  */
 FORGE_MUST_CHECK int forge_job_dir_claim(int fd, const char *text,
 					 char ret_owner[FORGE_CLAIM_MAX]);
-/* Who owns it; "": nobody yet. Negative: not known. */
+/* The text of the claim; "": there is none yet. Negative: it cannot be read now. */
 FORGE_MUST_CHECK int forge_job_dir_owner(int fd, char ret_owner[FORGE_CLAIM_MAX]);
 bool forge_job_dir_has(int fd, const char *name);
 /* An object in a file; NULL without an error: there is no such file yet. */

@@ -32,12 +32,6 @@ static void restore_config(const json_t *j, struct forge_config *c)
 		(unsigned)json_integer_value(json_object_get(j, "allow_missing"));
 }
 
-static void set_name(json_t *j, const char *key, const char *name)
-{
-	if (name)
-		json_object_set_new(j, key, forge_json_name(name));
-}
-
 static json_t *words_json(char *const *words)
 {
 	json_t *list = json_array();
@@ -49,24 +43,22 @@ static json_t *words_json(char *const *words)
 
 json_t *forge_job_file(const struct forge_job *job, const char *place)
 {
-	json_t *j = json_pack("{s:s, s:s, s:b, s:b, s:o, s:o}", "forge_version",
-			      FORGE_VERSION, "run_id", job->run_id, "own_network",
-			      job->own_network, "has_stdin", job->pass_stdin, "limits",
-			      forge_saved_limits(job->limits), "config",
-			      config_json(job->config));
+	/* A root that is not there is left out. */
+	json_t *root = job->root ? forge_json_name(job->root) : NULL;
 
-	if (!j)
-		return NULL;
-	json_object_set_new(j, "argv", words_json(job->argv));
-	json_object_set_new(j, "env", forge_json_names(job->env));
-	json_object_set_new(j, "read_only", forge_json_names(job->read_only));
-	json_object_set_new(j, "aliases", forge_json_names(job->aliases));
-	json_object_set_new(j, "tools", forge_json_names(job->tools));
-	json_object_set_new(j, "links", forge_json_names(job->links));
-	set_name(j, "root", job->root);
-	set_name(j, "workdir", job->workdir);
-	set_name(j, "place", place);
-	if (job->is_checked)
+	json_t *j = json_pack(
+		"{s:s, s:s, s:b, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, "
+		"s:o*, s:o, s:o}",
+		"forge_version", FORGE_VERSION, "run_id", job->run_id, "own_network",
+		job->own_network, "has_stdin", job->pass_stdin, "limits",
+		forge_saved_limits(job->limits), "config", config_json(job->config),
+		"argv", words_json(job->argv), "env", forge_json_names(job->env),
+		"read_only", forge_json_names(job->read_only), "aliases",
+		forge_json_names(job->aliases), "tools", forge_json_names(job->tools),
+		"links", forge_json_names(job->links), "root", root, "workdir",
+		forge_json_name(job->workdir), "place", forge_json_name(place));
+
+	if (j && job->is_checked)
 		json_object_set_new(j, "health", forge_health_json(&job->config->health));
 	return j;
 }

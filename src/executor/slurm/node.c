@@ -22,6 +22,7 @@
 #include "executor/slurm/job_dir.h"
 #include "executor/slurm/job_file.h"
 #include "executor/slurm/node_health.h"
+#include "sandbox/cgroup.h"
 
 /* From one sample of usage.json to the next; the first comes sooner. */
 #define SAMPLE_MSEC 2000
@@ -78,7 +79,7 @@ static int open_logs(struct node *n, struct forge_error *err)
 		       : 0;
 }
 
-/* State of its own: what other runs of this user have on other nodes is none of its business. */
+/* A FORGE_HOME for this job alone: slots and locks of other nodes are not valid here. */
 static int open_home(struct node *n, struct forge_error *err)
 {
 	forge_auto_free char *path = forge_asprintf("%s/home", n->path);
@@ -173,7 +174,7 @@ static int check_before(struct node *n, struct forge_error *err)
 	return n->read.job.is_checked ? forge_node_health_before(&n->health, err) : 0;
 }
 
-/* As the door does it. Negative: it was not run. */
+/* Calls the local executor in the order of executor.h. Negative: the command was not run. */
 static int execute(struct node *n, struct forge_outcome *ret, struct forge_error *err)
 {
 	const struct forge_executor_ops *local = &forge_executor_local;
@@ -244,11 +245,14 @@ static int run_job(struct node *n, struct forge_error *err)
 	struct forge_outcome outcome = FORGE_OUTCOME_INIT;
 	struct forge_error refused = FORGE_ERROR_INIT;
 	json_t *file = NULL;
+
+	/* What forge left on this node when it was killed: no other process would remove it. */
+	forge_cgroup_sweep("job_");
 	int rc = forge_job_dir_load(n->fd, "job.json", &file, &refused);
 
 	if (rc == 0 && !file)
 		rc = forge_fail(&refused, ENOENT, "job.json is not there");
-	/* It has the environment of the run, and nobody needs it again. */
+	/* It has the environment of the run, which may be secret, and is not read again. */
 	if (rc == 0)
 		(void)unlinkat(n->fd, "job.json", 0);
 	if (rc == 0)

@@ -4,8 +4,8 @@
  * the same sandbox as here (node.c), and leaves an outcome in the directory of the job (job_dir.h). This
  * side submits the job, waits for the outcome, and asks Slurm only to explain why there is none.
  *
- * Nothing runs twice, whatever Slurm does: who makes the claim in the directory of the job owns the run.
- * A node that does not get it runs nothing; this side takes it before it gives a run up.
+ * Nothing runs twice, whatever Slurm does. forge on a node runs the command only if it could make the claim in the
+ * directory of the job, which can be made once. This side makes it before it gives a run up.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -37,8 +38,9 @@ static struct forge_slurm *of(struct forge_execution *e)
 static int slurm_probe(const struct forge_executor_decl *decl, char *buf, size_t size,
 		       struct forge_error *err)
 {
+	const struct forge_cluster cluster = { .conf = decl->slurm_conf, .stop_fd = -1 };
 	struct stat st;
-	int rc = forge_cluster_probe(decl->slurm_conf, decl->partition, buf, size, err);
+	int rc = forge_cluster_probe(&cluster, decl->partition, buf, size, err);
 
 	if (rc == 0 && stat(decl->dir, &st) < 0)
 		rc = forge_hint(
@@ -228,8 +230,7 @@ static int spool_stdin(struct forge_slurm *e, struct forge_error *err)
 		if (poll(p, 2, -1) < 0 && errno != EINTR)
 			return forge_fail_errno(err, errno, "wait for standard input");
 		if (p[1].revents)
-			return forge_fail(err, ECANCELED,
-					  "cancelled while its standard input was read");
+			return 0; /* it will not be submitted */
 		ssize_t n = p[0].revents ? read(STDIN_FILENO, buf, sizeof(buf)) : -1;
 		/* What a file system reports only now must not be a shorter input. */
 		if (n == 0)
@@ -275,12 +276,32 @@ int forge_slurm_take_back(struct forge_slurm *e, const char *why)
 	return rc == -EEXIST && owner[0] ? 0 : rc < 0 && rc != -EEXIST ? rc : -EIO;
 }
 
+/* A signal ends a question that has no answer yet. */
+static struct forge_cluster cluster_of(const struct forge_slurm *e)
+{
+	return (struct forge_cluster){ .conf = e->conf, .stop_fd = e->signals };
+}
+
 int forge_slurm_find(struct forge_slurm *e)
 {
+	const struct forge_cluster cluster = cluster_of(e);
 	struct forge_error why = FORGE_ERROR_INIT;
-	int rc = forge_cluster_find(e->conf, e->name, &e->found, &why);
+	int rc = forge_cluster_find(&cluster, e->name, &e->found, &why);
 
 	return rc < 0 ? rc : e->found.state[0] != '\0';
+}
+
+/* A program that is broken on the node dies of other signals. */
+int forge_slurm_was_killed(struct forge_slurm *e)
+{
+	const struct forge_cluster cluster = cluster_of(e);
+	struct forge_error why = FORGE_ERROR_INIT;
+	int status, rc = forge_cluster_exit(&cluster, &e->found, &status, &why);
+
+	if (rc < 0)
+		return rc;
+	int sig = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+	return sig == SIGKILL || sig == SIGTERM || sig == SIGINT || sig == SIGHUP;
 }
 
 /*
@@ -296,23 +317,33 @@ static int find_after_all(struct forge_slurm *e, struct forge_error *err)
 	do {
 		if (forge_slurm_find(e) == 1)
 			return 0;
-	} while (poll(&p, 1, 1000) == 0 && forge_now_usec() < end);
+		/* wait() answers the signal: it takes the run back, and the job out of the queue. */
+		if (poll(&p, 1, 1000) > 0)
+			return 0;
+	} while (forge_now_usec() < end);
 	if (forge_slurm_take_back(e, "was not submitted") == 0)
 		return 0; /* a node has it */
+	forge_slurm_cancel(e, FORGE_CLUSTER_DROP);
 	return -err->code;
 }
 
 static int slurm_start(struct forge_execution *base, struct forge_error *err)
 {
 	struct forge_slurm *e = of(base);
+	const struct forge_cluster cluster = cluster_of(e);
 	struct forge_error why = FORGE_ERROR_INIT;
 	forge_auto_strv struct forge_strv argv = { 0 };
 	forge_auto_free char *script = forge_submission_script(e->job, &e->dir);
 	char detail[64];
 
+	struct pollfd stop = { .fd = e->signals, .events = POLLIN };
+
 	if (!script || forge_submission_argv(e->job, &e->dir, &argv) < 0)
 		return forge_fail(err, ENOMEM, "out of memory");
 	e->submitted_at = (uint64_t)time(NULL);
+	/* A signal has come, which wait() answers: there is nothing to submit. */
+	if (poll(&stop, 1, 0) > 0)
+		return 0;
 	/* From here on there may be a job: another supervisor would look for it by its name. */
 	int rc = forge_slot_add(e->job->slot,
 				json_pack("{s:I, s:I}", "start_usec",
@@ -321,7 +352,7 @@ static int slurm_start(struct forge_execution *base, struct forge_error *err)
 				err);
 	if (rc < 0)
 		return rc;
-	rc = forge_cluster_submit(e->conf, &argv, script, e->found.id, &why);
+	rc = forge_cluster_submit(&cluster, &argv, script, e->found.id, &why);
 	if (rc == 1)
 		rc = find_after_all(e, &why);
 	if (rc < 0) {
@@ -387,12 +418,18 @@ static int slurm_wait(struct forge_execution *base, struct forge_outcome *ret,
 	return forge_slurm_await(of(base), ret, err);
 }
 
-void forge_slurm_cancel(struct forge_slurm *e, enum forge_cluster_cancel how)
+int forge_slurm_cancel(struct forge_slurm *e, enum forge_cluster_cancel how)
 {
+	struct forge_cluster cluster = cluster_of(e);
 	struct forge_error why = FORGE_ERROR_INIT;
 
-	if (forge_cluster_cancel(e->conf, e->name, how, &why) < 0)
+	/* It takes a moment at most, and a signal may have been why. */
+	if (how == FORGE_CLUSTER_DROP)
+		cluster.stop_fd = -1;
+	int rc = forge_cluster_cancel(&cluster, e->name, how, &why);
+	if (rc < 0)
 		forge_slurm_event(e, "cancel_failed", why.msg);
+	return rc;
 }
 
 /* ---- its directories ---- */
@@ -451,7 +488,7 @@ static void slurm_close(struct forge_execution *base)
 	free(e->conf);
 }
 
-/* ---- for those who have only the slot ---- */
+/* ---- from the slot alone: look, repair, usage ---- */
 
 static bool has_file(const json_t *plan, const char *name)
 {
@@ -507,7 +544,9 @@ static int slurm_look(struct forge_remote *runs, size_t n, struct forge_error *e
 		size_t n_jobs = 0;
 		if (is_asked[i] || runs[i].state == FORGE_REMOTE_ENDED)
 			continue;
-		int asked = forge_cluster_list(*conf ? conf : NULL, &jobs, &n_jobs, err);
+		const struct forge_cluster cluster = { .conf = *conf ? conf : NULL,
+						       .stop_fd = -1 };
+		int asked = forge_cluster_list(&cluster, &jobs, &n_jobs, err);
 		rc = asked < 0 ? asked : rc;
 		for (size_t k = i; k < n; k++) {
 			if (strcmp(conf, forge_json_string_or(runs[k].plan, "slurm_conf",
@@ -525,6 +564,7 @@ static int slurm_look(struct forge_remote *runs, size_t n, struct forge_error *e
 static int end_job(const struct forge_repair *r, struct forge_slurm *e,
 		   struct forge_error *err)
 {
+	const struct forge_cluster cluster = cluster_of(e);
 	char name[FORGE_JOB_NAME_MAX];
 
 	if (forge_job_dir_has(e->dir.fd, "outcome.json") ||
@@ -533,7 +573,7 @@ static int end_job(const struct forge_repair *r, struct forge_slurm *e,
 		return 0;
 	r->report(r->arg, "cancel", forge_cluster_name(r->run_id, name));
 	return r->dry_run ? 0
-			  : forge_cluster_cancel(e->conf, name, FORGE_CLUSTER_KILL, err);
+			  : forge_cluster_cancel(&cluster, name, FORGE_CLUSTER_KILL, err);
 }
 
 static int open_for_repair(const struct forge_repair *r, const struct forge_job *job,
@@ -582,7 +622,8 @@ static int slurm_repair(const struct forge_repair *r, struct forge_error *err)
 		rc = 0;
 	} else if (json_object_get(r->slot, "start_usec") && !r->dry_run) {
 		/* Its directory cannot be reached: the job at least is ended. */
-		(void)!forge_cluster_cancel(e.conf, e.name, FORGE_CLUSTER_KILL, NULL);
+		const struct forge_cluster cluster = cluster_of(&e);
+		(void)!forge_cluster_cancel(&cluster, e.name, FORGE_CLUSTER_KILL, NULL);
 	}
 	struct forge_repair now = *r;
 	forge_auto_json json_t *slot = slot_of_today(r);

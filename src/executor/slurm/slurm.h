@@ -29,7 +29,9 @@ struct forge_slurm {
 	char pending[128];	/* what was reported last, and when */
 	uint64_t pending_since; /* seconds of the epoch */
 	int signals;
-	int n_signals;
+	int n_signals; /* received here */
+	int n_asked; /* of them passed on to forge on the node, which counts them, too */
+	bool is_urgent;	 /* one of them asked for an end without grace */
 	uint64_t ask_at; /* the next question to Slurm */
 	uint64_t
 		ended_at; /* Slurm said that it ended, seconds of the epoch; 0: it goes on */
@@ -54,8 +56,10 @@ static inline void forge_slurm_event(const struct forge_slurm *e, const char *na
 FORGE_MUST_CHECK int forge_slurm_take_back(struct forge_slurm *e, const char *why);
 /* Asks for the job, by its name. 1: it is there. 0: it is not. Negative: not known. */
 FORGE_MUST_CHECK int forge_slurm_find(struct forge_slurm *e);
-/* When that fails, the next look tries again. */
-void forge_slurm_cancel(struct forge_slurm *e, enum forge_cluster_cancel how);
+/* Whether a signal from outside ended the program of the job that was found. Negative: not known. */
+FORGE_MUST_CHECK int forge_slurm_was_killed(struct forge_slurm *e);
+/* Negative: Slurm may not have received it. An event reports that, so callers may ignore it. */
+int forge_slurm_cancel(struct forge_slurm *e, enum forge_cluster_cancel how);
 /* As wait() of an executor. */
 FORGE_MUST_CHECK int forge_slurm_await(struct forge_slurm *e, struct forge_outcome *ret,
 				       struct forge_error *err);
