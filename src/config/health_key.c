@@ -136,14 +136,7 @@ const struct forge_named_row *forge_health_rows(size_t *ret_n)
 
 static void decl_done(struct forge_check_decl *d)
 {
-	for (size_t i = 0; i < FORGE_ARRAY_SIZE(rows); i++) {
-		void *field = (char *)d + rows[i].offset;
-		if (rows[i].type == FORGE_NAMED_WORD ||
-		    rows[i].type == FORGE_NAMED_ONE_OF)
-			free(*(char **)field);
-		else if (rows[i].type == FORGE_NAMED_LIST)
-			forge_strv_done(field);
-	}
+	forge_named_done(&keys, d);
 	free(d->name);
 	free(d->file);
 	*d = (struct forge_check_decl){ .name = NULL };
@@ -234,19 +227,6 @@ static int check_keys(struct forge_loader *ld, const struct forge_yaml *node,
 					   "a check of kind %s needs %s", kind, needed);
 }
 
-static int make_absolute(const struct forge_loader *ld, char **path,
-			 struct forge_error *err)
-{
-	if (!*path)
-		return 0;
-	char *full = forge_path_absolute(ld->base_dir, *path);
-	if (!full)
-		return forge_loader_oom(err);
-	free(*path);
-	*path = full;
-	return 0;
-}
-
 /* The directory in which runs get their workdirs, without a final slash. */
 static char *workdir_parent(const struct forge_config *c)
 {
@@ -309,7 +289,7 @@ static int fix_paths(const struct forge_loader *ld, const struct forge_yaml *lis
 	int rc = 0;
 
 	for (size_t i = 0; i < patterns->n && rc == 0; i++, n = n ? n->next : NULL) {
-		rc = make_absolute(ld, &patterns->v[i], err);
+		rc = forge_named_absolute(ld, &patterns->v[i], err);
 		if (rc == 0)
 			rc = check_guarded(ld, n ? n : list, path, patterns->v[i], err);
 	}
@@ -323,7 +303,7 @@ static int check_files(const struct forge_loader *ld, const struct forge_yaml *n
 	int rc = fix_paths(ld, forge_named_find(node, "paths"), path, &d->paths, err);
 
 	for (size_t i = 0; i < d->exclude.n && rc == 0; i++)
-		rc = make_absolute(ld, &d->exclude.v[i], err);
+		rc = forge_named_absolute(ld, &d->exclude.v[i], err);
 	if (rc == 0 && d->paths.n == 0)
 		rc = forge_loader_fail(ld, node, path, err, "has no paths");
 	return rc;
@@ -345,9 +325,9 @@ static int add_check(struct forge_loader *ld, const struct forge_yaml *node,
 	if (rc == 0)
 		rc = check_keys(ld, node, path, d->kind, err);
 	if (rc == 0)
-		rc = make_absolute(ld, &d->path, err);
+		rc = forge_named_absolute(ld, &d->path, err);
 	if (rc == 0 && d->process && strchr(d->process, '/'))
-		rc = make_absolute(ld, &d->process, err);
+		rc = forge_named_absolute(ld, &d->process, err);
 	if (rc == 0 && strcmp(d->kind, "files") == 0)
 		rc = check_files(ld, node, path, d, err);
 	d->file = strdup(ld->name);

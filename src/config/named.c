@@ -293,6 +293,7 @@ void forge_named_done(const struct forge_named_map *map, void *s)
 		case FORGE_NAMED_SIZE:
 		case FORGE_NAMED_DURATION:
 		case FORGE_NAMED_COUNT:
+		case FORGE_NAMED_AMOUNT:
 			break; /* nothing on the heap */
 		}
 	}
