@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The checks of a configuration, and what is guarded. */
-#include "config/health.h"
+#include "config/health_key.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "base/fd.h"
 #include "base/glob.h"
 #include "base/yaml.h"
-#include "config/health_key.h"
+#include "config/health_rules.h"
 #include "config/named.h"
 #include "config/path.h"
 #include "config/setters.h"
@@ -334,6 +334,8 @@ static int add_check(struct forge_loader *ld, const struct forge_yaml *node,
 				       rows[0].type_name);
 	if (rc == 0)
 		rc = check_keys(ld, node, path, d->kind, err);
+	if (rc == 0)
+		rc = forge_health_check_values(ld, node, path, d->kind, err);
 	if (rc == 0)
 		rc = make_absolute(ld, &d->path, err);
 	if (rc == 0 && d->process && strchr(d->process, '/'))
