@@ -25,10 +25,10 @@ static void check_runtime(const struct forge_check_env *env,
 }
 
 static const struct forge_check_kind kinds[] = {
-	{ "disk", forge_check_disk, 0 },
-	{ "memory", forge_check_memory, 0 },
-	{ "command", check_command, 3000000 },
-	{ "runtime", check_runtime, 0 },
+	{ "disk", forge_check_disk, 0 },       { "memory", forge_check_memory, 0 },
+	{ "tcp", forge_check_tcp, 0 },	       { "unix", forge_check_unix, 0 },
+	{ "process", forge_check_process, 0 }, { "systemd", forge_check_systemd, 0 },
+	{ "command", check_command, 3000000 }, { "runtime", check_runtime, 0 },
 };
 
 const struct forge_check_kind *forge_check_kind_find(const char *name)
