@@ -10,6 +10,9 @@
 
 FORGE_CHECK(forge_check_disk);
 FORGE_CHECK(forge_check_memory);
+FORGE_CHECK(forge_check_sqlite);
+FORGE_CHECK(forge_check_postgres); /* with libpq only */
+FORGE_CHECK(forge_check_http);	   /* with libcurl only */
 FORGE_CHECK(forge_check_tcp);
 FORGE_CHECK(forge_check_unix);
 FORGE_CHECK(forge_check_process);
