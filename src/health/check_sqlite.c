@@ -132,21 +132,24 @@ static void note_error(sqlite3 *db, const struct look *look, struct checked *ret
 {
 	int code = sqlite3_extended_errcode(db);
 	int error = sqlite3_system_errno(db);
-	const char *why = sqlite3_errmsg(db);
-
-	ret->is_passing =
+	bool is_locked_out = (code & 0xff) == SQLITE_CANTOPEN && look->has_log;
+	bool is_starting =
 		code == SQLITE_READONLY_RECOVERY || code == SQLITE_READONLY_CANTINIT;
-	if ((code & 0xff) == SQLITE_CANTOPEN && look->has_log)
+
+	/* A program makes and removes log and memory one after the other. */
+	ret->is_passing = is_starting || (is_locked_out && error == ENOENT);
+	if (is_locked_out)
 		(void)snprintf(ret->problem, sizeof(ret->problem),
 			       "its write-ahead log (-wal, -shm) cannot be read%s%s",
 			       error ? ": " : "", error ? strerror(error) : "");
-	else if (ret->is_passing || code == SQLITE_READONLY_ROLLBACK)
+	else if (is_starting || code == SQLITE_READONLY_ROLLBACK)
 		(void)snprintf(ret->problem, sizeof(ret->problem),
 			       "a program was killed while it wrote: the database must "
 			       "be opened by that program again before it can be read");
 	else
-		(void)snprintf(ret->problem, sizeof(ret->problem), "%s%s%s", why,
-			       error ? ": " : "", error ? strerror(error) : "");
+		(void)snprintf(ret->problem, sizeof(ret->problem), "%s%s%s",
+			       sqlite3_errmsg(db), error ? ": " : "",
+			       error ? strerror(error) : "");
 }
 
 /* Adds a line of the pragma's answer; "ok" is none. */

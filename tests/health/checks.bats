@@ -24,6 +24,8 @@ setup() {
     mode=$(test_mode)
     T=$BATS_TEST_TMPDIR
     export FORGE_HOME=$T/home FORGE_CONFIG=$T/forge.yaml HOME=$T
+    # What an ordinary user cannot run either.
+    PATH=$(tr : '\n' <<<"$PATH" | grep -v '/shims$' | paste -sd :)
     unset FORGE_STORE PGPASSWORD PGHOST PGUSER http_proxy HTTP_PROXY
     started=() database=
     out=$T/out err=$T/err
@@ -204,9 +206,10 @@ open("index.db", "wb").write(data)'
     many db/w.db "PRAGMA journal_mode = WAL"
     checks "w: {kind: sqlite, path: db/w.db, tables: [samples]}"
     chmod 644 "$FORGE_CONFIG"
+    install -m 755 "$FORGE" forge
     as_other() {
         status=0
-        FORGE_HOME=$T/home2 setpriv --reuid 12345 --regid 12345 --clear-groups "$FORGE" health check --json w \
+        FORGE_HOME=$T/home2 setpriv --reuid 12345 --regid 12345 --clear-groups "$T/forge" health check --json w \
             >"$out" 2>"$err" || status=$?
         cat "$out" "$err"
     }
@@ -226,6 +229,40 @@ open("index.db", "wb").write(data)'
     chmod 600 db/w.db
     as_other
     failed w "Permission denied"
+}
+
+@test "sqlite: programs that open and close the database are not disturbed, and do not disturb" {
+    [ "$mode" = root ] || skip "only root can do this"
+    chmod 755 "$BATS_RUN_TMPDIR" "$BATS_SUITE_TMPDIR" "$(dirname "$BATS_FILE_TMPDIR")" "$(dirname "$T")" "$T"
+    mkdir -m 1777 db
+    mkdir home2
+    many db/w.db "PRAGMA journal_mode = WAL"
+    chown 12346 db/w.db
+    chown 12345 home2
+    # A log that our user made would keep the other from writing: it may neither open nor remove it.
+    install -m 755 "$BATS_TEST_DIRNAME/server.py" server.py
+    background setpriv --reuid 12346 --regid 12346 --clear-groups python3 "$T/server.py" \
+        reopen "$T/db/ready" "$T/db/w.db" "$T/db/errors"
+    wait_for test -s db/ready
+    mapfile -t lines < <(printf 'w%d: {kind: sqlite, path: db/w.db, tables: [samples], timeout: 60s}\n' {1..30})
+    checks "${lines[@]}"
+    chmod 644 "$FORGE_CONFIG"
+    install -m 755 "$FORGE" forge
+    end=$((SECONDS + 8))
+    while [ "$SECONDS" -lt "$end" ]; do
+        FORGE_HOME=$T/home2 run --separate-stderr setpriv --reuid 12345 --regid 12345 --clear-groups "$T/forge" health check --json
+        jq -r '.[] | select(.ok | not).text' <<<"$output"
+        [ "$(jq 'all(.ok)' <<<"$output")" = true ]
+        [ "$(jq 'length' <<<"$output")" -eq 32 ]
+    done
+    kill -KILL "$pid"
+    wait "$pid" || true
+    ls -l db
+    [ -z "$(find db -uid 12345)" ]
+    if [ -e db/errors ]; then
+        sort db/errors | uniq -c
+        return 1
+    fi
 }
 
 @test "sqlite: a database that is locked is waited for, within the time-out" {

@@ -5,6 +5,7 @@
     hang PORT_FILE             accepts connections on loopback and never answers
     unix READY_FILE PATH TYPE  a socket of this type: STREAM, DGRAM or SEQPACKET
     sqlite READY_FILE PATH SQL has a database open, after these statements, until it is killed
+    reopen READY_FILE PATH LOG opens a database, writes and closes it, again and again; errors go into LOG
     zombie PID_FILE PROGRAM    has a child that has ended
 """
 # SPDX-License-Identifier: Apache-2.0
@@ -88,6 +89,16 @@ def main():
             db.execute(sql).fetchall()
         ready("ready")
         signal.pause()
+    elif MODE == "reopen":
+        ready("ready")
+        while True:
+            try:
+                db = sqlite3.connect(ARGS[0], isolation_level=None)
+                db.execute("INSERT INTO samples (value) VALUES ('more')")
+                db.close()
+            except sqlite3.Error as error:
+                with open(ARGS[1], "a", encoding="ascii") as f:
+                    f.write(f"{error}\n")
     elif MODE == "zombie":
         pid = os.posix_spawn(ARGS[0], ARGS, {})
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
