@@ -7,17 +7,28 @@
 #include <string.h>
 #include <sys/random.h>
 
-const char *forge_format_now(char buf[FORGE_TIME_MAX])
+static const char *format_time(char buf[FORGE_TIME_MAX], struct timespec ts)
 {
-	struct timespec ts;
 	struct tm tm;
 
-	clock_gettime(CLOCK_REALTIME, &ts);
 	gmtime_r(&ts.tv_sec, &tm);
 	(void)snprintf(buf, FORGE_TIME_MAX, "%04d-%02d-%02dT%02d:%02d:%02d.%03ldZ",
 		       (tm.tm_year + 1900) % 10000, tm.tm_mon + 1, tm.tm_mday, tm.tm_hour,
 		       tm.tm_min, tm.tm_sec, ts.tv_nsec / 1000000);
 	return buf;
+}
+
+const char *forge_format_now(char buf[FORGE_TIME_MAX])
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_REALTIME, &ts);
+	return format_time(buf, ts);
+}
+
+const char *forge_format_time(char buf[FORGE_TIME_MAX], time_t seconds)
+{
+	return format_time(buf, (struct timespec){ .tv_sec = seconds });
 }
 
 static const char digits[] = "0123456789abcdefghjkmnpqrstvwxyz"; /* no i l o u */

@@ -17,6 +17,8 @@ static inline uint64_t forge_now_usec(void)
 #define FORGE_TIME_MAX 32
 /* Formats the present time as "2026-11-15T03:20:50.123Z". Returns buf. */
 const char *forge_format_now(char buf[FORGE_TIME_MAX]);
+/* The same for a time in seconds of the epoch. */
+const char *forge_format_time(char buf[FORGE_TIME_MAX], time_t seconds);
 /* A sortable unique id: 48 bits of milliseconds and 80 random bits, as 26 lower-case letters. */
 #define FORGE_RUN_ID_MAX 27
 /* The ten letters with which ids of this millisecond begin. Returns buf. */

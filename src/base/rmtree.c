@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <linux/fs.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -400,7 +401,55 @@ int forge_rmtree(const char *path, dev_t dev, ino_t ino, struct forge_rmtree_sta
 
 #define CHOWN_DEPTH 256
 
-static int chown_dir(int fd, uid_t uid, gid_t gid, uint64_t mnt, unsigned depth)
+/* Who gets the tree. */
+struct owner {
+	uid_t uid;
+	gid_t gid;
+	uint64_t mount;
+	bool has_project;
+	struct fsxattr outside; /* has_project: of the directory that the tree is in */
+};
+
+/*
+ * Files of a run with a project quota have the number of the project in their inodes, and the next run has the
+ * same number. They leave the project, so that they do not count for that run. Best effort: other
+ * files than these cannot be asked, and take no space.
+ */
+static void leave_project(const struct owner *o, int fd, bool is_dir)
+{
+	struct fsxattr its;
+
+	if (!o->has_project || ioctl(fd, FS_IOC_FSGETXATTR, &its) < 0)
+		return;
+	its.fsx_projid = o->outside.fsx_projid;
+	if (is_dir)
+		its.fsx_xflags = (its.fsx_xflags & ~(uint32_t)FS_XFLAG_PROJINHERIT) |
+				 (o->outside.fsx_xflags & FS_XFLAG_PROJINHERIT);
+	(void)ioctl(fd, FS_IOC_FSSETXATTR, &its);
+}
+
+static void leave_project_at(const struct owner *o, int dir, const char *name)
+{
+	if (!o->has_project)
+		return;
+	forge_auto_close int fd =
+		openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	if (fd >= 0)
+		leave_project(o, fd, false);
+}
+
+static bool is_in_project(int top, struct fsxattr *ret_outside)
+{
+	struct fsxattr its;
+	forge_auto_close int outside =
+		openat(top, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	return outside >= 0 && ioctl(top, FS_IOC_FSGETXATTR, &its) == 0 &&
+	       ioctl(outside, FS_IOC_FSGETXATTR, ret_outside) == 0 &&
+	       its.fsx_projid != ret_outside->fsx_projid;
+}
+
+static int chown_dir(const struct owner *o, int fd, unsigned depth)
 {
 	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
 
@@ -410,11 +459,13 @@ static int chown_dir(int fd, uid_t uid, gid_t gid, uint64_t mnt, unsigned depth)
 		int rc = mount_of(fd, name, &st);
 		if (rc < 0)
 			return rc;
-		if (st.stx_mnt_id != mnt)
+		if (st.stx_mnt_id != o->mount)
 			continue;
 		/* The kernel clears setuid and setgid of files when the owner changes. */
-		if (fchownat(fd, name, uid, gid, AT_SYMLINK_NOFOLLOW) < 0)
+		if (fchownat(fd, name, o->uid, o->gid, AT_SYMLINK_NOFOLLOW) < 0)
 			return -errno;
+		if (S_ISREG(st.stx_mode))
+			leave_project_at(o, fd, name);
 		/*
 		 * Deeper entries keep their owner; they must not prevent the rest from becoming
 		 * ours.
@@ -422,10 +473,11 @@ static int chown_dir(int fd, uid_t uid, gid_t gid, uint64_t mnt, unsigned depth)
 		if (!S_ISDIR(st.stx_mode) || depth >= CHOWN_DEPTH)
 			continue;
 		forge_auto_close int sub = open_dir(fd, name);
-		rc = sub < 0 ? sub : chown_dir(sub, uid, gid, mnt, depth + 1);
+		rc = sub < 0 ? sub : chown_dir(o, sub, depth + 1);
 		if (rc < 0)
 			return rc;
 	}
+	leave_project(o, fd, true);
 	return d.error;
 }
 
@@ -438,8 +490,10 @@ int forge_chown_tree(const char *path, uid_t uid, gid_t gid, dev_t dev, ino_t in
 		return top;
 	struct statx st;
 	int rc = mount_of(top, "", &st);
+	struct owner o = { .uid = uid, .gid = gid, .mount = rc < 0 ? 0 : st.stx_mnt_id };
+	o.has_project = is_in_project(top, &o.outside);
 	if (rc == 0)
-		rc = chown_dir(top, uid, gid, st.stx_mnt_id, 0);
+		rc = chown_dir(&o, top, 0);
 	if (rc == 0 && fchown(top, uid, gid) < 0)
 		rc = -errno;
 	return rc < 0 ? forge_fail_errno(err, -rc, "give %s to its owner", path) : 0;

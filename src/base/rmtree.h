@@ -23,6 +23,9 @@ struct forge_rmtree_stats {
 FORGE_MUST_CHECK int forge_rmtree(const char *path, dev_t dev, ino_t ino,
 				  struct forge_rmtree_stats *ret,
 				  struct forge_error *err);
-/* Gives the tree, down to 256 levels, to uid:gid and removes setuid and setgid bits; same rules. */
+/*
+ * Gives the tree, down to 256 levels, to uid:gid, removes setuid and setgid bits, and takes it out of its quota
+ * project into that of the directory around it; same rules.
+ */
 FORGE_MUST_CHECK int forge_chown_tree(const char *path, uid_t uid, gid_t gid, dev_t dev,
 				      ino_t ino, struct forge_error *err);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Hidden; other commands start them. forge __attend SLOT: the next supervisor of a run that has none; forge
- * __retry RUN: that of the attempt after this run; forge __watch EXECUTOR: the watcher of all runs there.
+ * __retry RUN: that of the attempt after this run; forge __watch EXECUTOR: the watcher of all runs there; forge
+ * __guard all: the process that watches guarded files.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -13,6 +14,7 @@
 #include "base/clock.h"
 #include "base/sys.h"
 #include "cli/cli.h"
+#include "health/guard_serve.h"
 #include "record/reconcile.h"
 #include "run/resume.h"
 #include "run/retry.h"
@@ -121,6 +123,22 @@ static int cmd_watch(int argc, char **argv)
 	return in_background(watch, argv[0]);
 }
 
+static int guard(const char *word, int *pipe)
+{
+	struct forge_error err = FORGE_ERROR_INIT; /* supervisors go on without it */
+	forge_auto_home struct forge_home home = FORGE_HOME_INIT;
+	int rc = forge_home_open(false, &home, &err);
+
+	(void)word;	   /* there is one kind */
+	(void)!chdir("/"); /* it may live for days */
+	return rc < 0 ? rc : forge_guard_serve(&home, on_taken, pipe, &err);
+}
+
+static int cmd_guard(int argc, char **argv)
+{
+	return argc == 1 ? in_background(guard, argv[0]) : FORGE_EXIT_USAGE;
+}
+
 static const struct forge_opt *hidden_opts(void)
 {
 	static const struct forge_opt opts[] = { FORGE_HELP_ROW, FORGE_OPTS_END };
@@ -141,6 +159,14 @@ const struct forge_cmd forge_cmd_watch = {
 	.synopsis = "EXECUTOR",
 	.bad_value = FORGE_EXIT_FAILED,
 	.run = cmd_watch,
+	.opts = hidden_opts,
+};
+
+const struct forge_cmd forge_cmd_guard = {
+	.name = "__guard",
+	.synopsis = "all",
+	.bad_value = FORGE_EXIT_FAILED,
+	.run = cmd_guard,
 	.opts = hidden_opts,
 };
 

@@ -12,7 +12,9 @@
 #include "base/strv.h"
 #include "cli/session.h"
 #include "config/limits.h"
+#include "run/runtime_identity.h"
 #include "spec/asked.h"
+#include "state/home.h"
 #include "state/objects.h"
 
 static bool is_json;
@@ -109,6 +111,32 @@ static void add_files(json_t *list, const char *what, const json_t *a, const jso
 	json_decref(y);
 }
 
+/* Adds every other package, where both lists are known here. */
+static void add_packages(json_t *list, const json_t *x, const json_t *y)
+{
+	forge_auto_home struct forge_home home = FORGE_HOME_INIT;
+	size_t i;
+	const json_t *row;
+
+	if (forge_home_open(false, &home, NULL) < 0)
+		return;
+	forge_auto_json json_t *p =
+		forge_runtime_packages_of(&home, forge_json_string(x, "digest"));
+	forge_auto_json json_t *q =
+		forge_runtime_packages_of(&home, forge_json_string(y, "digest"));
+	if (!p || !q)
+		return;
+	/* Those with another version in the probe have their row already. */
+	json_array_foreach (list, i, row) {
+		const char *name = forge_json_string_or(row, "name", "");
+		if (strcmp(forge_json_string_or(row, "what", ""), "package") != 0)
+			continue;
+		(void)json_object_del(p, name);
+		(void)json_object_del(q, name);
+	}
+	add_keys(list, "package", p, q);
+}
+
 static void add_runtime(json_t *list, const json_t *a, const json_t *b)
 {
 	json_t *x = json_object_get(a, "runtime"), *y = json_object_get(b, "runtime");
@@ -119,6 +147,7 @@ static void add_runtime(json_t *list, const json_t *a, const json_t *b)
 	    json_object_get(y, "digest"));
 	add_keys(list, "package", json_object_get(x, "versions"),
 		 json_object_get(y, "versions"));
+	add_packages(list, x, y);
 }
 
 static json_t *compare(const json_t *a, const json_t *b)

@@ -3,21 +3,31 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "base/json.h"
 #include "base/parse.h"
 #include "cli/cli.h"
+#include "cli/health_history.h"
 #include "cli/session.h"
 #include "cli/table.h"
+#include "health/guard.h"
+#include "record/clear.h"
 #include "record/deliver.h"
 #include "run/health_env.h"
 
 static bool is_json;
+static const char *clear_note, *since_text;
 
 static const struct forge_opt *health_opts(void)
 {
 	static const struct forge_opt opts[] = {
 		FORGE_FLAG(0, "json", &is_json, "Print JSON"),
+		FORGE_STRING(0, "since", "AGE", &since_text,
+			     "history: of the last 7d, 12h ... (default: 30d)"),
+		FORGE_STRING(0, "note", "TEXT", &clear_note,
+			     "clear: why the run may leave quarantine"),
 		FORGE_CONFIG_ROW,
 		FORGE_STORE_ROW,
 		FORGE_HELP_ROW,
@@ -85,6 +95,46 @@ static int find_check(const struct forge_config *cfg, const char *name,
 	return forge_fail(err, ENOENT, "unknown check '%.64s' (have: %s)", name, have);
 }
 
+/* For the history. Without the store, they are only printed. */
+static void keep_results(const char *url, const json_t *list)
+{
+	struct forge_error why = FORGE_ERROR_INIT;
+	forge_auto_store struct forge_store *st = NULL;
+	char host[256] = "";
+
+	(void)gethostname(host, sizeof(host) - 1); /* "" will do */
+	if (forge_store_open(url, &st, &why) < 0 ||
+	    forge_store_put_checks(st, list, host, &why) < 0)
+		forge_print_warning(&why);
+}
+
+static bool is_files(const struct forge_config *cfg, const char *name)
+{
+	return strcmp(forge_health_find(&cfg->health, name)->kind, "files") == 0;
+}
+
+/* How many files are guarded, and how their changes are found. */
+static int print_guard(const struct forge_config *cfg, const struct forge_home *home,
+		       struct forge_error *err)
+{
+	const struct forge_guard_spec spec = {
+		.config = &cfg->health, .home = home, .run_id = "", .stop_fd = -1
+	};
+	forge_auto_json json_t *j = NULL;
+	int rc = forge_guard_describe(&spec, &j, err);
+
+	if (rc < 0 || !j)
+		return rc;
+	const char *why = forge_json_string(j, "why");
+	bool watches = strcmp(forge_json_string_or(j, "mode", ""), "watch") == 0;
+	printf("guarded: %lld files, %s%s%s%s\n",
+	       (long long)json_integer_value(json_object_get(j, "files")),
+	       watches ? "watched while runs are there"
+		       : "compared before and after each run",
+	       why ? " (" : "", why ? why : "", why ? ")" : "");
+	return 0;
+}
+
 /* 0: nothing that blocks runs failed. */
 static int check(const char *name, struct forge_error *err)
 {
@@ -104,12 +154,16 @@ static int check(const char *name, struct forge_error *err)
 		return rc;
 	const struct forge_check_env env = forge_health_env(cfg, &home, store);
 	rc = forge_checks_run(&env, FORGE_PHASE_DEMAND, name, -1, &r, err);
-	if (rc == 0 && is_json) {
-		forge_auto_json json_t *list = results_json(&r);
+	if (rc < 0)
+		return rc;
+	forge_auto_json json_t *list = results_json(&r);
+	if (is_json)
 		forge_print_json(list);
-	} else if (rc == 0) {
+	else
 		rc = print_results(&r, err);
-	}
+	if (rc == 0 && !is_json && (!name || is_files(cfg, name)))
+		rc = print_guard(cfg, &home, err);
+	keep_results(store, list);
 	return rc < 0 ? rc : forge_checks_failed(&r, "block") != NULL;
 }
 
@@ -121,8 +175,64 @@ static int run_check(const char *name)
 	return rc < 0 ? forge_session_fail(&err) : rc;
 }
 
+/* ---- history and clear ---- */
+
+static int history(const char *name, struct forge_error *err)
+{
+	forge_auto_session struct forge_session s = FORGE_SESSION_INIT;
+	uint64_t age = 30ull * 24 * 3600 * 1000000;
+	int rc = since_text ? forge_parse_duration(since_text, &age, err) : 0;
+
+	if (rc < 0)
+		return forge_wrap(err, rc, "--since");
+	forge_session_rule = FORGE_SESSION_LOOKS;
+	rc = forge_session_open(&s, true, err);
+	if (rc < 0)
+		return rc;
+	time_t since = age == FORGE_UNLIMITED ? 0 : time(NULL) - (time_t)(age / 1000000);
+	return forge_health_history(s.store, name, since, is_json, err);
+}
+
+static int run_history(const char *name)
+{
+	struct forge_error err = FORGE_ERROR_INIT;
+	int rc = history(name, &err);
+
+	return rc < 0 ? forge_session_fail(&err) : FORGE_EXIT_OK;
+}
+
+static int clear(const char *word, struct forge_error *err)
+{
+	forge_auto_session struct forge_session s = FORGE_SESSION_INIT;
+	forge_auto_json json_t *record = NULL;
+	char name[FORGE_RUN_NAME_MAX];
+	int rc = clear_note && *clear_note
+			 ? forge_session_open(&s, true, err)
+			 : forge_fail(err, EINVAL,
+				      "clear: say with --note why the run is cleared");
+
+	if (rc == 0)
+		rc = forge_session_record(&s, word, &record, err);
+	if (rc == 0)
+		rc = forge_clear_run(&s.home, s.store, record, clear_note, err);
+	if (rc == 0)
+		printf("cleared: %s\n", forge_record_name(record, name));
+	return rc;
+}
+
+static int run_clear(const char *word)
+{
+	struct forge_error err = FORGE_ERROR_INIT;
+
+	return clear(word, &err) < 0 ? forge_session_fail(&err) : FORGE_EXIT_OK;
+}
+
 static const struct forge_verb verbs[] = {
 	{ "check", "[NAME]", "carries out the checks of this host now", run_check },
+	{ "history", "[NAME]", "shows how often each check passed, and what failed last",
+	  run_history },
+	{ "clear", "RUN", "ends the quarantine of a run that changed guarded files",
+	  run_clear },
 	{ .name = NULL },
 };
 

@@ -76,6 +76,25 @@ static void print_owner(const json_t *record)
 	putc('\n', stderr);
 }
 
+#define DAMAGED " (damaged)"
+
+static void print_notes(const json_t *record)
+{
+	const json_t *f;
+	size_t i, damaged = 0;
+
+	json_array_foreach (json_object_get(record, "outputs"), i, f)
+		damaged += json_is_true(json_object_get(f, "damaged"));
+	if (damaged)
+		fprintf(stderr,
+			"forge: %zu of these %s damaged; `forge verify %s` says how\n",
+			damaged, damaged == 1 ? "is" : "are",
+			forge_json_string(record, "run_id"));
+	if (json_object_get(record, "outputs_removed"))
+		fputs("forge: its outputs were removed; `forge show --json` names them\n",
+		      stderr);
+}
+
 static int list(const struct forge_session *s, const json_t *record,
 		struct forge_error *err)
 {
@@ -84,7 +103,7 @@ static int list(const struct forge_session *s, const json_t *record,
 	enum { PATH, SIZE, DIGEST, STORED, COLUMNS };
 	const json_t *files = json_object_get(record, "outputs"), *f;
 	size_t n = json_array_size(files), i;
-	size_t place_max = strlen(home) + 1 + FORGE_STORED_MAX;
+	size_t place_max = strlen(home) + 1 + FORGE_STORED_MAX + sizeof(DAMAGED);
 	struct forge_cell *cells = calloc((n + 1) * COLUMNS, sizeof(*cells));
 	char *buffer = calloc(n + 1, FORGE_FORMAT_MAX + place_max);
 	struct text text = { buffer };
@@ -101,6 +120,7 @@ static int list(const struct forge_session *s, const json_t *record,
 		struct forge_cell *row = &cells[(i + 1) * COLUMNS];
 		const char *digest = forge_json_string(f, "sha256");
 		char size[FORGE_FORMAT_MAX], stored[FORGE_STORED_MAX];
+		char place[FORGE_STORED_MAX + sizeof(DAMAGED)];
 		row[PATH].text = forge_json_string(f, "path");
 		(void)forge_format_size(
 			size, (uint64_t)json_integer_value(json_object_get(f, "size")));
@@ -109,15 +129,17 @@ static int list(const struct forge_session *s, const json_t *record,
 		if (!forge_objects_is_digest(digest))
 			continue;
 		row[DIGEST].text = digest + strlen("sha256:");
-		row[STORED].text =
-			put(&text, place_max, home, forge_objects_path(stored, digest));
+		bool is_damaged = json_is_true(json_object_get(f, "damaged"));
+		(void)snprintf(place, sizeof(place), "%s%s",
+			       forge_objects_path(stored, digest),
+			       is_damaged ? DAMAGED : "");
+		row[STORED].colour = is_damaged ? FORGE_RED : FORGE_PLAIN;
+		row[STORED].text = put(&text, place_max, home, place);
 	}
 	if (is_foreign)
 		print_owner(record);
 	forge_table_print(stdout, cells, COLUMNS, n + 1);
-	if (json_object_get(record, "outputs_removed"))
-		fputs("forge: its outputs were removed; `forge show --json` names them\n",
-		      stderr);
+	print_notes(record);
 	free(cells);
 	free(buffer);
 	return 0;
@@ -203,6 +225,24 @@ static int copy_sources(const struct forge_session *s, const struct source *at, 
 	return rc;
 }
 
+/* What a run made that has done damage is not to be used as if nothing had happened. */
+static int check_quarantine(const json_t *record, struct forge_error *err)
+{
+	char name[FORGE_RUN_NAME_MAX];
+
+	if (!json_is_true(json_object_get(record, "quarantine")))
+		return 0;
+	(void)forge_record_name(record, name);
+	return forge_hint(
+		err,
+		forge_fail(err, EPERM,
+			   "run %s has changed guarded files: its outputs are in "
+			   "quarantine",
+			   name),
+		"forge health clear %s --note TEXT releases them",
+		forge_json_string_or(record, "run_id", ""));
+}
+
 /* Each run gets its own directory, as names can be equal. All are copied, or none. */
 static int copy(struct forge_session *s, const struct forge_strv *ids, bool has_own_dirs,
 		struct forge_error *err)
@@ -214,6 +254,8 @@ static int copy(struct forge_session *s, const struct forge_strv *ids, bool has_
 		at[i].other = FORGE_HOME_INIT;
 	for (size_t i = 0; i < ids->n && rc == 0; i++)
 		rc = open_source(s, ids->v[i], &at[i], err);
+	for (size_t i = 0; i < ids->n && rc == 0; i++)
+		rc = check_quarantine(at[i].record, err);
 	for (size_t i = 0; i < ids->n && rc == 0; i++)
 		at[i].below = has_own_dirs ? name_of(at, ids->n, i) : NULL;
 	if (rc == 0)
@@ -236,12 +278,16 @@ static int show(struct forge_session *s, const char *run_id, bool has_heading,
 
 	if (rc < 0)
 		return rc;
+	forge_session_note_damage(s, record);
 	if (is_json) {
 		forge_print_json(json_object_get(record, "outputs"));
 		return 0;
 	}
 	if (has_heading)
 		printf("%s\n", run_id);
+	struct forge_error held = FORGE_ERROR_INIT;
+	if (check_quarantine(record, &held) < 0)
+		forge_print_warning(&held);
 	return list(s, record, err);
 }
 

@@ -172,8 +172,12 @@ static void add_over(struct listing *l, const struct forge_run_row *row, size_t 
 	bool is_plain = !row->reason || strcmp(row->reason, "exit") == 0 ||
 			strcmp(row->reason, row->status) == 0;
 
-	(void)snprintf(status, sizeof(status), "%s%s%s", row->status,
-		       is_plain ? "" : ": ", is_plain ? "" : row->reason);
+	/* Something about the host that the sentence of the run tells. */
+	bool has_mark = row->notes && strstr(row->notes, "Health: ");
+
+	(void)snprintf(status, sizeof(status), "%s%s%s%s", row->status,
+		       is_plain ? "" : ": ", is_plain ? "" : row->reason,
+		       has_mark ? " (health!)" : "");
 	set(l, at, STATUS, status, forge_status_colour(row->status));
 	if (row->wall_usec >= 0)
 		set(l, at, TIME, forge_format_duration(text, (uint64_t)row->wall_usec),

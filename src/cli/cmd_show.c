@@ -141,7 +141,7 @@ static void print_files(const json_t *record, const char *key, const char *headi
 	struct forge_cell cells[(1 + FILES_SHOWN) * COLUMNS] = {
 		{ heading, FORGE_BOLD }, { "SIZE", FORGE_BOLD }, { "SHA-256", FORGE_BOLD }
 	};
-	char sizes[FILES_SHOWN][FORGE_FORMAT_MAX];
+	char sizes[FILES_SHOWN][FORGE_FORMAT_MAX], damaged[FILES_SHOWN][96];
 	size_t i, n = json_array_size(files);
 
 	if (n == 0)
@@ -156,6 +156,11 @@ static void print_files(const json_t *record, const char *key, const char *headi
 		row[DIGEST].text = digest ? digest + strlen("sha256:")
 					  : forge_json_string(f, "error");
 		row[DIGEST].colour = FORGE_DIM;
+		if (!json_is_true(json_object_get(f, "damaged")))
+			continue;
+		(void)snprintf(damaged[i], sizeof(damaged[i]), "%s (damaged)",
+			       row[DIGEST].text);
+		row[DIGEST] = (struct forge_cell){ damaged[i], FORGE_RED };
 	}
 	putchar('\n');
 	forge_table_print(stdout, cells, COLUMNS,
@@ -240,6 +245,51 @@ static void print_post_process(const json_t *record)
 	putchar('\n');
 }
 
+static const char *phase_word(const json_t *phase)
+{
+	return !phase					    ? "not checked"
+	       : json_is_true(json_object_get(phase, "ok")) ? "ok"
+							    : "failed";
+}
+
+/* pre ok, post ok (0 guarded files changed by this run; 3 changed by others) */
+static void print_health(const json_t *record)
+{
+	const json_t *health = json_object_get(record, "health"),
+		     *post = json_object_get(health, "post"),
+		     *guard = json_object_get(post, "guard"),
+		     *cleared = json_object_get(record, "cleared");
+
+	if (!json_is_object(health))
+		return;
+	printf("%-10spre %s, post %s", "health",
+	       phase_word(json_object_get(health, "pre")), phase_word(post));
+	if (json_object_get(guard, "by_run")) {
+		json_int_t own = json_integer_value(json_object_get(guard, "by_run")),
+			   others = json_integer_value(
+				   json_object_get(guard, "by_others")),
+			   unknown = json_integer_value(
+				   json_object_get(guard, "unattributed"));
+		printf(" (%lld guarded file%s changed by this run; %lld changed by "
+		       "others",
+		       (long long)own, own == 1 ? "" : "s", (long long)others);
+		if (unknown)
+			printf("; %lld by whom is not known", (long long)unknown);
+		putchar(')');
+	}
+	putchar('\n');
+	if (json_is_true(json_object_get(record, "quarantine")))
+		print_line("held", "in quarantine (forge health clear)");
+	if (cleared) {
+		char text[700];
+		(void)snprintf(text, sizeof(text), "%s by %.64s: %.500s",
+			       forge_json_string_or(cleared, "at", ""),
+			       forge_json_string_or(cleared, "by", ""),
+			       forge_json_string_or(cleared, "note", ""));
+		print_line("cleared", text);
+	}
+}
+
 /* The attempts around this one. */
 static void print_attempt(const json_t *record)
 {
@@ -283,6 +333,7 @@ static void show(const json_t *record)
 	print_line("ended", forge_json_string(record, "ended_at"));
 	print_runtime(record);
 	print_isolation(record);
+	print_health(record);
 	print_post_process(record);
 	print_line("stdout",
 		   forge_json_string(json_object_get(record, "logs"), "stdout"));
@@ -315,6 +366,7 @@ static int cmd_show(int argc, char **argv)
 		rc = forge_session_record(&s, ids.v[i], &record, &err);
 		if (rc < 0)
 			break;
+		forge_session_note_damage(&s, record);
 		if (is_json) {
 			forge_print_json(record);
 			continue;

@@ -26,8 +26,6 @@ static const char *priority;
 /* The options that users need first. */
 static const struct forge_opt first_rows[] = {
 	FORGE_GROUP("Options"),
-	FORGE_STRING(0, "executor", "NAME", &forge_request.executor,
-		     "Where to run it: local, docker, podman, or one that is configured"),
 	FORGE_STRING('r', "runtime", "NAME|PATH", &forge_request.runtime,
 		     "Run it in this runtime, or in the environment in this directory"),
 	FORGE_STRV('i', "input", "PATH", &forge_request.inputs,
@@ -50,6 +48,8 @@ static const struct forge_opt first_rows[] = {
 
 static const struct forge_opt more_rows[] = {
 	FORGE_GROUP("More"),
+	FORGE_STRING(0, "executor", "NAME", &forge_request.executor,
+		     "Where to run it: local, docker, podman, or one that is configured"),
 	FORGE_STRING(0, "profile", "NAME", &forge_request.profile,
 		     "Start from the limits of this profile"),
 	FORGE_STRING(0, "env-file", "FILE", &forge_request.env_file,

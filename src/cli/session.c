@@ -14,9 +14,11 @@
 #include "base/json.h"
 #include "base/parse.h"
 #include "record/deliver.h"
+#include "record/foreign.h"
 #include "record/reconcile.h"
 #include "record/record.h"
 #include "record/retry_due.h"
+#include "record/verify.h"
 #include "state/retry_file.h"
 #include "state/slot.h"
 #include "store/state.h"
@@ -358,6 +360,16 @@ int forge_session_last(struct forge_session *s, json_t **record, bool *ret_is_pe
 		rc = forge_session_next(s, record, err);
 	*ret_is_pending = rc == -EAGAIN;
 	return rc == -EAGAIN ? 0 : rc < 0 ? rc : 0;
+}
+
+void forge_session_note_damage(const struct forge_session *s, json_t *record)
+{
+	forge_auto_home struct forge_home theirs = FORGE_HOME_INIT;
+
+	if (!forge_foreign_is(&s->home, record))
+		forge_verify_note(&s->home, record);
+	else if (forge_foreign_open(record, "outputs", &theirs, NULL) == 0)
+		forge_verify_note(&theirs, record);
 }
 
 int forge_session_fail(const struct forge_error *err)

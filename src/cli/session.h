@@ -78,6 +78,11 @@ FORGE_MUST_CHECK int forge_session_next(struct forge_session *s, json_t **record
 /* The last attempt that is recorded. *ret_is_pending: one more is about to start. */
 FORGE_MUST_CHECK int forge_session_last(struct forge_session *s, json_t **record,
 					bool *ret_is_pending, struct forge_error *err);
+/*
+ * Sets "damaged" of the outputs in the record that forge verify has marked, in the FORGE_HOME that
+ * has them. The record is for output only.
+ */
+void forge_session_note_damage(const struct forge_session *s, json_t *record);
 /* Prints the error. Returns FORGE_EXIT_FAILED. */
 int forge_session_fail(const struct forge_error *err);
 

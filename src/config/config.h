@@ -158,7 +158,7 @@ struct forge_config {
 	struct forge_retry_policy retry;    /* which runs are tried again */
 	struct forge_health_config health;  /* health, guard */
 	struct {
-		uint64_t logs_usec, logs_bytes, workdirs_usec, objects_usec;
+		uint64_t logs_usec, logs_bytes, workdirs_usec, objects_usec, health_usec;
 	} keep; /* retention.*, FORGE_UNLIMITED: for ever */
 };
 

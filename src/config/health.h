@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -73,6 +74,10 @@ struct forge_health_config {
 	bool holds; /* guard.hold: runs wait after a corruption */
 };
 
+void forge_health_done(struct forge_health_config *h);
+/* The same as JSON, which may hold secrets, and back. -EINVAL: it is of another version. */
+json_t *forge_health_json(const struct forge_health_config *h);
+int forge_health_restore(const json_t *j, struct forge_health_config *ret);
 /* The check of this name, or NULL. */
 const struct forge_check_decl *forge_health_find(const struct forge_health_config *h,
 						 const char *name);

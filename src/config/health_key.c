@@ -60,10 +60,9 @@ static const struct forge_named_row rows[] = {
 	{ "path", FORGE_NAMED_WORD, FIELD(path), "path",
 	  "Kinds disk, sqlite and unix: what is looked at", NULL },
 	{ "min_free", FORGE_NAMED_AMOUNT, FIELD(min_free), "size or part, like 5%",
-	  "Kind disk: least that is free (default: 256M)", NULL },
+	  "Kind disk: least that is free (default: 1%)", NULL },
 	{ "min_inodes", FORGE_NAMED_AMOUNT, FIELD(min_inodes), "number or part",
-	  "Kind disk: least number of files that can still be made (default: 1000)",
-	  NULL },
+	  "Kind disk: least number of files that can still be made (default: 1%)", NULL },
 	{ "min_available", FORGE_NAMED_AMOUNT, FIELD(min_available), "size or part",
 	  "Kind memory: least that is available (default: 2%)", NULL },
 	{ "max_pressure", FORGE_NAMED_AMOUNT, FIELD(max_pressure), "part, like 40%",
@@ -130,6 +129,12 @@ static const struct {
 	{ "files", "paths exclude hash" },
 };
 
+const struct forge_named_row *forge_health_rows(size_t *ret_n)
+{
+	*ret_n = FORGE_ARRAY_SIZE(rows);
+	return rows;
+}
+
 static void decl_done(struct forge_check_decl *d)
 {
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(rows); i++) {
@@ -145,11 +150,17 @@ static void decl_done(struct forge_check_decl *d)
 	*d = (struct forge_check_decl){ .name = NULL };
 }
 
+void forge_health_done(struct forge_health_config *h)
+{
+	for (size_t i = 0; i < h->n_checks; i++)
+		decl_done(&h->checks[i]);
+	free(h->checks);
+	*h = (struct forge_health_config){ 0 };
+}
+
 void forge_config_free_health(struct forge_config *c)
 {
-	for (size_t i = 0; i < c->health.n_checks; i++)
-		decl_done(&c->health.checks[i]);
-	free(c->health.checks);
+	forge_health_done(&c->health);
 }
 
 const struct forge_check_decl *forge_health_find(const struct forge_health_config *h,
@@ -484,9 +495,9 @@ static int set_defaults(struct forge_check_decl *d)
 {
 	d->timeout_usec = d->timeout_usec ? d->timeout_usec : 10 * SEC;
 	if (strcmp(d->kind, "disk") == 0 && is_empty(&d->min_free))
-		d->min_free.absolute = 256ull << 20;
+		d->min_free.milli = 10;
 	if (strcmp(d->kind, "disk") == 0 && is_empty(&d->min_inodes))
-		d->min_inodes.absolute = 1000;
+		d->min_inodes.milli = 10;
 	if (strcmp(d->kind, "memory") == 0 && is_empty(&d->min_available))
 		d->min_available.milli = 20;
 	d->severity = d->severity ? d->severity : strdup("block");
@@ -507,8 +518,8 @@ int forge_config_add_usual_checks(struct forge_config *c, struct forge_error *er
 		if (!d || !(d->kind = strdup(usual[i])))
 			return forge_loader_oom(err);
 		d->every_usec = 2 * SEC;
-		/* What other programs use of the memory is no reason to refuse a run. */
-		if (i == 1 && !(d->severity = strdup("warn")))
+		/* What other programs use is no reason to refuse every run of a host that says nothing. */
+		if (!(d->severity = strdup("warn")))
 			return forge_loader_oom(err);
 	}
 	for (size_t i = 0; i < c->health.n_checks; i++)

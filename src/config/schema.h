@@ -15,6 +15,7 @@
 #define FORGE_BUILTIN_MAX_FILES 100000
 #define FORGE_BUILTIN_WORKDIRS	"7d"
 #define FORGE_BUILTIN_OBJECTS	"1d"
+#define FORGE_BUILTIN_HEALTH	"90d"
 
 /*
  * Applies every key of the file. Profiles, runtimes and executors are only stored in ld:

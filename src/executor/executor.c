@@ -68,9 +68,9 @@ const char *forge_run_pending(const json_t *slots, const char *run_id)
 {
 	const json_t *slot = json_object_get(slots, run_id);
 
-	return forge_slot_is_remote(slot)
-		       ? forge_json_string_or(slot, "pending", "waits for the cluster")
-		       : NULL;
+	return forge_json_string_or(slot, "pending",
+				    forge_slot_is_remote(slot) ? "waits for the cluster"
+							       : NULL);
 }
 
 const char *forge_run_log_dir(const json_t *slot)

@@ -57,6 +57,7 @@ struct forge_job {
 	const struct forge_config *config;
 	const struct forge_home *home;
 	struct forge_slot *slot; /* NULL in a dry run */
+	bool is_checked;	 /* the health of the host where it runs counts */
 	const int *log_fd;	 /* stdout, stderr: plain files, from start on */
 	int live_fd[2];		 /* also shown here, -1: nowhere */
 	/* Receives everything that is worth a line in the run's events; detail may be NULL. */
@@ -153,7 +154,8 @@ enum forge_remote_state {
 struct forge_remote {
 	const json_t *plan; /* what plan() returned */
 	enum forge_remote_state state;
-	uint64_t since; /* seconds of the epoch: since when why is what it is; 0: not known */
+	uint64_t
+		since; /* seconds of the epoch: since when why is what it is; 0: not known */
 	char why[128]; /* it is pending, in the words of the cluster; "": it does not say */
 };
 
@@ -167,7 +169,9 @@ struct forge_repair {
 	const char *run_id;
 	const json_t *slot; /* the content of its slot */
 	bool keeps_workdir; /* the workdir stays where it is */
-	bool dry_run;	    /* only report what would be done */
+	/* ... if there are files in it that the user may want; also hidden ones with_aside */
+	bool keeps_results, with_aside;
+	bool dry_run; /* only report what would be done */
 	/* Receives what is done, e.g. "remove workdir", "/tmp/x". */
 	void (*report)(void *arg, const char *what, const char *detail);
 	void *arg;
@@ -246,13 +250,18 @@ struct forge_executor_ops {
 	/* Kills and removes what a dead supervisor left. Can be repeated. */
 	int (*repair)(const struct forge_repair *r, struct forge_error *err);
 	/*
-	 * Keeps the workdir that a dead supervisor left, with r->keeps_workdir. 1: *ret says where it
-	 * is; 0: there is none.
+	 * Keeps the workdir that a dead supervisor left and repair did not remove, because of r->keeps_workdir
+	 * or r->keeps_results. 1: *ret says where it is; 0: there is none.
 	 */
 	int (*repair_kept)(const struct forge_repair *r, struct forge_kept *ret,
 			   struct forge_error *err);
 	/* What the run uses now, by the content of its slot. */
 	void (*usage)(const json_t *slot, struct forge_usage_now *ret);
+	/*
+	 * After the outcome: the health of the host where the run was, {pre, post} as in the record; NULL: it
+	 * was not checked. Optional: only executors with FORGE_EXECUTOR_REMOTE have it.
+	 */
+	int (*health)(struct forge_execution *e, json_t **ret, struct forge_error *err);
 };
 
 extern const struct forge_executor_ops forge_executor_local, forge_executor_container,

@@ -16,6 +16,7 @@
 #include "base/fd.h"
 #include "base/json.h"
 #include "base/rmtree.h"
+#include "executor/results.h"
 #include "sandbox/ids.h"
 
 static int check_parent(int fd, const char *path, struct forge_error *err)
@@ -454,6 +455,36 @@ static void remove_unidentified(const struct forge_repair *r, const char *path,
 	(void)rmdir(path);
 }
 
+/* The run's own directory in the one around it, which is at path. -ENOENT: there is none. */
+static int open_inner(const struct forge_repair *r, const char *path)
+{
+	const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+	forge_auto_close int outer = forge_open_nolink(path, flags);
+	struct stat st;
+
+	if (outer < 0)
+		return outer;
+	if (fstatat(outer, FORGE_WORKDIR_INNER, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return -errno;
+	if (!S_ISDIR(st.st_mode) || st.st_dev != (dev_t)number(r, "dev") ||
+	    st.st_ino != (ino_t)number(r, "inner"))
+		return -ENOENT;
+	/* The run of an ordinary user may have removed its own permissions. */
+	if ((st.st_mode & 0700) != 0700 && !r->dry_run)
+		(void)!fchmodat(outer, FORGE_WORKDIR_INNER, 0700, 0);
+	int fd = openat(outer, FORGE_WORKDIR_INNER, flags);
+	return fd < 0 ? -errno : fd;
+}
+
+/* What cannot be seen may be what the user wants. */
+static bool has_results(const struct forge_repair *r, const char *path)
+{
+	if (!r->keeps_results)
+		return false;
+	forge_auto_close int fd = open_inner(r, path);
+	return fd < 0 ? fd != -ENOENT : forge_results_any(fd, r->with_aside);
+}
+
 int forge_workdir_repair(const struct forge_repair *r, struct forge_error *err)
 {
 	const char *path = forge_json_string(r->slot, "workdir");
@@ -470,6 +501,10 @@ int forge_workdir_repair(const struct forge_repair *r, struct forge_error *err)
 	}
 	if (st.st_dev != (dev_t)number(r, "dev") || st.st_ino != (ino_t)number(r, "ino"))
 		return 0; /* another directory has the name by now */
+	if (has_results(r, path)) {
+		r->report(r->arg, "keep workdir", path);
+		return 0;
+	}
 	r->report(r->arg, "remove workdir", path);
 	return r->dry_run ? 0 : forge_rmtree(path, st.st_dev, st.st_ino, NULL, err);
 }
@@ -491,6 +526,10 @@ int forge_workdir_repair_kept(const struct forge_repair *r, struct forge_kept *r
 	/* A slot of an older version: there was one directory, the run's own. */
 	if (!w.inner)
 		w.inner = w.ino;
+	/* With keeps_workdir files are copied, not linked. */
+	forge_auto_close int inner = r->keeps_workdir ? -1 : open_inner(r, w.path);
+	if (inner >= 0)
+		forge_results_unshare(inner);
 	int rc = forge_workdir_keep(&w, r->run_id, &ret->path, &why);
 	if (rc == -ENOENT)
 		return 0; /* its user has removed it */

@@ -2,7 +2,7 @@
 /* Inside src/health only: the last result of each check, in FORGE_HOME/health/. */
 #pragma once
 
-#include "health/check.h"
+#include "health/result.h"
 
 /*
  * Reads the last result of the check. 1: there is one that is younger than d->every_usec, of this boot, and of

@@ -10,20 +10,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "config/config.h"
+#include "health/result.h"
 #include "state/home.h"
-
-/* What a check found. */
-struct forge_check_report {
-	bool is_ok;
-	char text[384];	 /* one line with numbers, for people; never a secret */
-	json_t *numbers; /* an object for programs, or NULL */
-};
-/* Sets is_ok and the text. */
-FORGE_PRINTF(3, 4)
-void forge_check_say(struct forge_check_report *ret, bool is_ok, const char *fmt, ...);
 
 /* What a check may need besides its declaration. All pointers are borrowed. */
 struct forge_check_env {
@@ -57,26 +47,6 @@ struct forge_check_kind {
 /* NULL: no such kind was built in. */
 const struct forge_check_kind *forge_check_kind_find(const char *name);
 
-enum forge_phase { FORGE_PHASE_PRE, FORGE_PHASE_POST, FORGE_PHASE_DEMAND };
-extern const char *const forge_phase_names[3];
-
-/* One result. */
-struct forge_check_result {
-	const struct forge_check_decl *decl;
-	struct forge_check_report report;
-	char time[FORGE_TIME_MAX]; /* when the check began */
-	uint64_t duration_usec;
-	uint64_t age_usec;
-	bool is_reused; /* another run's, or an earlier one */
-};
-
-struct forge_check_results {
-	struct forge_check_result *v;
-	size_t n;
-};
-void forge_check_results_done(struct forge_check_results *r);
-#define forge_auto_check_results FORGE_CLEANUP(forge_check_results_done)
-
 /* Does the check belong to this phase? Those of kind files never do: guard.h has them. */
 bool forge_check_is_due(const struct forge_check_decl *d, enum forge_phase phase);
 
@@ -88,9 +58,3 @@ FORGE_MUST_CHECK int forge_checks_run(const struct forge_check_env *env,
 				      enum forge_phase phase, const char *name,
 				      int stop_fd, struct forge_check_results *ret,
 				      struct forge_error *err);
-
-/* For the record: {name, kind, ok, severity, text, duration_seconds, time, reused, numbers}. */
-json_t *forge_check_json(const struct forge_check_result *r);
-/* The first failed check with this severity, or NULL. */
-const struct forge_check_result *forge_checks_failed(const struct forge_check_results *r,
-						     const char *severity);

@@ -68,6 +68,11 @@ int forge_attendant_retry(const struct forge_home *home, const char *run_id,
 	return spawn(home, "__retry", run_id, err);
 }
 
+int forge_attendant_guard(const struct forge_home *home, struct forge_error *err)
+{
+	return spawn(home, "__guard", "all", err);
+}
+
 /* How long a new watcher waits for those who only look whether there is one. */
 #define LOCK_MSEC 300
 

@@ -19,6 +19,9 @@ FORGE_MUST_CHECK int forge_attendant_retry(const struct forge_home *home,
 /* The watcher of all runs on this executor, if there is none. */
 FORGE_MUST_CHECK int forge_attendant_watch(const struct forge_home *home,
 					   const char *executor, struct forge_error *err);
+/* The process that watches guarded files. Returns when it can be asked, or cannot be started. */
+FORGE_MUST_CHECK int forge_attendant_guard(const struct forge_home *home,
+					   struct forge_error *err);
 /* Whether there is one. Not known counts as no. */
 bool forge_attendant_has_watcher(const struct forge_home *home, const char *executor);
 /*

@@ -29,6 +29,7 @@
 #include "record/record.h"
 #include "record/retry_due.h"
 #include "spec/asked.h"
+#include "state/damage.h"
 #include "state/home.h"
 #include "state/kept.h"
 #include "state/objects.h"
@@ -479,6 +480,28 @@ static void sweep_object_dir(struct gc *g, int objects, const char *in)
 			check_unlink(g, forge_entries_fd(&d), name);
 	}
 	check_end(g, &d, in);
+	sweep_unfinished(g, objects, in);
+}
+
+/* Removes the marks of damaged objects that are gone. The caller holds the lock of objects. */
+static void sweep_marks(struct gc *g)
+{
+	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
+
+	(void)forge_entries_open(&d, g->home.fd, "damaged"); /* d keeps the error */
+	for (const char *name; (name = forge_entries_next(&d));) {
+		char digest[FORGE_MARK_MAX], path[FORGE_STORED_MAX];
+		struct stat st;
+		if (!forge_damage_digest_of(name, digest) ||
+		    fstatat(g->home.fd, forge_objects_path(path, digest), &st,
+			    AT_SYMLINK_NOFOLLOW) == 0 ||
+		    errno != ENOENT)
+			continue;
+		if (may_change(g, "remove the mark of", path, 0))
+			check_unlink(g, forge_entries_fd(&d), name);
+	}
+	check_end(g, &d, "damaged");
+	sweep_unfinished(g, g->home.fd, "damaged");
 }
 
 /*
@@ -575,6 +598,24 @@ static int deliver(struct gc *g, const char *url)
 	return n;
 }
 
+/* Results of checks in the store. */
+static void sweep_checks(struct gc *g)
+{
+	struct forge_error why = FORGE_ERROR_INIT;
+	char before[FORGE_TIME_MAX], number[32];
+
+	if (!g->store || g->cfg->keep.health_usec == FORGE_UNLIMITED)
+		return;
+	(void)forge_format_time(before,
+				g->now - (time_t)(g->cfg->keep.health_usec / 1000000));
+	int n = forge_store_count_checks(g->store, before, &why);
+	(void)snprintf(number, sizeof(number), "%d", n);
+	if (n > 0 && may_change(g, "remove old results of checks:", number, 0))
+		n = forge_store_drop_checks(g->store, before, &why);
+	if (n < 0)
+		failed(g, "%s", why.msg);
+}
+
 static int sweep(struct gc *g, const char *url, struct forge_error *err)
 {
 	struct forge_error why = FORGE_ERROR_INIT;
@@ -594,11 +635,15 @@ static int sweep(struct gc *g, const char *url, struct forge_error *err)
 	sweep_unfinished(g, g->home.fd, "retries");
 	if (forge_queue_sweep(&g->home, is_dead_entry, g, &why) < 0)
 		failed(g, "%s", why.msg);
+	sweep_checks(g);
 	forge_auto_close int lock = lock_at(g->home.fd, "objects.lock", err);
 	if (lock < 0)
 		return lock;
 	int rc = sweep_runs(g, err);
-	return rc < 0 ? rc : sweep_objects(g, err);
+	if (rc == 0)
+		rc = sweep_objects(g, err);
+	sweep_marks(g);
+	return rc;
 }
 
 /* Prints each failure; the error has their number and the first. */

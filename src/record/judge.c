@@ -342,6 +342,30 @@ void forge_judge_refused(const struct forge_error *err, struct forge_verdict *v)
 		       *err->hint ? " " : "", err->hint);
 }
 
+void forge_judge_unhealthy(const char *why, struct forge_verdict *v)
+{
+	*v = (struct forge_verdict){ .exit_code = -1 };
+	set(v, "rejected", "health_pre", 125);
+	(void)snprintf(v->notes, sizeof(v->notes),
+		       "Not started: this host is not healthy: %s.", why);
+}
+
+void forge_judge_corrupted(const char *what, struct forge_verdict *v)
+{
+	char before[sizeof(v->notes)];
+
+	if (strcmp(v->status, "corrupted") == 0) {
+		forge_judge_add(v, "Also: %s.", what);
+		return;
+	}
+	(void)snprintf(before, sizeof(before), "%s", v->notes);
+	v->status = "corrupted";
+	v->reason = "health_post";
+	v->exit_status = v->exit_status ? v->exit_status : 1;
+	(void)snprintf(v->notes, sizeof(v->notes), "Corrupted: %s.", what);
+	forge_judge_add(v, "The command itself: %s", before);
+}
+
 void forge_judge_missing_output(const char *text, struct forge_verdict *v)
 {
 	v->status = "failed";

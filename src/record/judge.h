@@ -32,5 +32,9 @@ void forge_judge_not_admitted(int rc, const struct forge_error *err,
 			      struct forge_verdict *ret);
 /* A run that had started when the supervisor could not go on. */
 void forge_judge_unwatched(const struct forge_error *err, struct forge_verdict *ret);
+/* A run that a check of the host's health keeps from starting. */
+void forge_judge_unhealthy(const char *why, struct forge_verdict *ret);
+/* The run has done damage, whatever else it did: the verdict up to now becomes a part of the notes. */
+void forge_judge_corrupted(const char *what, struct forge_verdict *v);
 /* A run that the executor refused to start. */
 void forge_judge_refused(const struct forge_error *err, struct forge_verdict *ret);

@@ -37,9 +37,11 @@ struct repair {
 	const char *run_id;
 	json_t *slot;
 	const struct forge_executor_ops *executor;
-	int fd;		/* the slot, locked; only for reading */
-	int dir;	/* the run's directory, -1: none */
-	bool has_begun; /* there is something in it */
+	int fd;		  /* the slot, locked; only for reading */
+	int dir;	  /* the run's directory, -1: none */
+	bool has_begun;	  /* there is something in it */
+	bool is_lost;	  /* no supervisor has written a verdict */
+	bool is_repaired; /* what could be removed is removed */
 };
 
 static void say(const struct repair *r, const char *what, const char *detail)
@@ -73,14 +75,34 @@ static void report(void *arg, const char *what, const char *detail)
 	say(arg, what, detail);
 }
 
+/*
+ * What a lost run had written may be hours of work, and no supervisor has collected it. Probes and
+ * post-processes have nothing that was asked for.
+ */
+static bool keeps_results(const struct repair *r)
+{
+	const json_t *record = json_object_get(r->slot, "record");
+	const json_t *asked = json_object_get(record, "asked");
+
+	return r->is_lost && r->has_begun && asked &&
+	       strcmp(forge_json_string_or(asked, "outputs", ""), "none") != 0 &&
+	       json_array_size(json_object_get(record, "outputs")) == 0;
+}
+
 static struct forge_repair job_of(const struct repair *r)
 {
+	const json_t *asked =
+		json_object_get(json_object_get(r->slot, "record"), "asked");
+
 	return (struct forge_repair){
 		.run_id = r->run_id,
 		.slot = r->slot,
 		/* A workdir is of no use when no record says where it is. */
 		.keeps_workdir = json_is_true(json_object_get(r->slot, "keep")) &&
 				 r->has_begun && json_object_get(r->slot, "record"),
+		.keeps_results = keeps_results(r),
+		/* A pattern may match hidden files. */
+		.with_aside = json_is_array(json_object_get(asked, "outputs")),
 		.dry_run = r->dry_run,
 		.report = report,
 		.arg = (void *)r,
@@ -93,7 +115,8 @@ static int note_kept(const struct repair *r, json_t *record, struct forge_error 
 	forge_auto_kept struct forge_kept kept = { 0 };
 	struct forge_repair job = job_of(r);
 
-	if (!json_is_true(json_object_get(r->slot, "keep")) ||
+	if ((!json_is_true(json_object_get(r->slot, "keep")) &&
+	     !(job.keeps_results && r->is_repaired)) ||
 	    json_object_get(record, "workdir_kept"))
 		return 0;
 	int rc = r->executor->repair_kept(&job, &kept, err);
@@ -108,6 +131,8 @@ static int note_kept(const struct repair *r, json_t *record, struct forge_error 
 	json_object_set_new(
 		record, "workdir_identity",
 		json_pack("[I, I]", (json_int_t)kept.dev, (json_int_t)kept.ino));
+	if (forge_record_is_over(record))
+		forge_record_note_kept(record);
 	return 1;
 }
 
@@ -210,6 +235,18 @@ static int mark_undelivered(const struct repair *r, struct forge_error *err)
 	return forge_deliver_later(r->home, r->run_id, url, err);
 }
 
+/* A verdict that cannot be read is no proof that the outputs were collected. */
+static bool is_lost(const struct repair *r)
+{
+	json_t *verdict = NULL;
+	int rc = forge_load_verdict(r->home, r->run_id, &verdict, NULL);
+	bool is_it = rc < 0 || !verdict ||
+		     strcmp(forge_json_string_or(verdict, "status", ""), "lost") == 0;
+
+	json_decref(verdict);
+	return is_it;
+}
+
 /* Everything that the slot names. */
 static int repair_run(struct repair *r, struct forge_error *err)
 {
@@ -219,9 +256,11 @@ static int repair_run(struct repair *r, struct forge_error *err)
 		return forge_fail_errno(err, -r->dir, "open %s/runs/%s", r->home->path,
 					r->run_id);
 	r->has_begun = r->dir >= 0 && has_begun(r->dir);
+	r->is_lost = is_lost(r);
 	/* What cannot be removed yet (a process that cannot be killed) does not delay the verdict. */
 	struct forge_repair job = job_of(r);
 	int rc = r->executor->repair(&job, err);
+	r->is_repaired = rc == 0;
 	int closed = close_record(r, rc < 0 ? NULL : err);
 	if (closed == 0 && !r->dry_run)
 		closed = mark_undelivered(r, rc < 0 ? NULL : err);

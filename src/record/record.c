@@ -496,18 +496,36 @@ void forge_record_close(struct forge_record *r)
 	*r = FORGE_RECORD_INIT;
 }
 
+void forge_record_note_kept(json_t *record)
+{
+	forge_auto_free char *sentence = forge_asprintf(
+		"The workdir is kept: %s.", forge_json_string_or(record, "workdir", ""));
+
+	if (sentence)
+		forge_record_add_notes(record, sentence);
+}
+
 void forge_record_set_lost(json_t *record)
 {
 	char now[FORGE_TIME_MAX];
+	bool is_kept = json_is_true(json_object_get(record, "workdir_kept"));
 
 	json_object_set_new(record, "status", json_string("lost"));
 	json_object_set_new(record, "reason", json_string("host_lost"));
 	json_object_set_new(record, "exit_status", json_integer(137));
 	json_object_set_new(
 		record, "completion_notes",
-		json_string("Lost: the supervisor was killed; everything it ran was "
-			    "ended and cleaned up. Run it again."));
+		json_string(is_kept ? "Lost: the supervisor was killed; everything it "
+				      "ran was ended. Run it again."
+				    : "Lost: the supervisor was killed; everything it "
+				      "ran was ended and cleaned up. Run it again."));
+	if (is_kept)
+		forge_record_note_kept(record);
 	json_object_set_new(record, "ended_at", json_string(forge_format_now(now)));
+	if (json_object_get(record, "guarded_since"))
+		forge_record_add_notes(record,
+				       "Whether it changed guarded files is not known.");
+	json_object_del(record, "guarded_since");
 }
 
 bool forge_record_is_over(const json_t *record)

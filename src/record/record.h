@@ -69,5 +69,7 @@ json_t *forge_event_json(json_int_t seq, const char *actor, const char *event,
 			 const char *status, const char *detail);
 /* Adds a sentence to the notes of a record. */
 void forge_record_add_notes(json_t *record, const char *sentence);
+/* The same: where its workdir is kept. */
+void forge_record_note_kept(json_t *record);
 /* Whether the record has a verdict. Accepts NULL, which has none. */
 bool forge_record_is_over(const json_t *record);

@@ -24,6 +24,7 @@
 #include "record/gc.h"
 #include "record/record.h"
 #include "spec/asked.h"
+#include "state/damage.h"
 #include "state/kept.h"
 #include "state/objects.h"
 #include "state/slot.h"
@@ -192,6 +193,10 @@ int forge_remove_run(const struct forge_home *home, struct forge_store *st,
 		return forge_hint(err,
 				  forge_fail(err, EBUSY, "run %s is not over", run_id),
 				  "`forge kill %s` ends it", run_id);
+	if (json_is_true(json_object_get(record, "quarantine")))
+		return forge_hint(
+			err, forge_fail(err, EBUSY, "run %s is in quarantine", run_id),
+			"`forge health clear %s --note TEXT` ends that", run_id);
 	if (note_digests(r, record, outputs_only) < 0)
 		return forge_fail(err, ENOMEM, "out of memory");
 	if (outputs_only)
@@ -276,6 +281,9 @@ static int remove_object(const struct forge_home *home, const char *digest, int 
 	forge_gc_log(log, "remove object", digest, (uint64_t)st.st_size);
 	if (unlinkat(home->fd, path, 0) < 0 && errno != ENOENT)
 		return forge_fail_errno(err, errno, "remove %s", path);
+	forge_auto_close int marks = forge_damage_lock(home->fd, false);
+	if (marks >= 0)
+		(void)!forge_damage_unmark(marks, digest); /* else gc removes it */
 	r->objects++;
 	r->bytes += (uint64_t)st.st_size;
 	return 0;

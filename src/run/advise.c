@@ -137,15 +137,28 @@ static void advise_input(const char *word, bool is_dir, bool is_word,
 				word, len, word);
 }
 
-/* Lists the common programs that the runtime has. */
+/* Adds a name to the list in buf if there is room for it. */
+static void list_one(char *buf, size_t size, const char *name)
+{
+	size_t len = strlen(buf);
+
+	if (len + strlen(name) + 3 < size)
+		(void)snprintf(buf + len, size - len, "%s%s", len ? ", " : "", name);
+}
+
+/* Lists the programs that the runtime declares or, without any, the common ones that it has. */
 static void list_programs(const struct forge_spec *s, char *buf, size_t size)
 {
 	static const char *const programs[] = { "python3", "python", "Rscript", "R",
 						"julia",   "perl",   "bash" };
 	const char *path = "";
-	size_t len = 0;
 
 	buf[0] = '\0';
+	/* They have a directory of their own inside, which is not in the PATH here. */
+	forge_strv_foreach (name, &s->runtime.decl->commands)
+		list_one(buf, size, name);
+	if (*buf)
+		return;
 	forge_strv_foreach (var, &s->env)
 		if (strncmp(var, "PATH=", 5) == 0)
 			path = var + 5;
@@ -158,9 +171,7 @@ static void list_programs(const struct forge_spec *s, char *buf, size_t size)
 			p += n + (p[n] == ':');
 			if (made >= (int)sizeof(file) || access(file, X_OK) < 0)
 				continue;
-			made = snprintf(buf + len, size - len, "%s%s", len ? ", " : "",
-					programs[i]);
-			len += made > 0 && (size_t)made < size - len ? (size_t)made : 0;
+			list_one(buf, size, programs[i]);
 			break;
 		}
 }

@@ -3,6 +3,7 @@
 #include "run/carry_out.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,10 +11,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/json.h"
 #include "record/attendant.h"
 #include "record/deliver.h"
+#include "health/guard.h"
 #include "run/advise.h"
+#include "run/health_wait.h"
 #include "run/run_state.h"
 #include "run/signals.h"
 #include "spec/asked.h"
@@ -30,6 +34,7 @@ static void run_done(struct run *r)
 		(void)forge_run_end_execution(
 			r); /* only if something went wrong before */
 	forge_courier_stop(&r->courier);
+	forge_guard_free(r->guard);
 	json_decref(forge_hasher_finish(&r->hasher, &r->spec->inputs, -1, 1));
 	forge_objects_close(&r->objects);
 	forge_admit_leave(&r->ticket);
@@ -139,6 +144,7 @@ static void fill_job(struct run *r)
 		.own_network = r->spec->own_network,
 		.pass_stdin = r->req->pass_stdin,
 		.only_looks = r->only_looks,
+		.is_checked = r->ready->check_env != NULL,
 		.limits = &r->spec->limits,
 		.config = r->cfg,
 		.home = r->home,
@@ -232,6 +238,7 @@ static int begin(struct run *r, struct forge_error *err)
 	if (r->req->rerun_of)
 		json_object_set_new(r->record.json, "rerun_of",
 				    json_string(r->req->rerun_of));
+	forge_run_note_guard(r);
 	r->courier.url = r->store;
 	report_warnings(r);
 	return forge_run_arm_retry(r, err);
@@ -302,6 +309,36 @@ static int claim_key(struct run *r, struct forge_error *err)
 	return rc < 0 ? forge_wrap(err, rc, "--idempotency-key cannot be checked") : 0;
 }
 
+/* How often a run looks whether the host is healthy again. */
+#define HEALTH_MSEC 2000
+
+int forge_run_wait_for_health(struct run *r, const struct forge_obstacle *why,
+			      uint64_t deadline, struct forge_error *err)
+{
+	forge_auto_close int signals = forge_signals_fd();
+	struct pollfd p = { .fd = signals, .events = POLLIN };
+	char text[FORGE_WHY_MAX];
+	int rc = 0;
+
+	if (forge_run_status(r) == FORGE_STATUS_NONE)
+		forge_run_set_status(r, "queued", NULL);
+	if (!r->is_confirmed)
+		rc = record_durably(r, err);
+	(void)snprintf(text, sizeof(text), "waits for health: %s", why->text);
+	if (rc == 0 && strcmp(text, r->pending) != 0) {
+		note_pending(r, text);
+		(void)snprintf(r->pending, sizeof(r->pending), "%s", text);
+	}
+	if (rc < 0)
+		return rc;
+	uint64_t now = forge_now_usec();
+	if (now >= deadline)
+		return -ETIMEDOUT;
+	uint64_t left = (deadline - now) / 1000 + 1;
+	int n = poll(&p, 1, left < HEALTH_MSEC ? (int)left : HEALTH_MSEC);
+	return n > 0 ? -ECANCELED : 0;
+}
+
 static int wait_for_room(struct run *r, const struct forge_need *need,
 			 struct forge_error *err)
 {
@@ -344,6 +381,9 @@ static int admit(struct run *r, struct forge_verdict *ret_verdict,
 		if (rc != 0)
 			return rc;
 	}
+	rc = forge_run_check_before(r, ret_verdict, err);
+	if (rc < 0 || ret_verdict->status)
+		return rc;
 	rc = take_share(r, &need, &why);
 	if (rc == 0 && is_remote(r)) {
 		if (!r->spec->idempotency_key)
@@ -421,6 +461,11 @@ static int take_queued_share(struct run *r, struct forge_error *err)
 	forge_auto_close int signals = forge_signals_fd();
 	int rc = forge_admit_take(&r->ticket, signals, &r->share, err);
 	forge_admit_leave(&r->ticket);
+	/* The host may have changed while the run waited. */
+	if (rc == 0)
+		rc = forge_run_check_before(r, &r->unhealthy, err);
+	if (rc == 0 && r->unhealthy.status)
+		rc = forge_fail(err, EHOSTDOWN, "%s", r->unhealthy.notes);
 	if (rc == 0)
 		forge_run_set_status(r, "preparing", NULL);
 	else if (rc == -ECANCELED || rc == -ETIMEDOUT)
@@ -464,6 +509,8 @@ static int execute(struct run *r, struct forge_outcome *outcome, struct forge_er
 		rc = take_queued_share(r, err);
 	}
 	if (rc == 0)
+		rc = forge_run_guard(r, err);
+	if (rc == 0)
 		rc = save(r, err);
 	if (rc == 0 && !leaves(r))
 		forge_hasher_start(&r->hasher, r->home, &r->spec->inputs);
@@ -479,8 +526,12 @@ static int execute(struct run *r, struct forge_outcome *outcome, struct forge_er
 static void judge_and_collect(struct run *r, const struct forge_outcome *outcome,
 			      const struct forge_error *refused, struct forge_verdict *v)
 {
-	if (r->admission_error)
+	if (r->unhealthy.status)
+		*v = r->unhealthy;
+	else if (r->admission_error)
 		forge_judge_not_admitted(r->admission_error, refused, v);
+	else if (refused->code == EHOSTDOWN && !r->has_started)
+		forge_judge_unhealthy(refused->msg, v);
 	else if (refused->code && r->has_started)
 		forge_judge_unwatched(refused, v);
 	else if (refused->code)

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "config/config.h"
+#include "health/check.h"
 #include "run/result.h"
 #include "spec/spec.h"
 #include "state/home.h"
@@ -33,6 +34,10 @@ struct forge_ready_run {
 	int (*post_process)(const struct forge_ready_run *run, const json_t *record,
 			    json_t **ret_result, json_t **ret_rows,
 			    struct forge_error *err);
+	/* What checks of the host's health need. NULL: none are carried out. */
+	struct forge_check_env (*check_env)(const struct forge_config *cfg,
+					    const struct forge_home *home,
+					    const char *store);
 	/*
 	 * Receives the file of a run that is to be tried again, locked: the caller starts the next attempt.
 	 * NULL: repair does.

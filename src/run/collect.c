@@ -20,6 +20,7 @@
 #include "base/json.h"
 #include "base/parse.h"
 #include "base/sys.h"
+#include "executor/results.h"
 
 #define DEPTH_MAX     256 /* one descriptor per level; deeper trees are killed */
 #define PATH_LEN_MAX  4000
@@ -95,12 +96,6 @@ static void skip(struct walk *w, const char *why)
 static void too_much(struct walk *w)
 {
 	w->ret->is_too_much = true;
-}
-
-/* Files that programs make for their own use. */
-static bool is_aside(const char *name)
-{
-	return name[0] == '.' || strcmp(name, "__pycache__") == 0;
 }
 
 /* Prefers the file that a user would look for first: nearest to the top, then by name. */
@@ -288,7 +283,7 @@ static void walk_dir(struct walk *w, int fd, size_t len, unsigned depth)
 			not_seen(w, errno);
 			continue;
 		}
-		bool aside = is_aside(name);
+		bool aside = forge_results_is_aside(name);
 		w->aside += aside;
 		if (!S_ISDIR(st.st_mode))
 			look_at(w, &st);
@@ -434,11 +429,15 @@ static void list_files(struct walk *w)
 /* If the outputs are too large nothing is stored: half of them would look like all. */
 static bool is_within_size(struct walk *w)
 {
-	char have[FORGE_FORMAT_MAX], most[FORGE_FORMAT_MAX];
+	char have[FORGE_FORMAT_MAX], most[FORGE_FORMAT_MAX], size[FORGE_FORMAT_MAX];
+	const struct file *largest = w->files;
 
 	if (w->bytes <= w->spec->max_bytes && w->holes <= w->spec->max_holes)
 		return true;
 	too_much(w);
+	for (size_t i = 1; i < w->n; i++)
+		if (w->files[i].size > largest->size)
+			largest = &w->files[i];
 	if (w->bytes <= w->spec->max_bytes) {
 		problem(w->ret,
 			"its outputs have holes of %s, more than %s (to collect them set "
@@ -449,9 +448,10 @@ static bool is_within_size(struct walk *w)
 	}
 	problem(w->ret,
 		"its outputs are %s, more than the %s that may be collected "
-		"(outputs.max_size)",
+		"(outputs.max_size); the largest is %.100s with %s",
 		forge_format_size(have, w->bytes),
-		forge_format_size(most, w->spec->max_bytes));
+		forge_format_size(most, w->spec->max_bytes), largest->path,
+		forge_format_size(size, largest->size));
 	return false;
 }
 

@@ -27,6 +27,7 @@
 #include "base/rmtree.h"
 #include "base/sha256.h"
 #include "base/strv.h"
+#include "state/damage.h"
 #include "state/objects.h"
 
 #define DIR_FLAGS (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
@@ -133,6 +134,9 @@ static int copy_one(int top, const struct item *item, int stop_fd)
 	/* Never uses a path from the record: other users may have written it. */
 	if (!forge_objects_is_digest(wanted))
 		return -EINVAL;
+	/* Also if it reads well now: a clone shares its blocks, which memory may hide. */
+	if (forge_damage_is_marked(home->fd, wanted) == 1)
+		return -EUCLEAN;
 	forge_auto_close int from = openat(home->fd, forge_objects_path(stored, wanted),
 					   O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	if (from < 0)
@@ -149,6 +153,33 @@ static int copy_one(int top, const struct item *item, int stop_fd)
 	return rc == 0 && strcmp(digest, wanted) != 0 ? -EUCLEAN : rc;
 }
 
+/* Also with --force: content with another digest is not what the run left. */
+static int fail_damaged(const struct item *item, const char *path,
+			struct forge_error *err)
+{
+	const char *digest = forge_json_string(item->output, "sha256");
+	const char *run_id = forge_json_string_or(item->run->record, "run_id", "RUN");
+	forge_auto_json json_t *mark = forge_damage_read(item->run->home->fd, digest);
+	char stored[FORGE_STORED_MAX];
+
+	if (!mark)
+		return forge_hint(
+			err,
+			forge_fail(err, EUCLEAN,
+				   "output %s is damaged: its digest is another", path),
+			"`forge verify` finds all that are, and the runs that have them");
+	return forge_hint(
+		err,
+		forge_fail(err, EUCLEAN,
+			   "output %s is damaged: forge verify found at %s that %s", path,
+			   forge_json_string_or(mark, "time", "some time"),
+			   forge_json_string_or(mark, "problem", "it has changed")),
+		"A run that makes the same file repairs it: `forge rerun %s`. After "
+		"restoring %s/%s from a backup, `forge verify %s` checks it again",
+		run_id, item->run->home->path, forge_objects_path(stored, digest),
+		run_id);
+}
+
 static int fail_output(const struct item *item, const char *to, int rc,
 		       struct forge_error *err)
 {
@@ -159,8 +190,7 @@ static int fail_output(const struct item *item, const char *to, int rc,
 	(void)snprintf(path, sizeof(path), "%s%s%s", below ? below : "", below ? "/" : "",
 		       name);
 	if (rc == -EUCLEAN)
-		return forge_fail(err, EUCLEAN,
-				  "output %s is damaged: its digest is another", path);
+		return fail_damaged(item, path, err);
 	if (rc == -EEXIST)
 		return forge_hint(err, forge_fail(err, EEXIST, "%s/%s exists", to, path),
 				  "--force replaces it");

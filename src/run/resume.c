@@ -10,6 +10,7 @@
 #include "record/deliver.h"
 #include "record/record.h"
 #include "run/carry_out.h"
+#include "run/health_env.h"
 #include "run/postprocess.h"
 #include "run/signals.h"
 #include "spec/saved.h"
@@ -52,6 +53,7 @@ static int resume(struct forge_home *home, struct forge_slot *slot, const json_t
 		.home = home,
 		.store = forge_json_string_or(content, "store", ""),
 		.post_process = forge_post_process_of,
+		.check_env = forge_health_env,
 	};
 	return forge_carry_on(&ready, slot, content, only_looks, err);
 }

@@ -16,6 +16,7 @@
 #include "run/advise.h"
 #include "run/carry_out.h"
 #include "run/export.h"
+#include "run/health_env.h"
 #include "run/postprocess.h"
 #include "run/runtime_activation.h"
 #include "run/runtime_ready.h"
@@ -45,6 +46,7 @@ static void visit_init(struct visit *v, const struct forge_config *cfg,
 					     .home = &v->home,
 					     .remake_environment = remake_environment,
 					     .post_process = forge_post_process_of,
+					     .check_env = forge_health_env,
 					     .ret_retry = &v->retry };
 }
 

@@ -211,8 +211,8 @@ static void take_outputs(struct run *r, struct forge_collected *c,
 		if (c->is_too_much && r->spec->collects == FORGE_OUTPUTS_ALL && was_good)
 			forge_judge_add(v, "Choose with -o what to keep; -o none is for "
 					   "nothing.");
-		/* What it left instead may be what was meant by another name. */
-		if (!is_missing || (was_good && has_rest))
+		/* What it left instead may be what was meant, by another name or up to its failure. */
+		if (!is_missing || has_rest)
 			keep_what_is_left(r, o, v);
 	}
 	report_rest(r, c, o, v);
@@ -384,6 +384,7 @@ int forge_run_finish(struct run *r, const struct forge_outcome *o,
 			!(r->executor->caps & FORGE_EXECUTOR_OUTLIVES);
 
 	forge_record_set_outcome(&r->record, o, v);
+	json_object_del(r->record.json, "guarded_since");
 	/* Refused by the host while it waited for its share, which it then could have had. */
 	if (!forge_status_may_follow(forge_run_status(r), forge_status_of(v->status)))
 		forge_run_set_status(r, "preparing", NULL);
@@ -416,6 +417,9 @@ void forge_run_take_results(struct run *r, const struct forge_outcome *o,
 	note_runtime(r);
 	if (r->has_started)
 		collect(r, o, v);
+	/* A node may have refused it. */
+	if (r->has_started || r->executor->caps & FORGE_EXECUTOR_REMOTE)
+		forge_run_check_after(r, v);
 	if (r->spec->copy_to && strcmp(v->status, "succeeded") == 0)
 		copy_outputs(r, v);
 	if (r->ready->post_process && r->spec->post_process.n &&

@@ -7,6 +7,7 @@
 
 #include <jansson.h>
 #include <stdbool.h>
+#include <time.h>
 
 #include "run/carry_out.h"
 
@@ -26,6 +27,7 @@
 #define STORE_USEC (10 * 1000000ull)
 
 /* Everything that such a run holds. */
+struct forge_guard;
 struct run {
 	const struct forge_ready_run *ready;
 	const struct forge_config *cfg;
@@ -45,16 +47,21 @@ struct run {
 	struct forge_objects objects;
 	struct forge_retry_file retry; /* for the attempt after this one */
 	bool is_retried;	       /* there is one */
-	const char *store;	       /* URL */
-	json_t *post_rows;	       /* what the post-process said */
-	bool has_started;	       /* the command ran: there is something to keep */
-	bool is_stopping;	       /* the user knows that it is being stopped */
+	struct forge_guard *guard;     /* observes guarded files; NULL: none are */
+	struct timespec guarded_since; /* by the clock of files */
+	bool has_warned_of_health;
+	struct forge_verdict unhealthy; /* a check failed when the run had its share */
+	char pending[FORGE_WHY_MAX];	/* why the run waits, as its slot says */
+	const char *store;		/* URL */
+	json_t *post_rows;		/* what the post-process said */
+	bool has_started;		/* the command ran: there is something to keep */
+	bool is_stopping;		/* the user knows that it is being stopped */
 	bool keeps; /* the workdir: the user wants it, or it has outputs that are not stored */
 	bool is_confirmed; /* the caller knows that this run will happen */
-	bool is_behind;	 /* the store misses something of this run, and the user knows */
+	bool is_behind; /* the store misses something of this run, and the user knows */
 	enum forge_status found_status; /* of a run that was reopened */
-	bool only_looks; /* at a run that goes on, and does not wait for its end */
-	bool has_left;	 /* the run goes on, and the slot stays for a watcher */
+	bool only_looks;   /* at a run that goes on, and does not wait for its end */
+	bool has_left;	   /* the run goes on, and the slot stays for a watcher */
 	bool needs_repair; /* something could not be removed: repair tries again */
 };
 
@@ -69,6 +76,22 @@ void forge_run_choose_retry(struct run *r, const struct forge_outcome *o,
 			    struct forge_verdict *v);
 /* Hands the file over to the next attempt, leaves it to repair, or removes it. */
 void forge_run_end_retry(struct run *r);
+
+/* ---- health.c ---- */
+
+/*
+ * Before the run has its share of the host: carries out the checks, and waits where a failed one says so.
+ * *ret_verdict is set when the run must not start.
+ */
+FORGE_MUST_CHECK int forge_run_check_before(struct run *r,
+					    struct forge_verdict *ret_verdict,
+					    struct forge_error *err);
+/* The record says that there are guarded files, and since when: should this supervisor die, others know. */
+void forge_run_note_guard(struct run *r);
+/* Observes guarded files from now on; the command has not started. */
+FORGE_MUST_CHECK int forge_run_guard(struct run *r, struct forge_error *err);
+/* All processes of the run are gone: what they changed, and the checks after it. v may become "corrupted". */
+void forge_run_check_after(struct run *r, struct forge_verdict *v);
 
 /* ---- run_report.c ---- */
 

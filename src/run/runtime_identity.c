@@ -19,11 +19,15 @@
 #include "base/fd.h"
 #include "base/json.h"
 #include "runtime/dpkg.h"
+#include "state/objects.h"
 
 /* To be changed with the computation of the identity: it invalidates the cache. */
-#define IDENTITY_VERSION "2"
+#define IDENTITY_VERSION "3"
 /* A few ticks of the clock that sets the times of files. */
 #define FRESH_SECONDS 0.05
+/* A tree without a package manager has a row for each file. */
+#define PACKAGES_MAX	  (16u << 20)
+#define PACKAGES_FILE_MAX (FORGE_DIGEST_MAX + 16)
 
 void forge_runtime_state_done(struct forge_runtime_state *s)
 {
@@ -242,27 +246,96 @@ static void take_fingerprint(const struct forge_runtime *rt, char ret[FORGE_DIGE
 	*ret_is_fresh = age < FRESH_SECONDS && age > -FRESH_SECONDS;
 }
 
-static int identify(const struct forge_runtime *rt, char ret[FORGE_DIGEST_MAX],
-		    struct forge_error *err)
+/* ---- the packages of a digest ---- */
+
+static const char *packages_file(const char *digest, char buf[PACKAGES_FILE_MAX])
+{
+	(void)snprintf(buf, PACKAGES_FILE_MAX, "packages-%s", strchr(digest, ':') + 1);
+	return buf;
+}
+
+/* "1.24.2 py311_0 md5:0f1e2d3c4b5a": whatever makes it another package. */
+static json_t *version_of(const struct forge_package *p)
+{
+	const char *parts[] = { p->version, p->build, p->hash };
+	char text[512] = "";
+	size_t len = 0;
+
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(parts); i++) {
+		/* Twelve digits tell two apart. */
+		size_t n = parts[i] == p->hash ? strcspn(p->hash, ":") + 13 : 200;
+		if (*parts[i] && len < sizeof(text))
+			len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%.*s",
+						len ? " " : "", (int)n, parts[i]);
+	}
+	return forge_json_text(text);
+}
+
+/* The list is for people who compare two runs: without it they have the digests. */
+static void save_packages(const struct forge_home *home, const struct forge_packages *p,
+			  const char *digest)
+{
+	char file[PACKAGES_FILE_MAX];
+	forge_auto_close int dir = forge_home_subdir(home, "runtimes", NULL);
+	struct stat st;
+
+	if (dir < 0 || fstatat(dir, packages_file(digest, file), &st, 0) == 0)
+		return;
+	forge_auto_json json_t *j = json_object();
+	for (size_t i = 0; i < p->n; i++) {
+		const char *name = p->v[i].name;
+		/* One of conda's and one of pip's may have the same name. */
+		forge_auto_free char *both =
+			json_object_get(j, name)
+				? forge_asprintf("%s (%s)", name, p->v[i].source)
+				: NULL;
+		json_object_set_new(j, both ? both : name, version_of(&p->v[i]));
+	}
+	forge_auto_free char *text = json_dumps(j, JSON_COMPACT | JSON_SORT_KEYS);
+	size_t len = text ? strlen(text) : 0;
+	if (len > 0 && len <= PACKAGES_MAX)
+		(void)!forge_replace_file(dir, file, text, len, false);
+}
+
+json_t *forge_runtime_packages_of(const struct forge_home *home, const char *digest)
+{
+	char file[PACKAGES_FILE_MAX];
+	forge_auto_free char *text = NULL;
+	size_t len = 0;
+
+	if (!digest || !forge_objects_is_digest(digest))
+		return NULL;
+	forge_auto_close int dir = openat(
+		home->fd, "runtimes", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (dir < 0 || forge_read_file(dir, packages_file(digest, file), PACKAGES_MAX,
+				       &text, &len) < 0)
+		return NULL;
+	return json_loadb(text, len, 0, NULL);
+}
+
+static int identify(const struct forge_home *home, const struct forge_runtime *rt,
+		    char ret[FORGE_DIGEST_MAX], struct forge_error *err)
 {
 	struct forge_packages p = { .v = NULL };
 	int rc = forge_runtime_identify(rt, &p, err);
 
-	if (rc == 0)
+	if (rc == 0) {
 		forge_packages_digest(&p, ret);
+		save_packages(home, &p, ret);
+	}
 	forge_packages_done(&p);
 	return rc;
 }
 
 /* Retries until the fingerprint is the same before and after: no change in between. */
-static int identify_whole(const struct forge_runtime *rt,
+static int identify_whole(const struct forge_home *home, const struct forge_runtime *rt,
 			  char fingerprint[FORGE_DIGEST_MAX], char ret[FORGE_DIGEST_MAX],
 			  bool *is_fresh, struct forge_error *err)
 {
 	char after[FORGE_DIGEST_MAX];
 
 	for (int tries = 0; tries < 5; tries++) {
-		int rc = identify(rt, ret, err);
+		int rc = identify(home, rt, ret, err);
 		if (rc < 0)
 			return rc;
 		take_fingerprint(rt, after, is_fresh);
@@ -293,7 +366,7 @@ int forge_runtime_digest(const struct forge_home *home, const struct forge_runti
 		memcpy(ret, text, FORGE_DIGEST_MAX);
 		return 0;
 	}
-	int rc = identify_whole(rt, fingerprint, ret, &is_fresh, err);
+	int rc = identify_whole(home, rt, fingerprint, ret, &is_fresh, err);
 	if (rc < 0 || is_fresh)
 		return rc;
 	(void)snprintf(name, sizeof(name), "identity-%s", strchr(fingerprint, ':') + 1);

@@ -32,6 +32,11 @@ FORGE_MUST_CHECK int forge_runtime_digest(const struct forge_home *home,
 					  const struct forge_runtime *rt,
 					  char ret[FORGE_DIGEST_MAX],
 					  struct forge_error *err);
+/*
+ * {"numpy": "1.24.2 py311_0", ...}: the packages that have this digest, if it was computed in this FORGE_HOME. NULL:
+ * not known, or no digest. The digest may come from a store.
+ */
+json_t *forge_runtime_packages_of(const struct forge_home *home, const char *digest);
 /* The result of the last probe, if it was for this content and declaration. */
 FORGE_MUST_CHECK int forge_runtime_state(const struct forge_home *home,
 					 const struct forge_runtime *rt,

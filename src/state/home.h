@@ -10,8 +10,12 @@
  *   runs/<run_id>/   record.json, events.jsonl, stdout, stderr; kept.json: see kept.h
  *   active/<slot>    locked by a supervisor; enough facts to repair after a crash
  *   objects/ab/...   collected outputs by their digest
+ *   damaged/         marks of objects that are damaged: see damage.h
  *   queue/           shares of the budget in use, and tickets of waiting runs
  *   spare/           files of the queue, and directories around workdirs, that are not in use
+ *   health/          the last result of each check of this host: see health/check.h
+ *   guard/           the socket of the process that watches guarded files
+ *   quarantine/      runs that have changed guarded files: see quarantine.h
  *   retries/         what the next attempt of a run needs: see retry_file.h
  *   undelivered/     runs whose end the store has not heard of
  *   cache/           digests of big inputs and of runtimes, what activation scripts change

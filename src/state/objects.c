@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/fs.h>
 #include <poll.h>
 #include <stdio.h>
@@ -16,6 +17,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/lock.h"
+#include "state/damage.h"
 
 int forge_objects_open(const struct forge_home *home, int stop_fd,
 		       struct forge_objects *ret, struct forge_error *err)
@@ -26,7 +28,8 @@ int forge_objects_open(const struct forge_home *home, int stop_fd,
 	o.fd = forge_home_subdir(home, "objects", err);
 	if (o.fd < 0)
 		return o.fd;
-	int rc = fstat(o.fd, &st) < 0 ? -errno : 0;
+	o.home_fd = fcntl(home->fd, F_DUPFD_CLOEXEC, 0);
+	int rc = o.home_fd < 0 || fstat(o.fd, &st) < 0 ? -errno : 0;
 	/* gc holds the lock while it sweeps: stop_fd ends the wait for a gc that takes long or is stopped. */
 	if (rc == 0)
 		rc = o.lock_fd =
@@ -50,6 +53,8 @@ void forge_objects_close(struct forge_objects *o)
 		close(o->fd);
 	if (o->lock_fd >= 0)
 		close(o->lock_fd);
+	if (o->home_fd >= 0)
+		close(o->home_fd);
 	*o = FORGE_OBJECTS_INIT;
 }
 
@@ -95,16 +100,35 @@ static void share(const struct forge_objects *o, const char *name)
 		forge_home_share(&home, fd);
 }
 
-/* Gives the inode of fd its name. 1: it is there already, with the same content. */
-static int give_name(struct forge_objects *o, int fd, const struct forge_object *obj)
+/*
+ * Puts the inode of self in the place of the object at name, in one step: another process, which
+ * may be checking the object, never finds no file there.
+ */
+static int replace(const struct forge_objects *o, const char *self, const char *name)
 {
-	char path[FORGE_STORED_MAX], self[32];
+	char tmp[NAME_MAX];
+
+	(void)snprintf(tmp, sizeof(tmp), "%.3s.%s-%ld.%ld", name, name + 3,
+		       (long)gettid(), (long)getpid()); /* gc removes a leftover */
+	(void)unlinkat(o->fd, tmp, 0);
+	if (linkat(AT_FDCWD, self, o->fd, tmp, AT_SYMLINK_FOLLOW) < 0)
+		return -errno;
+	int rc = renameat(o->fd, tmp, o->fd, name) < 0 ? -errno : 0;
+	/* On failure, and where both are names of the same inode, it is still there. */
+	(void)unlinkat(o->fd, tmp, 0);
+	return rc;
+}
+
+/* Gives the inode of fd its name. 1: it is there already, with the same content. */
+static int give_name(struct forge_objects *o, const char *self,
+		     const struct forge_object *obj)
+{
+	char path[FORGE_STORED_MAX];
 	const char *name = forge_objects_path(path, obj->digest) + strlen("objects/");
 	char dir[3] = { name[0], name[1], '\0' };
 	struct stat st;
 
 	touch(o, dir);
-	(void)snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
 	for (int tries = 0; tries < 2; tries++) {
 		if (linkat(AT_FDCWD, self, o->fd, name, AT_SYMLINK_FOLLOW) == 0)
 			return 0;
@@ -120,14 +144,38 @@ static int give_name(struct forge_objects *o, int fd, const struct forge_object 
 		return -errno;
 	/* Torn by a power cut, damaged, or not one that we made: put the good one in its place. */
 	if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size != obj->size ||
-	    st.st_uid != geteuid() || (st.st_mode & 0222)) {
-		(void)unlinkat(o->fd, name, 0);
-		if (linkat(AT_FDCWD, self, o->fd, name, AT_SYMLINK_FOLLOW) == 0)
-			return 0;
-		if (errno != EEXIST) /* else another collector has just replaced it */
-			return -errno;
-	}
+	    st.st_uid != geteuid() || (st.st_mode & 0222))
+		return replace(o, self, name);
 	return 1;
+}
+
+/*
+ * Stores the content of a damaged object again. The mark is removed when the good content is on
+ * disk. Under the lock, so that forge verify does not mark the new file for what the old one had.
+ */
+static int repair(struct forge_objects *o, const char *self,
+		  const struct forge_object *obj)
+{
+	char path[FORGE_STORED_MAX];
+	const char *name = forge_objects_path(path, obj->digest) + strlen("objects/");
+	char dir[3] = { name[0], name[1], '\0' };
+	forge_auto_close int marks = forge_damage_lock(o->home_fd, false);
+	int is_marked =
+		marks < 0 ? marks : forge_damage_is_marked(o->home_fd, obj->digest);
+
+	if (is_marked == -ENOENT || is_marked == 0) /* it was repaired just now */
+		return give_name(o, self, obj);
+	if (is_marked < 0)
+		return is_marked;
+	int named = give_name(o, self, obj);
+	int rc = named == 1 ? replace(o, self, name) : named;
+	if (rc == 0)
+		rc = sync_object(o, name);
+	if (rc == 0)
+		rc = sync_object(o, dir);
+	if (rc == 0)
+		rc = forge_damage_unmark(marks, obj->digest);
+	return rc < 0 ? rc : 0;
 }
 
 /*
@@ -137,9 +185,14 @@ static int give_name(struct forge_objects *o, int fd, const struct forge_object 
 static int publish(struct forge_objects *o, int fd, bool sync,
 		   const struct forge_object *obj)
 {
-	char path[FORGE_STORED_MAX];
+	char path[FORGE_STORED_MAX], self[32];
 	const char *name = forge_objects_path(path, obj->digest) + strlen("objects/");
-	int named = give_name(o, fd, obj);
+
+	(void)snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
+	/* Where that cannot be known, storing it again does no harm. */
+	int named = forge_damage_is_marked(o->home_fd, obj->digest) == 0
+			    ? give_name(o, self, obj)
+			    : repair(o, self, obj);
 
 	if (named < 0 || !sync)
 		return named < 0 ? named : 0;

@@ -13,13 +13,14 @@
 struct forge_objects {
 	int fd;		     /* objects/ */
 	int lock_fd;	     /* shared: nothing is swept while it is held */
+	int home_fd;	     /* FORGE_HOME, for the marks of damaged objects */
 	int stop_fd;	     /* readable: stop; -1: none */
 	dev_t dev;	     /* of its file system */
 	mode_t shared;	     /* as of its home */
 	uint8_t touched[32]; /* directories that got a name, a bit each */
 };
 #define FORGE_OBJECTS_INIT                                                               \
-	((struct forge_objects){ .fd = -1, .lock_fd = -1, .stop_fd = -1 })
+	((struct forge_objects){ .fd = -1, .lock_fd = -1, .home_fd = -1, .stop_fd = -1 })
 
 /*
  * stop_fd (-1: none) is borrowed until forge_objects_close(): as soon as it is readable this and
@@ -39,7 +40,7 @@ struct forge_object {
  * Publishes the file that fd (read-only, regular, without a writer) is: hashed, on disk, then
  * named by its digest. With may_link the file itself becomes the object where that is possible
  * (it is then ours and read-only, and no process has it open for writing); otherwise, and across file systems, it
- * is copied. Threads may
+ * is copied. An object that is marked as damaged is replaced, and its mark removed. Threads may
  * call this at once. sync: wait for the disk for this one file.
  */
 FORGE_MUST_CHECK int forge_objects_put(struct forge_objects *o, int fd, bool may_link,

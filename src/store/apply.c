@@ -317,8 +317,11 @@ static int apply(struct forge_store *st, const json_t *batch, struct forge_error
 		rc = update_run(st, record, forge_status_name(was.status), at.status,
 				err);
 	if (rc == 0 && forge_status_is_terminal(at.status) &&
-	    !forge_status_is_terminal(was.status))
+	    !forge_status_is_terminal(was.status)) {
 		rc = insert_files(st, record, err);
+		if (rc == 0)
+			rc = forge_store_insert_health(st, record, err);
+	}
 	if (rc == 0)
 		rc = insert_post(st, run_id, json_object_get(batch, "post_process"), err);
 	return rc;

@@ -86,6 +86,11 @@ FORGE_MUST_CHECK int forge_store_transact(struct forge_store *st, bool durable,
 					  forge_store_work *work, const void *arg,
 					  struct forge_error *err);
 
+/* health.c: the fresh results of a record's checks. */
+FORGE_MUST_CHECK int forge_store_insert_health(struct forge_store *st,
+					       const json_t *record,
+					       struct forge_error *err);
+
 /* schema.c: migrates from any older version to up_to (0: the newest that this program knows). */
 FORGE_MUST_CHECK int forge_store_migrate(struct forge_store *st, unsigned up_to,
 					 struct forge_error *err);

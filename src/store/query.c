@@ -388,6 +388,41 @@ int forge_store_each_object(struct forge_store *st,
 	return rc < 0 ? rc : 0;
 }
 
+struct outputs {
+	int (*visit)(const struct forge_output_row *row, void *arg);
+	void *arg;
+};
+
+static int visit_output(const char *const *c, void *arg)
+{
+	const struct outputs *o = arg;
+	const struct forge_output_row row = { c[0], c[1], c[2], c[3], number(c[4]) };
+
+	return row.path && row.digest ? o->visit(&row, o->arg) : 0;
+}
+
+int forge_store_each_output(struct forge_store *st, const char *user, const char *host,
+			    const char *digest,
+			    int (*visit)(const struct forge_output_row *row, void *arg),
+			    void *arg, struct forge_error *err)
+{
+	static const char all[] =
+		"SELECT o.run_id, r.analysis_id, o.path, o.sha256, o.size FROM outputs o "
+		"JOIN runs r ON r.run_id = o.run_id WHERE r.username = $1 AND r.host = "
+		"$2 ORDER BY o.run_id";
+	static const char one[] =
+		"SELECT o.run_id, r.analysis_id, o.path, o.sha256, o.size FROM outputs o "
+		"JOIN runs r ON r.run_id = o.run_id WHERE r.username = $1 AND r.host = "
+		"$2 AND o.sha256 = $3 ORDER BY o.run_id, o.path";
+	struct outputs o = { visit, arg };
+	int rc = digest ? forge_sql(st, err, visit_output, &o, one, SQL_TEXT(user),
+				    SQL_TEXT(host), SQL_TEXT(digest))
+			: forge_sql(st, err, visit_output, &o, all, SQL_TEXT(user),
+				    SQL_TEXT(host));
+
+	return rc < 0 ? rc : 0;
+}
+
 struct uses {
 	int (*visit)(const struct forge_runtime_use *use, void *arg);
 	void *arg;

@@ -18,6 +18,7 @@ static const char *const REMOVALS[] = {
 	"DELETE FROM inputs WHERE run_id = $1",
 	"DELETE FROM outputs WHERE run_id = $1",
 	"DELETE FROM post_process_records WHERE run_id = $1",
+	"DELETE FROM health_checks WHERE run_id = $1",
 	"DELETE FROM runs WHERE run_id = $1",
 	SQL_NAMELESS,
 };

@@ -126,7 +126,18 @@ static const char *const v8[] = {
 	NULL,
 };
 
-static const char *const *const migrations[] = { v1, v2, v3, v4, v5, v6, v7, v8 };
+/* For the checks of a host's health before and after runs. */
+static const char *const v9[] = {
+	"ALTER TABLE health_checks ADD COLUMN kind TEXT",
+	"ALTER TABLE health_checks ADD COLUMN severity TEXT",
+	"ALTER TABLE health_checks ADD COLUMN host TEXT",
+	"ALTER TABLE health_checks ADD COLUMN duration_usec BIGINT",
+	"CREATE INDEX health_checks_time ON health_checks (time)",
+	"CREATE INDEX health_checks_run ON health_checks (run_id) WHERE run_id <> ''",
+	NULL,
+};
+
+static const char *const *const migrations[] = { v1, v2, v3, v4, v5, v6, v7, v8, v9 };
 
 unsigned forge_store_schema_version(void)
 {

@@ -161,6 +161,31 @@ FORGE_MUST_CHECK int forge_store_runtime_checks(
 	struct forge_store *st, const char *name, const char *digest,
 	int (*visit)(const struct forge_runtime_check *check, void *arg), void *arg,
 	struct forge_error *err);
+
+/* Results of checks of the host's health, as forge_check_json() makes them, that no run needed. */
+FORGE_MUST_CHECK int forge_store_put_checks(struct forge_store *st, const json_t *checks,
+					    const char *host, struct forge_error *err);
+/* One result. Strings are borrowed for the call, "" where unknown. */
+struct forge_check_row {
+	const char *name, *kind, *phase, *time, *run_id, *host, *problem;
+	bool is_ok;
+	int64_t duration_usec;
+};
+/* Those at or after this time (NULL: all), of this check (NULL: of all), the oldest first. */
+FORGE_MUST_CHECK int forge_store_checks(
+	struct forge_store *st, const char *name, const char *since,
+	int (*visit)(const struct forge_check_row *row, void *arg), void *arg,
+	struct forge_error *err);
+/* Counts and deletes the results from before this time. */
+FORGE_MUST_CHECK int forge_store_count_checks(struct forge_store *st, const char *before,
+					      struct forge_error *err);
+FORGE_MUST_CHECK int forge_store_drop_checks(struct forge_store *st, const char *before,
+					     struct forge_error *err);
+/* Replaces the record of a finished run, and adds an event. The status stays. */
+FORGE_MUST_CHECK int forge_store_replace_record(struct forge_store *st,
+						const char *run_id, const json_t *record,
+						const json_t *event,
+						struct forge_error *err);
 /*
  * Deletes a finished run with everything that belongs to it. A run that is not there is no
  * error.
@@ -178,3 +203,16 @@ FORGE_MUST_CHECK int forge_store_has_object(struct forge_store *st, const char *
 FORGE_MUST_CHECK int forge_store_each_object(struct forge_store *st,
 					     int (*visit)(const char *digest, void *arg),
 					     void *arg, struct forge_error *err);
+/* A file that a run left. Strings are borrowed for the call. */
+struct forge_output_row {
+	const char *run_id, *analysis_id, *path, *digest;
+	int64_t size; /* -1: unknown */
+};
+/*
+ * Visits the files that runs of this user on this host left; digest ("sha256:...", NULL: all):
+ * those with this content. Stops at and returns visit's first non-zero result.
+ */
+FORGE_MUST_CHECK int forge_store_each_output(
+	struct forge_store *st, const char *user, const char *host, const char *digest,
+	int (*visit)(const struct forge_output_row *row, void *arg), void *arg,
+	struct forge_error *err);

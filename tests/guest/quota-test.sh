@@ -51,5 +51,14 @@ for i in 1 2 3 4 5; do
 done
 is "they are the files themselves" "$(find /tmp/disk/home/objects -type f | wc -l)" 5
 rm -rf /tmp/disk/home
+# A workdir that is kept belongs to its user, and not to the next run with the same uid.
+for i in 1 2 3; do
+    /tmp/forge run --json --config /tmp/forge.yaml --disk 16M --keep -o none -- \
+        sh -c 'mkdir d; head -c 6M /dev/zero >d/x' >/tmp/record 2>/tmp/stderr
+    is "workdirs that are kept do not count, $i" "$(field .status)" succeeded || note "$(field .completion_notes)"
+    is "... in what is measured neither" "$(field '.usage.disk_peak_bytes < 8 * 1048576')" true
+    head -c 6M /dev/zero >"$(field .workdir)/y"
+done
+rm -rf /tmp/disk/*
 is "nothing is left on the disk" "$(ls /tmp/disk)" ""
 done_testing

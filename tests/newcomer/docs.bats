@@ -191,10 +191,14 @@ make_runtimes() {
 # make_runs SCRIPT: those that it is about. The last is the one that it means.
 make_runs() {
     local post=()
-    ! grep -q 'forge post-process' "$1" || post=(-i summarise.py --post-process 'python3 summarise.py')
+    if grep -q 'forge post-process' "$1"; then
+        post=(-i summarise.py --post-process 'python3 summarise.py')
+    fi
     forge run -q --id sweep-1 -- sh -c 'echo 1 >x' || return
     forge run -q --id fit -i data "${post[@]}" fit.py data/x.csv || return
-    ! grep -q 'forge kill' "$1" || forge submit --id goes -- sleep 300 >/dev/null
+    if grep -q 'forge kill' "$1"; then
+        forge submit --id goes -- sleep 300 >/dev/null || return
+    fi
 }
 
 # filled SCRIPT WORDS: with a run, a runtime, a user and places of this test instead of those that a page invents.

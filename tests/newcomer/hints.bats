@@ -155,6 +155,7 @@ except OSError:
     run forge run --help
     [ "${lines[1]}" = "Examples:" ]
     [ "$(grep -c '^  forge run' <<<"$output")" -eq 3 ]
+    [ "$(grep -oE '^ +(-.,)? +--[a-z]+' <<<"$output" | grep -oE -e '--[a-z]+' | head -n 4 | xargs)" = "--runtime --input --output --copy" ]
     [ "$(grep -n -e '--input' <<<"$output" | head -1 | cut -d: -f1)" -lt "$(grep -n -e '--pids' <<<"$output" | cut -d: -f1)" ]
     run forge --help
     says "post-process  "

@@ -41,6 +41,13 @@ plain() { printf '%s\n' "$1" | sed 's/\x1b\[[0-9;]*m//g' | tr -d '\r'; }
     [ "$(forge show --json last | jq -r .analysis_id)" = mine ]
     [ "$(forge ps -q | wc -l)" -eq 1 ]
     [ "$(forge ps -qa | wc -l)" -eq 2 ]
+    # A runtime is probed before its first run; the probe is the older of the two.
+    python3 -m venv --without-pip venv
+    forge run -q --id probed -r ./venv python3 -c 1
+    [ "$(forge ps --json | jq -rs '[.[].analysis_id] | join(" ")')" = "probed mine" ]
+    [ "$(forge ps -qa | wc -l)" -eq 4 ]
+    forge runtime check ./venv
+    [ "$(forge show --json last | jq -r .analysis_id)" = probed ]
 }
 
 @test "without a run, last says so" {
@@ -62,6 +69,17 @@ plain() { printf '%s\n' "$1" | sed 's/\x1b\[[0-9;]*m//g' | tr -d '\r'; }
     [ "$status" -eq 3 ]
     # One that is meant twice is shown once.
     [ "$(forge show --json one last two | jq -s length)" -eq 2 ]
+    forge run -q --id three -- sh -c 'echo 3 >x'
+    forge run -q --id four -- sh -c 'echo 4 >y'
+    run forge outputs three four
+    [ "$status" -eq 0 ]
+    grep -Eq '(^| )x +2 B' <<<"$output"
+    grep -Eq '(^| )y +2 B' <<<"$output"
+    a=$(forge submit --id five -- sleep 300)
+    b=$(forge submit --id six -- sleep 300)
+    run forge kill --now five six
+    says "five ($a): cancelled"
+    says "six ($b): cancelled"
 }
 
 @test "a sweep of 20: watched, some killed by pattern with a count and a question" {
@@ -98,6 +116,10 @@ plain() { printf '%s\n' "$1" | sed 's/\x1b\[[0-9;]*m//g' | tr -d '\r'; }
     says "sleep 300"
     # Elapsed and memory of what runs; a clock, no date, for today.
     plain "$output" | grep -Eq "going .*(preparing|running).* s .*[KM]iB .*[0-9]{2}:[0-9]{2}:[0-9]{2}"
+    # ... in the local time.
+    created=$(forge ps --json --analysis a-name | jq -r .created_at)
+    run env TZ=XXX+5 script -qec 'stty cols 100; forge ps' /dev/null
+    says "$(TZ=XXX+5 date -d "$created" +%T)"
     # What is shown of an id is enough to name the run.
     short=$(grep going <<<"$output" | cut -d' ' -f1)
     [ "${#short}" -lt 26 ]

@@ -157,3 +157,15 @@ f()' 'print("never reached")'
     says "forge: the notebook cannot be executed, before the first cell"
     says_not Traceback
 }
+
+@test "no traceback of forge's own for a file that is no notebook" {
+    for text in '' '{broken' '[]' '{}' '{"cells": 3}' '{"nbformat": 99, "nbformat_minor": 4, "metadata": {}, "cells": []}' \
+        '{"nbformat": 4, "nbformat_minor": 4, "metadata": {}, "cells": [{"cell_type": "code"}]}'; do
+        printf '%s' "$text" >fit.ipynb
+        run forge run fit.ipynb
+        [ "$status" -eq 1 ]
+        says "forge: $PWD/fit.ipynb is no notebook: "
+        says_not Traceback
+        [ "${#lines[@]}" -eq 2 ]
+    done
+}

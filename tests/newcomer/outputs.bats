@@ -108,11 +108,29 @@ EOF
     patiently sh -c "forge gc >/dev/null; [ ! -e '$dir' ]"
 }
 
+@test "a command that fails before it makes what is declared does not cost the rest" {
+    run forge run -o '*.pdf' -- sh -c 'echo hours >checkpoint; exit 3'
+    [ "$status" -eq 3 ]
+    dir=$(forge show --json last | jq -r .workdir)
+    says "exit code 3"
+    says "The workdir is kept: $dir. It left 1 other file, e.g. checkpoint."
+    [ "$(cat "$dir/checkpoint")" = hours ]
+    forge rm -f last
+    [ ! -e "$dir" ]
+    # Nothing is missing, or nothing is left: nothing is kept.
+    for command in 'echo 1 >a.pdf; echo 2 >other; exit 3' 'exit 3'; do
+        run forge run -o '*.pdf' -- sh -c "$command"
+        [ "$status" -eq 3 ]
+        [ ! -e "$(forge show --json last | jq -r .workdir)" ]
+    done
+}
+
 @test "what could not be stored for its size stays in the workdir, and nothing is taken half" {
     echo 'outputs: {max_size: 1K}' >forge.yaml
     run forge run -- sh -c 'echo small >small; head -c 2048 /dev/zero >large'
     [ "$status" -eq 1 ]
     says "2.01 KiB, more than the 1.00 KiB"
+    says "the largest is large with 2.00 KiB"
     says "Choose with -o"
     [ "$(forge outputs --json last | jq length)" -eq 0 ]
     dir=$(forge show --json last | jq -r .workdir)

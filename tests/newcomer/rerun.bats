@@ -104,6 +104,28 @@ analysis() {
     [ "$status" -eq 2 ]
 }
 
+@test "diff names the command, the packages of the runtime and what each pattern asked for" {
+    conda-like() {
+        mkdir -p env/bin env/conda-meta
+        printf '{"name": "tool", "version": "%s", "build": "0", "files": ["bin/tool"]}' "$1" >env/conda-meta/tool.json
+        printf '#!/bin/sh\necho "$1" >made\n' >env/bin/tool
+        chmod 755 env/bin/tool
+        chmod -R go+rX .
+    }
+    conda-like 1.0
+    forge run -q --id one -r ./env -o made tool x
+    conda-like 2.0
+    forge run -q --id two -r ./env -o 'm*' tool y
+    run forge diff one two
+    [ "$status" -eq 1 ]
+    says "command"
+    says "tool x"
+    says "tool y"
+    says "package   tool  1.0"
+    says "2.0"
+    says "m*"
+}
+
 @test "the script's text stays when the file is gone, and goes with the run" {
     analysis
     digest=$(forge show --json last | jq -r .asked.script.sha256)

@@ -49,7 +49,10 @@ EOF
 
 @test "a program that the runtime lacks" {
     run -127 forge run -r python3 Rscript -e 1
-    says "runtime python3 has no Rscript"
+    says "runtime python3 has no Rscript (it has python3)."
+    python3 -m venv --without-pip venv
+    run -127 forge run -r ./venv nosuchprogram
+    says " has no nosuchprogram (it has python3, python"
 }
 
 @test "a venv and a conda prefix, by their paths" {

@@ -118,8 +118,11 @@ stubborn() {
     tmux send-keys -t top c
     patiently shows "by cpu"
     patiently sh -c 'tmux capture-pane -p -t top | grep -A1 "^RUN" | grep -q busy'
-    forge submit --cpus 0.1 --memory 64M --id third -- sleep 300 >/dev/null
+    forge submit --cpus 0.1 --memory 64M --id third -- sh -c 'x=$(head -c 9000000 /dev/zero | tr "\0" x); sleep 300' >/dev/null
     patiently shows "3 running"
+    tmux send-keys -t top m
+    patiently shows "by memory"
+    patiently sh -c 'tmux capture-pane -p -t top | grep -A1 "^RUN" | grep -q third'
     [ "$(page | awk '{ if (length($0) > most) most = length($0) } END { print most }')" -le 100 ]
     tmux send-keys -t top q
     patiently shows after

@@ -31,6 +31,15 @@ state() { printf '{"version": 1, "env_vars": %s}' "$1" >"$env_dir/conda-meta/sta
     [ "$(grep -c "'PATH' is left out" "$err")" -eq 1 ]
 }
 
+@test "what a condarc says and nobody understands is told" {
+    light_env e
+    printf 'changeps1: maybe\nenvs_dirs: 7\n' >"$HOME/.condarc"
+    forge_run -r e -- tool
+    [ "$status" -eq 0 ]
+    grep -q "warning: runtime e: .*/.condarc: changeps1: 'maybe' is neither true nor false" "$err"
+    grep -q "warning: runtime e: .*/.condarc: envs_dirs is no list" "$err"
+}
+
 @test "a script whose last command is false breaks nothing, as with conda" {
     light_env e
     activate_script a.sh 'export FIRST=1' '[ -n "" ] && export NOT=1'

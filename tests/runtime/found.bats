@@ -243,6 +243,12 @@ listed() { "$FORGE" runtime list --json | jq -r ".[] | select(.name == \"$1\") |
         [ "$(cat "$out")" = "tool 1.0" ]
         [ "$(health "$name")" = healthy ]
     done
+    # PATH has no way to name this one.
+    light_env 'a:b'
+    rm -f runtimes.d/*.yaml
+    run "$FORGE" run -r 'a:b' -- tool
+    [ "$status" -eq 125 ]
+    [[ "$output" == *"PATH cannot have a ':' in a path"* ]]
     declare_runtime by-home 'kind: conda' 'prefix: ~/miniconda3/envs/my env' 'commands: [tool]'
     declare_runtime by-variable 'kind: conda' 'prefix: $HOME/miniconda3/envs/a#b' 'commands: [tool]'
     for name in by-home by-variable; do

@@ -18,9 +18,11 @@ refused() {
     grep -q '^workdir:' "$FORGE_CONFIG" || echo "workdir: $T/none/{id}" >>"$FORGE_CONFIG"
     run "$FORGE" run "$@" </dev/null
     echo "$output"
-    [ "$status" -eq 125 ] && [[ "$output" == *"$text"* ]] && [ -z "$(ls "$T/none")" ] &&
-        [ -z "$(ls "$FORGE_HOME/runs" 2>/dev/null)" ] &&
-        [ -z "$(find "$FORGE_HOME/active" -type f -size +0 2>/dev/null)" ]
+    [ "$status" -eq 125 ] || return 1
+    [[ "$output" == *"$text"* ]] || return 1
+    [ -z "$(ls "$T/none")" ] || return 1
+    [ -z "$(ls "$FORGE_HOME/runs" 2>/dev/null)" ] || return 1
+    [ -z "$(find "$FORGE_HOME/active" -type f -size +0 2>/dev/null)" ] || return 1
 }
 
 @test "sizes: 0, negative, garbage and overflow" {

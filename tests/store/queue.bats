@@ -221,8 +221,12 @@ cgroups_of() { find /sys/fs/cgroup -maxdepth 4 -type d -name "forge-$1" 2>/dev/n
     opened "$supervisor" | grep -qF "$FORGE_HOME/active/"
     # Until it waits it still has what it was born with.
     has_let_go() {
-        init=$(pgrep -P "$supervisor" -x forge-init) && [ -n "$(opened "$init")" ] &&
-            ! opened "$init" | grep -F "$FORGE_HOME/"
+        init=$(pgrep -P "$supervisor" -x forge-init) || return 1
+        has=$(opened "$init")
+        [ -n "$has" ] || return 1
+        if grep -F "$FORGE_HOME/" <<<"$has"; then
+            return 1
+        fi
     }
     patiently has_let_go
 }

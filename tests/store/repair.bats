@@ -83,6 +83,77 @@ is_waiting() { grep -Eq -- "-> FLOCK +ADVISORY +WRITE $1 " /proc/locks; }
     [ ! -e "$workdir" ]
 }
 
+# write_and_wait OPTION... COMMAND: a run that executes the command, and then waits for the gate.
+write_and_wait() {
+    submit -i "$T/gate" "${@:1:$#-1}" -- sh -c "${*: -1}; echo ready; $(gated)"
+    patiently grep -q ready "$FORGE_HOME/runs/$id/stdout"
+}
+
+@test "a lost run keeps what it had written, says where, and for as long as retention.workdirs" {
+    write_and_wait 'mkdir sub; echo hours >sub/fit.json'
+    workdir=$(of "$id" .workdir)
+    murder "$id"
+    run "$FORGE" gc --dry-run
+    [[ "$output" == *"$id: would keep workdir $workdir"* ]]
+    [[ "$output" != *"remove workdir"* ]]
+    [ ! -e "$FORGE_HOME/runs/$id/kept.json" ]
+    run "$FORGE" gc
+    [[ "$output" == *"$id: keep workdir $workdir"* ]]
+    [ "$(of "$id" .status)" = lost ]
+    [ "$(of "$id" .workdir_kept)" = true ]
+    [ "$(of "$id" .completion_notes)" = "Lost: the supervisor was killed; everything it ran was ended. Run it again. The workdir is kept: $workdir." ]
+    [ "$(cat "$workdir/sub/fit.json")" = hours ]
+    [ "$(stat -c '%u %a' "$workdir")" = "$(id -u) 700" ]
+    [ "$(jq -r .path "$FORGE_HOME/runs/$id/kept.json")" = "$workdir" ]
+    [ "$("$FORGE" gc)" = "nothing to repair" ]
+    age "$FORGE_HOME/runs/$id/record.json"
+    run "$FORGE" gc
+    [[ "$output" == *"remove workdir $workdir"* ]]
+    [ ! -e "$workdir" ]
+    [ "$(of "$id" .workdir_kept)" = false ]
+}
+
+@test "a lost run with nothing that its user wants leaves nothing" {
+    # OPTIONS, then a command; hidden files are results only where patterns may match them.
+    for what in 'mkdir sub; touch .hidden; mkdir __pycache__; touch __pycache__/x.pyc; ln -s x link' '-o none; touch x'; do
+        if [ "${what%%;*}" = "-o none" ]; then
+            write_and_wait -o none "${what#*;}"
+        else
+            write_and_wait "$what"
+        fi
+        workdir=$(of "$id" .workdir)
+        murder "$id"
+        run "$FORGE" gc
+        [[ "$output" == *"$id: remove workdir $workdir"* ]]
+        [ ! -e "$workdir" ]
+        [ "$(of "$id" '.workdir_kept // false')" = false ]
+        [[ "$(of "$id" .completion_notes)" == *"ended and cleaned up. Run it again." ]]
+    done
+    write_and_wait -o .hidden 'touch .hidden'
+    workdir=$(of "$id" .workdir)
+    murder "$id"
+    "$FORGE" gc
+    [ -e "$workdir/.hidden" ]
+    "$FORGE" rm -f "$id"
+    [ ! -e "$workdir" ]
+}
+
+@test "a run that is lost while its outputs are collected shares no file with the objects" {
+    # Hashing the large one takes longer than the rest of the test.
+    submit --disk 63G -- sh -c 'echo small >a; truncate -s 62G b'
+    workdir=$(of "$id" .workdir)
+    linked() { [ "$(stat -c %h "$workdir/work/a")" -eq 2 ]; }
+    patiently linked
+    murder "$id"
+    is_in "$id" lost # its threads may hold the slot a little longer
+    [ "$(cat "$workdir/a")" = small ]
+    [ "$(stat -c '%h %a' "$workdir/a")" = "1 644" ]
+    echo changed >"$workdir/a"
+    [ "$(cat "$(objects)")" = small ]
+    "$FORGE" rm -f "$id"
+    [ ! -e "$workdir" ]
+}
+
 # orphan RUN [JSON]: a slot that nobody holds, as if its supervisor had been killed just now; JSON
 # is what the slot says of the record.
 orphan() {

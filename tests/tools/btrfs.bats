@@ -22,7 +22,9 @@ setup() {
 teardown() {
     [ -n "${dir:-}" ] || return 0
     [ -z "$pid" ] || kill "$pid" 2>/dev/null || true
-    ! mountpoint -q "$dir/disk" || umount "$dir/disk"
+    if mountpoint -q "$dir/disk"; then
+        umount "$dir/disk"
+    fi
     rm -rf "$dir"
 }
 

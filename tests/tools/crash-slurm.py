@@ -112,9 +112,19 @@ def check(run_id, on_node):
     return wrong, starts == 1
 
 
+def kept():
+    """Workdirs that lost runs had written into: each is recorded, and there is a file in it."""
+    for path in glob.glob(HOME + "/runs/*/kept.json"):
+        workdir = json.loads(read(path))["path"]
+        record = json.loads(read(os.path.dirname(path) + "/record.json"))
+        if record["status"] == "lost" and record["workdir_kept"] and record["workdir"] == workdir and \
+                any(files for _, _, files in os.walk(workdir)):
+            yield workdir
+
+
 def left():
     found = [p for p in glob.glob(HOME + "/active/*") if os.path.getsize(p)]
-    return found + glob.glob(SHARED + "/[0-9a-z]*")
+    return found + sorted(set(glob.glob(SHARED + "/[0-9a-z]*")) - set(kept()))
 
 
 def main():

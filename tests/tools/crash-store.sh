@@ -204,6 +204,10 @@ check_all() {
     ok "... and its processes with it" within 10 no_process
     pause 2.1 # what is older than a second is to go
     ok "... gc repairs" timeout 60 "$forge" gc
+    # The workdir of a run that it has just closed as lost, and an object whose other names it has just
+    # removed, are young again.
+    pause 1.1
+    ok "... and removes the rest when that is old" timeout 60 "$forge" gc
     is "... and then finds nothing to repair" "$("$forge" gc 2>&1)" "nothing to repair"
     is "... every run that was confirmed is in the store" "$(check told)" ""
     is "... nothing is still going on" "$(check over)" ""

@@ -80,7 +80,16 @@ ok "gc repairs" "$forge" gc
 is "gc then finds nothing to repair" "$("$forge" gc 2>&1)" "nothing to repair"
 is "no process is left" "$(processes)" ""
 is "no cgroup is left" "$(groups)" ""
-is "no workdir is left" "$(ls "$dir/work")" ""
+# A lost run keeps its files: these workdirs, and no others, are recorded and have something in them.
+kept=$(find "$dir/home/runs" -name kept.json -exec jq -r .path {} + | sort)
+is "no workdir is left but those that a record keeps" "$(find "$dir/work" -mindepth 1 -maxdepth 1 | sort)" "$kept"
+is "only lost runs keep a workdir, and say so" \
+    "$(find "$dir/home/runs" -name kept.json | while read -r f; do
+        jq -r '[.status, .workdir_kept, (.workdir as $w | .completion_notes | endswith("The workdir is kept: \($w)."))] | join(" ")' "${f%/*}/record.json"
+    done | grep -vx 'lost true true')" ""
+is "every workdir that is kept has a file in it" \
+    "$(while read -r d; do [ -z "$d" ] || [ -n "$(find "$d" -type f -print -quit)" ] || echo "$d"; done <<<"$kept")" ""
+note "$(grep -c . <<<"$kept") workdirs are kept"
 is "no mount is left" "$(cut -d' ' -f5 /proc/self/mountinfo | sort)" "$mounts_before"
 is "no run directory is without a record" \
     "$(find "$dir/home/runs" -mindepth 1 -type d '!' -exec test -e {}/record.json ';' -print)" ""

@@ -26,7 +26,9 @@ teardown() {
     [ -z "$server" ] || kill "$server" 2>/dev/null || true
     [ -z "${FORGE_PG_DIR:-}" ] || { thaw; pg_remove; }
     cd /
-    ! mountpoint -q "$dir/disk" || umount "$dir/disk" || umount -l "$dir/disk"
+    if mountpoint -q "$dir/disk"; then
+        umount "$dir/disk" || umount -l "$dir/disk"
+    fi
     rm -rf "$dir"
 }
 

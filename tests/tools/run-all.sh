@@ -193,7 +193,7 @@ stage_slurm() {
         exit "${PIPESTATUS[0]}"
     ) >"$logs/slurm-contract.tap" 2>&1 &
     contract=$!
-    (with_copy build env --default-signal=INT,HUP,TERM tests/tools/delegate.sh bats --tap tests/executor/slurm{,-review}.bats) || rc=1
+    (with_copy build env --default-signal=INT,HUP,TERM tests/tools/delegate.sh bats --tap tests/executor/slurm{,-review,-health}.bats) || rc=1
     wait "$contract" || rc=1
     cat "$logs/slurm-contract.tap"
     return "$rc"

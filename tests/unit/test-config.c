@@ -168,7 +168,7 @@ static void unknown_keys_name_the_known(void **state)
 	(void)state;
 	refused("version: 1\nprofils: {}\n", 2, 1,
 		"unknown key 'profils' (have: version, workdir, read_only, runtime, runtimes, executor, executors, analysis, store, profiles, "
-		"host, queue, outputs, post_process, retry, retention, "
+		"host, queue, outputs, post_process, retry, health, guard, retention, "
 		"sandbox, env); did you mean 'profiles'?");
 	refused("sandbox: {cgruop: v2}\n", 1, 11,
 		"sandbox: unknown key 'cgruop' (have: allow_missing, cgroup, tmp_size, "
@@ -392,7 +392,7 @@ static void built_in_values_give_way_to_caps(void **state)
 }
 
 struct seen {
-	const char *paths[96];
+	const char *paths[160];
 	size_t n;
 };
 
@@ -412,7 +412,7 @@ static void every_key_is_listed_once(void **state)
 
 	(void)state;
 	forge_config_each_key(see_key, &seen);
-	assert_int_equal(seen.n, 6 + 13 + 4 + 9 + 2 * FORGE_LIMIT_COUNT_ROWS + 5 + 1 + 3 + 2 + 4 + 6 + 2);
+	assert_int_equal(seen.n, 6 + 13 + 4 + 9 + 2 * FORGE_LIMIT_COUNT_ROWS + 5 + 1 + 3 + 2 + 26 + 5 + 5 + 6 + 2);
 	/* Callers may keep the paths. */
 	assert_string_equal(seen.paths[0], "version");
 	assert_string_equal(seen.paths[32], "profiles.NAME.memory");

@@ -66,6 +66,8 @@ json_t *forge_job_file(const struct forge_job *job, const char *place)
 	set_name(j, "root", job->root);
 	set_name(j, "workdir", job->workdir);
 	set_name(j, "place", place);
+	if (job->is_checked)
+		json_object_set_new(j, "health", forge_health_json(&job->config->health));
 	return j;
 }
 
@@ -120,6 +122,12 @@ int forge_job_file_read(const json_t *file, struct forge_job_read *ret,
 		return rc;
 	restore_config(json_object_get(file, "config"), r->config);
 	forge_saved_restore_limits(json_object_get(file, "limits"), &r->limits);
+	if (json_object_get(file, "health")) {
+		forge_health_done(&r->config->health);
+		if (forge_health_restore(json_object_get(file, "health"),
+					 &r->config->health) < 0)
+			return forge_fail(err, EBADMSG, "job.json is damaged: health");
+	}
 	r->job = (struct forge_job){
 		.run_id = forge_json_string_or(file, "run_id", ""),
 		.argv = r->argv.v,
@@ -133,6 +141,7 @@ int forge_job_file_read(const json_t *file, struct forge_job_read *ret,
 		.place = r->place,
 		.own_network = json_is_true(json_object_get(file, "own_network")),
 		.pass_stdin = json_is_true(json_object_get(file, "has_stdin")),
+		.is_checked = json_object_get(file, "health") != NULL,
 		.limits = &r->limits,
 		.config = r->config,
 		.live_fd = { -1, -1 },

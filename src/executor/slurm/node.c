@@ -21,6 +21,7 @@
 #include "executor/outcome.h"
 #include "executor/slurm/job_dir.h"
 #include "executor/slurm/job_file.h"
+#include "executor/slurm/node_health.h"
 
 /* From one sample of usage.json to the next; the first comes sooner. */
 #define SAMPLE_MSEC 2000
@@ -39,6 +40,7 @@ struct node {
 	json_t *events; /* [[name, detail or null], ...] */
 	int logs[2];
 	pid_t sampler;
+	struct forge_node_health health;
 };
 
 static void on_event(void *arg, const char *event, const char *detail)
@@ -162,6 +164,15 @@ static int begin_slot(struct node *n, json_t **ret_plan, struct forge_error *err
 	return rc < 0 ? rc : forge_slot_begin(&n->slot, &run, err);
 }
 
+static int check_before(struct node *n, struct forge_error *err)
+{
+	n->health.config = n->read.config;
+	n->health.home = &n->home;
+	n->health.run_id = n->read.job.run_id;
+	n->health.workdir = n->read.workdir;
+	return n->read.job.is_checked ? forge_node_health_before(&n->health, err) : 0;
+}
+
 /* As the door does it. Negative: it was not run. */
 static int execute(struct node *n, struct forge_outcome *ret, struct forge_error *err)
 {
@@ -177,6 +188,8 @@ static int execute(struct node *n, struct forge_outcome *ret, struct forge_error
 	if (rc == 0)
 		rc = open_logs(n, err);
 	if (rc == 0)
+		rc = check_before(n, err);
+	if (rc == 0)
 		rc = open_execution(n, err);
 	if (rc == 0)
 		rc = begin_slot(n, &plan, err);
@@ -184,6 +197,8 @@ static int execute(struct node *n, struct forge_outcome *ret, struct forge_error
 		rc = local->make_workdir(n->execution, &n->read.job, err);
 	if (rc == 0)
 		rc = local->prepare(n->execution, ret, err);
+	if (rc == 0 && n->read.job.is_checked)
+		rc = forge_node_health_guard(&n->health, err);
 	if (rc == 0) {
 		start_sampler(n, plan);
 		rc = local->start(n->execution, err);
@@ -191,6 +206,8 @@ static int execute(struct node *n, struct forge_outcome *ret, struct forge_error
 	if (rc == 0)
 		rc = local->wait(n->execution, ret, err);
 	stop_sampler(n);
+	if (n->health.json && ret->has_started)
+		forge_node_health_after(&n->health);
 	json_decref(plan);
 	return rc;
 }
@@ -215,6 +232,8 @@ static int write_outcome(struct node *n, const struct forge_outcome *o,
 
 	if (j && refused->code)
 		json_object_set_new(j, "refused", forge_error_json(refused));
+	if (j && n->health.json)
+		json_object_set(j, "health", n->health.json);
 	if (j)
 		json_object_set_new(j, "outcome", forge_outcome_json(o));
 	return forge_job_dir_store(n->fd, "outcome.json", j, err);
@@ -251,6 +270,7 @@ static int run_job(struct node *n, struct forge_error *err)
 
 static void node_done(struct node *n)
 {
+	forge_node_health_done(&n->health);
 	forge_execution_free(n->execution);
 	forge_slot_close(&n->slot);
 	forge_home_close(&n->home);
@@ -263,13 +283,15 @@ static void node_done(struct node *n)
 		close(n->fd);
 }
 
-int forge_node_run(const char *job_dir, struct forge_error *err)
+int forge_node_run(const char *job_dir, const struct forge_node_hooks *hooks,
+		   struct forge_error *err)
 {
 	struct node n = { .path = job_dir,
 			  .home = FORGE_HOME_INIT,
 			  .slot = FORGE_SLOT_INIT,
 			  .events = json_array(),
-			  .logs = { -1, -1 } };
+			  .logs = { -1, -1 },
+			  .health = { .hooks = hooks } };
 	char claim[FORGE_CLAIM_MAX], owner[FORGE_CLAIM_MAX];
 	const char *node = getenv("SLURMD_NODENAME");
 	int rc;

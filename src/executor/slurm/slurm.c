@@ -555,11 +555,22 @@ static int open_for_repair(const struct forge_repair *r, const struct forge_job 
 	return rc;
 }
 
+/* The mark says that it is the same file system, whatever its number is now. NULL: out of memory. */
+static json_t *slot_of_today(const struct forge_repair *r)
+{
+	json_t *slot = json_copy((json_t *)r->slot);
+	struct stat st;
+
+	if (slot && json_object_get(slot, "mark") && json_object_get(slot, "dev") &&
+	    lstat(forge_json_string_or(slot, "workdir", ""), &st) == 0)
+		json_object_set_new(slot, "dev", json_integer((json_int_t)st.st_dev));
+	return slot;
+}
+
 static int slurm_repair(const struct forge_repair *r, struct forge_error *err)
 {
 	const struct forge_job job = { .run_id = r->run_id };
 	struct forge_slurm e;
-	struct stat st;
 	int rc = open_for_repair(r, &job, &e, err);
 
 	if (rc == 0) {
@@ -573,17 +584,24 @@ static int slurm_repair(const struct forge_repair *r, struct forge_error *err)
 		/* Its directory cannot be reached: the job at least is ended. */
 		(void)!forge_cluster_cancel(e.conf, e.name, FORGE_CLUSTER_KILL, NULL);
 	}
-	/* The mark says that it is the same file system, whatever its number is now. */
 	struct forge_repair now = *r;
-	forge_auto_json json_t *slot = json_copy((json_t *)r->slot);
-	if (slot && json_object_get(slot, "dev") && lstat(e.dir.place, &st) == 0)
-		json_object_set_new(slot, "dev", json_integer((json_int_t)st.st_dev));
+	forge_auto_json json_t *slot = slot_of_today(r);
 	now.slot = slot ? slot : r->slot;
 	if (rc == 0 && json_object_get(r->slot, "mark"))
 		rc = forge_workdir_repair(&now, err);
 	forge_job_dir_done(&e.dir);
 	free(e.conf);
 	return rc;
+}
+
+static int slurm_repair_kept(const struct forge_repair *r, struct forge_kept *ret,
+			     struct forge_error *err)
+{
+	struct forge_repair now = *r;
+	forge_auto_json json_t *slot = slot_of_today(r);
+
+	now.slot = slot ? slot : r->slot;
+	return forge_workdir_repair_kept(&now, ret, err);
 }
 
 static void slurm_usage(const json_t *slot, struct forge_usage_now *ret)
@@ -601,6 +619,18 @@ static void slurm_usage(const json_t *slot, struct forge_usage_now *ret)
 		ret->memory_bytes = (uint64_t)json_integer_value(memory);
 	if (json_is_integer(cpu))
 		ret->cpu_usec = (uint64_t)json_integer_value(cpu);
+}
+
+static int slurm_health(struct forge_execution *execution, json_t **ret,
+			struct forge_error *err)
+{
+	struct forge_slurm *e = (struct forge_slurm *)execution;
+	forge_auto_json json_t *file = NULL;
+	int rc = forge_job_dir_load(e->dir.fd, "outcome.json", &file, err);
+
+	if (rc == 0)
+		*ret = json_incref(json_object_get(file, "health"));
+	return rc;
 }
 
 const struct forge_executor_ops forge_executor_slurm = {
@@ -625,6 +655,7 @@ const struct forge_executor_ops forge_executor_slurm = {
 	.end = slurm_end,
 	.close = slurm_close,
 	.repair = slurm_repair,
-	.repair_kept = forge_workdir_repair_kept,
+	.repair_kept = slurm_repair_kept,
 	.usage = slurm_usage,
+	.health = slurm_health,
 };

@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Observes guarded files during one run. */
+#include "health/guard.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/json.h"
+#include "health/change.h"
+#include "health/fan.h"
+#include "health/guard_child.h"
+#include "health/guard_set.h"
+#include "health/guard_watch.h"
+
+/* A watcher that ends just now, or has just been started by another run. */
+#define TRIES	   50
+#define PAUSE_NSEC 20000000
+/* A watcher that hangs is like none. */
+#define ANSWER_SECONDS 60
+
+struct forge_guard {
+	struct forge_guard_set set;
+	struct forge_guard_set rest; /* what cannot be watched */
+	struct forge_guard_child child;
+	int watch; /* connection, -1: nothing is watched */
+	struct timespec since;
+	char note[512]; /* why something is not watched, "" */
+};
+
+void forge_guard_free(struct forge_guard *g)
+{
+	if (!g)
+		return;
+	forge_guard_child_end(&g->child);
+	if (g->watch >= 0)
+		close(g->watch);
+	forge_guard_set_done(&g->set);
+	forge_guard_set_done(&g->rest);
+	free(g);
+}
+
+/* ---- the watch ---- */
+
+static int ask_to_watch(int fd, const struct forge_guard_spec *spec,
+			const struct forge_guard *g, json_t **ret,
+			struct forge_error *err)
+{
+	struct timeval limit = { .tv_sec = ANSWER_SECONDS };
+	char word[64];
+
+	(void)snprintf(word, sizeof(word), "forge-%s", spec->run_id);
+	forge_auto_json json_t *hello = json_pack(
+		"{s:s, s:s, s:o?, s:o}", "run_id", spec->run_id, "word", word, "workdir",
+		spec->workdir ? forge_json_name(spec->workdir) : NULL, "set",
+		forge_guard_set_json(&g->set));
+	(void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+	int rc = forge_guard_send(fd, hello);
+	if (rc == 0)
+		rc = forge_guard_receive(fd, ret);
+	if (rc < 0)
+		return rc;
+	const char *error = forge_json_string(*ret, "error");
+	return error ? forge_fail(err, EPROTO, "%s", error) : 0;
+}
+
+/* Connects, and starts the watcher where there is none. */
+static int begin_watch(const struct forge_guard_spec *spec, struct forge_guard *g,
+		       json_t **ret_answer, struct forge_error *err)
+{
+	forge_auto_close int dir = forge_home_subdir(spec->home, FORGE_GUARD_DIR, err);
+	bool was_started = false;
+	int rc = dir < 0 ? dir : -ENOENT;
+
+	for (int i = 0; i < TRIES && dir >= 0; i++) {
+		forge_auto_close int fd = forge_guard_connect(dir);
+		rc = fd < 0 ? fd : ask_to_watch(fd, spec, g, ret_answer, err);
+		if (rc == 0) {
+			g->watch = forge_take_fd(fd);
+			return 0;
+		}
+		if (err && err->code)
+			return rc;
+		if (!was_started || i % 10 == 9) {
+			int started = spec->start_watcher(spec->home, err);
+			if (started < 0)
+				return started;
+			was_started = true;
+		} else {
+			const struct timespec pause = { .tv_nsec = PAUSE_NSEC };
+			(void)nanosleep(&pause, NULL);
+		}
+	}
+	return rc < 0 && (!err || !err->code)
+		       ? forge_fail_errno(err, -rc, "the watcher of guarded files")
+		       : rc;
+}
+
+/* What the watcher cannot see is a set of its own. */
+static int take_rest(const json_t *answer, struct forge_guard *g)
+{
+	size_t i;
+	const json_t *one;
+	int rc = 0;
+
+	json_array_foreach (json_object_get(answer, "unwatched"), i, one) {
+		forge_auto_free char *top =
+			forge_json_name_decode(forge_json_string_or(one, "path", ""));
+		if (!g->note[0])
+			(void)snprintf(g->note, sizeof(g->note), "%s",
+				       forge_json_string_or(one, "why", ""));
+		if (!top)
+			return -EPROTO;
+		rc = forge_strv_add(&g->rest.tops, top);
+		if (rc < 0)
+			return rc;
+	}
+	if (g->rest.tops.n == 0)
+		return 0;
+	rc = forge_strv_copy(&g->rest.patterns, &g->set.patterns);
+	g->rest.is_hashed = g->set.is_hashed;
+	return rc < 0 ? rc : forge_strv_copy(&g->rest.exclude, &g->set.exclude);
+}
+
+static int can_watch(struct forge_error *err)
+{
+	struct forge_fan *f = NULL;
+	int rc = geteuid() == 0 ? forge_fan_open(&f, err)
+				: forge_fail(err, EPERM, "only root can watch files");
+
+	forge_fan_close(f);
+	return rc;
+}
+
+static int watch(const struct forge_guard_spec *spec, struct forge_guard *g)
+{
+	struct forge_error why = FORGE_ERROR_INIT;
+	forge_auto_json json_t *answer = NULL;
+	int rc = can_watch(&why);
+
+	if (rc == 0)
+		rc = begin_watch(spec, g, &answer, &why);
+	if (rc == 0)
+		rc = take_rest(answer, g);
+	if (rc < 0)
+		(void)snprintf(g->note, sizeof(g->note), "%s",
+			       why.code ? why.msg : strerror(-rc));
+	return rc;
+}
+
+/* ---- begin and end ---- */
+
+static int observe(const struct forge_guard_spec *spec, struct forge_guard *g,
+		   struct forge_error *err)
+{
+	enum forge_guard_mode mode = spec->config->mode;
+	const struct forge_guard_set *compared = &g->set;
+
+	if (mode != FORGE_GUARD_SNAPSHOT && spec->start_watcher) {
+		int rc = watch(spec, g);
+		if (mode == FORGE_GUARD_WATCH && (rc < 0 || g->rest.tops.n))
+			return forge_hint(
+				err,
+				forge_fail(err, EOPNOTSUPP,
+					   "guarded files cannot be watched: %s",
+					   g->note),
+				"guard.mode: auto compares them where they cannot be "
+				"watched");
+		if (rc == 0)
+			compared = g->rest.tops.n ? &g->rest : NULL;
+	}
+	return compared ? forge_guard_child_snapshot(compared, spec->stop_fd, &g->child,
+						     err)
+			: 0;
+}
+
+int forge_guard_begin(const struct forge_guard_spec *spec, struct forge_guard **ret,
+		      struct forge_error *err)
+{
+	struct forge_guard *g = calloc(1, sizeof(*g));
+	int rc = g ? 0 : forge_fail(err, ENOMEM, "out of memory");
+
+	if (g) {
+		g->watch = -1;
+		g->child = FORGE_GUARD_CHILD_INIT;
+		clock_gettime(CLOCK_REALTIME_COARSE, &g->since);
+		rc = forge_guard_set_make(spec->config, spec->home->path, &g->set, err);
+	}
+	if (rc == 0 && g->set.patterns.n > 0)
+		rc = observe(spec, g, err);
+	if (rc < 0 || g->set.patterns.n == 0) {
+		forge_guard_free(g);
+		g = NULL;
+	}
+	*ret = g;
+	return rc;
+}
+
+/* Adds what an answer has. 0: nothing was lost; else why. */
+static const char *end_watch(struct forge_guard *g, struct forge_changes *changes,
+			     const char **ret_minor)
+{
+	forge_auto_json json_t *answer = NULL;
+	forge_auto_json json_t *end = json_pack("{s:b}", "end", 1);
+	int rc = forge_guard_send(g->watch, end);
+
+	if (rc == 0)
+		rc = forge_guard_receive(g->watch, &answer);
+	if (rc < 0)
+		return "the watch was lost";
+	forge_changes_merge(changes, json_object_get(answer, "changes"));
+	if (json_is_true(json_object_get(answer, "forks_lost")))
+		*ret_minor = "not all processes were seen";
+	return json_is_true(json_object_get(answer, "lost"))
+		       ? "more changes than could be watched"
+		       : NULL;
+}
+
+int forge_guard_end(struct forge_guard *g, int stop_fd, json_t **ret,
+		    struct forge_error *err)
+{
+	forge_auto_changes struct forge_changes changes = { 0 };
+	forge_auto_json json_t *found = NULL;
+	const char *lost = NULL, *minor = NULL;
+	const char *mode = g->watch < 0 ? "snapshot" : g->child.pid ? "both" : "watch";
+	int rc = forge_changes_init(&changes) < 0
+			 ? forge_fail(err, ENOMEM, "out of memory")
+			 : 0;
+
+	if (rc == 0 && g->watch >= 0)
+		lost = end_watch(g, &changes, &minor);
+	if (rc == 0 && lost) {
+		mode = "times";
+		rc = forge_guard_child_since(&g->set, &g->since, stop_fd, &found, err);
+	} else if (rc == 0 && g->child.pid) {
+		rc = forge_guard_child_compare(&g->child, stop_fd, &found, err);
+	}
+	if (rc < 0)
+		return rc;
+	forge_changes_add_unknown(&changes, found);
+	json_t *report = forge_changes_json(&changes);
+	json_object_set_new(report, "mode", json_string(mode));
+	if (lost || minor || g->note[0])
+		json_object_set_new(report, "note",
+				    forge_json_text(lost	 ? lost
+						    : g->note[0] ? g->note
+								 : minor));
+	*ret = report;
+	return 0;
+}
+
+int forge_guard_since(const struct forge_guard_spec *spec, const struct timespec *since,
+		      json_t **ret, struct forge_error *err)
+{
+	forge_auto_guard_set struct forge_guard_set set = { 0 };
+	int rc = forge_guard_set_make(spec->config, spec->home->path, &set, err);
+
+	*ret = NULL;
+	if (rc < 0 || set.patterns.n == 0)
+		return rc;
+	rc = forge_guard_child_since(&set, since, spec->stop_fd, ret, err);
+	if (rc == 0) {
+		json_object_del(*ret, "guarded");
+		json_object_set_new(*ret, "mode", json_string("times"));
+		json_object_set_new(*ret, "note",
+				    json_string("the supervisor that watched has died"));
+	}
+	return rc;
+}
+
+int forge_guard_describe(const struct forge_guard_spec *spec, json_t **ret,
+			 struct forge_error *err)
+{
+	forge_auto_guard_set struct forge_guard_set set = { 0 };
+	forge_auto_json json_t *found = NULL;
+	struct forge_error why = FORGE_ERROR_INIT;
+	int rc = forge_guard_set_make(spec->config, spec->home->path, &set, err);
+
+	*ret = NULL;
+	if (rc < 0 || set.patterns.n == 0)
+		return rc;
+	rc = forge_guard_child_since(&set, NULL, spec->stop_fd, &found, err);
+	if (rc < 0)
+		return rc;
+	bool watches = spec->config->mode != FORGE_GUARD_SNAPSHOT && can_watch(&why) == 0;
+	*ret = json_pack("{s:s, s:O}", "mode", watches ? "watch" : "snapshot", "files",
+			 json_object_get(found, "guarded"));
+	if (why.code)
+		json_object_set_new(*ret, "why", forge_json_text(why.msg));
+	return 0;
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Guarded files during one run: who changed which. Root watches them (guard_watch.h). Elsewhere, and where a
+ * file system cannot be watched, a process takes a snapshot before the run and compares after it. When the
+ * watch was lost, the times of the files decide.
+ */
+#pragma once
+
+#include <jansson.h>
+
+#include "base/error.h"
+#include "config/config.h"
+#include "state/home.h"
+
+struct forge_guard;
+
+/* All pointers are borrowed. */
+struct forge_guard_spec {
+	const struct forge_health_config *config;
+	const struct forge_home *home;
+	const char *run_id;
+	const char *workdir; /* NULL: not on this host */
+	/* Starts the process that watches, if there is none. NULL: nothing is watched. */
+	int (*start_watcher)(const struct forge_home *home, struct forge_error *err);
+	int stop_fd; /* -ECANCELED when it becomes readable; -1: none */
+};
+
+/*
+ * Before the command starts. *ret is NULL when nothing is guarded. Fails when guard.mode asks for a watch, and
+ * there cannot be one.
+ */
+FORGE_MUST_CHECK int forge_guard_begin(const struct forge_guard_spec *spec,
+				       struct forge_guard **ret, struct forge_error *err);
+/*
+ * When all processes of the run are gone. *ret is
+ *   {mode: "watch" | "snapshot" | "both" | "times", note?, by_run, by_others, unattributed, files}
+ * note: why something was not observed as it was meant to be. Negative: nothing is known.
+ */
+FORGE_MUST_CHECK int forge_guard_end(struct forge_guard *g, int stop_fd, json_t **ret,
+				     struct forge_error *err);
+void forge_guard_free(struct forge_guard *g);
+
+/* For a run whose supervisor died: what has changed since then, by the times of the files. As above. */
+FORGE_MUST_CHECK int forge_guard_since(const struct forge_guard_spec *spec,
+				       const struct timespec *since, json_t **ret,
+				       struct forge_error *err);
+/* How guarded files are observed here, and how many there are: {mode, why?, files} or NULL: none is guarded. */
+FORGE_MUST_CHECK int forge_guard_describe(const struct forge_guard_spec *spec,
+					  json_t **ret, struct forge_error *err);

@@ -1,0 +1,456 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The process that watches guarded files: sessions of runs, and which event concerns which of them. */
+#include "health/guard_serve.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/json.h"
+#include "base/lock.h"
+#include "health/ancestry.h"
+#include "health/change.h"
+#include "health/fan.h"
+#include "health/guard_watch.h"
+#include "health/owner.h"
+#include "health/snapshot.h"
+
+/* How long the process waits for another run before it ends. */
+#define IDLE_USEC 2000000ull
+/* A supervisor that does not finish a message is not waited for. */
+#define MESSAGE_SECONDS 5
+#define SESSIONS_MAX	4096
+#define LINKS_MAX	1024
+
+/* A file with several names that the run changed by one that is not guarded. */
+struct link {
+	uint64_t dev, ino;
+	enum forge_author by;
+	char process[FORGE_PROCESS_MAX];
+};
+
+/* One run. */
+struct session {
+	int fd;
+	pid_t supervisor;
+	char *word, *workdir;
+	struct forge_guard_set set;
+	struct forge_changes changes;
+	struct timespec since;
+	bool has_lost;	   /* events were lost since it began */
+	bool was_complete; /* all forks were seen when it began */
+	struct link *links;
+	size_t n_links;
+};
+
+struct server {
+	int listener;
+	struct forge_fan *fan;
+	struct forge_ancestry *ancestry;
+	struct session *sessions;
+	struct forge_owner *owners; /* of the same indices */
+	size_t n;
+	uint64_t idle_until; /* when it ends, unless a run comes */
+};
+
+static void session_done(struct session *s)
+{
+	close(s->fd);
+	free(s->word);
+	free(s->workdir);
+	free(s->links);
+	forge_guard_set_done(&s->set);
+	forge_changes_done(&s->changes);
+}
+
+static void drop(struct server *v, size_t i)
+{
+	session_done(&v->sessions[i]);
+	v->n--;
+	memmove(&v->sessions[i], &v->sessions[i + 1], (v->n - i) * sizeof(*v->sessions));
+	memmove(&v->owners[i], &v->owners[i + 1], (v->n - i) * sizeof(*v->owners));
+}
+
+/* ---- events ---- */
+
+/* Who did it is asked when the first session wants to know. */
+struct asking {
+	struct server *server;
+	const struct forge_fan_event *event;
+	int owner;
+	bool is_known;
+	char process[FORGE_PROCESS_MAX];
+};
+
+static int owner_of(struct asking *q)
+{
+	if (!q->is_known)
+		q->owner = forge_owner_find(q->server->ancestry, q->server->owners,
+					    q->server->n, q->event->pid, q->event->pidfd,
+					    q->process);
+	q->is_known = true;
+	return q->owner;
+}
+
+/* As this session sees it. False: forge itself did it. */
+static bool author_of(struct asking *q, size_t session, enum forge_author *ret)
+{
+	int owner = owner_of(q);
+
+	*ret = owner == (int)session	      ? FORGE_AUTHOR_RUN
+	       : owner == FORGE_OWNER_UNKNOWN ? FORGE_AUTHOR_UNKNOWN
+					      : FORGE_AUTHOR_OTHER;
+	if (owner >= 0 && owner != (int)session)
+		(void)snprintf(q->process, sizeof(q->process), "run %s",
+			       q->server->sessions[owner].word + strlen("forge-"));
+	return owner != FORGE_OWNER_FORGE;
+}
+
+static enum forge_change_kind kind_of(unsigned what)
+{
+	return what & FORGE_FAN_CREATE	 ? FORGE_CHANGE_CREATED
+	       : what & FORGE_FAN_DELETE ? FORGE_CHANGE_DELETED
+	       : what & FORGE_FAN_RENAME ? FORGE_CHANGE_RENAMED
+	       : what & FORGE_FAN_MODIFY ? FORGE_CHANGE_MODIFIED
+	       : what & FORGE_FAN_ATTRIB ? FORGE_CHANGE_ATTRIBUTES
+					 : FORGE_CHANGE_OPENED;
+}
+
+static bool is_before(const struct timespec *a, const struct timespec *b)
+{
+	return a->tv_sec < b->tv_sec ||
+	       (a->tv_sec == b->tv_sec && a->tv_nsec < b->tv_nsec);
+}
+
+/*
+ * A file that was open for writing, and no write was reported: it may have been written through a mapping,
+ * which only its times tell, and on tmpfs nothing. False: it was not.
+ */
+static bool was_written(const struct forge_fan_event *e, const struct session *s,
+			enum forge_change_kind *ret)
+{
+	forge_auto_close int fd = forge_fan_target(e);
+	struct stat st;
+	struct statfs fs;
+
+	*ret = FORGE_CHANGE_OPENED;
+	if (fd < 0 || fstat(fd, &st) < 0 || fstatfs(fd, &fs) < 0)
+		return true;
+	if (!is_before(&st.st_ctim, &s->since)) {
+		*ret = FORGE_CHANGE_MODIFIED;
+		return true;
+	}
+	return fs.f_type == TMPFS_MAGIC;
+}
+
+static void note_change(struct asking *q, size_t i, const char *path)
+{
+	struct session *s = &q->server->sessions[i];
+	enum forge_change_kind what = kind_of(q->event->what);
+	enum forge_author by;
+
+	if (!author_of(q, i, &by))
+		return;
+	if (what == FORGE_CHANGE_OPENED) {
+		if (forge_changes_has(&s->changes, path, by) ||
+		    !was_written(q->event, s, &what))
+			return;
+		/* The times may be due to another writer. */
+		if (what == FORGE_CHANGE_MODIFIED && by == FORGE_AUTHOR_RUN &&
+		    forge_changes_has(&s->changes, path, FORGE_AUTHOR_OTHER))
+			by = FORGE_AUTHOR_UNKNOWN;
+	}
+	forge_changes_add(&s->changes, path, what, by, q->process);
+}
+
+/* The file may be guarded by another name, which is looked for at the end. */
+static void note_link(struct asking *q, size_t i, const struct stat *st)
+{
+	struct session *s = &q->server->sessions[i];
+	enum forge_author by;
+
+	if (!author_of(q, i, &by) || by == FORGE_AUTHOR_OTHER)
+		return;
+	for (size_t k = 0; k < s->n_links; k++)
+		if (s->links[k].ino == st->st_ino && s->links[k].dev == st->st_dev)
+			return;
+	struct link *grown =
+		s->n_links < LINKS_MAX
+			? reallocarray(s->links, s->n_links + 1, sizeof(*grown))
+			: NULL;
+	if (!grown) {
+		s->has_lost = true; /* and the times of the files decide */
+		return;
+	}
+	s->links = grown;
+	struct link *one = &grown[s->n_links++];
+	*one = (struct link){ .dev = st->st_dev, .ino = st->st_ino, .by = by };
+	(void)snprintf(one->process, sizeof(one->process), "%s", q->process);
+}
+
+static bool is_of(const struct session *s, const char *path)
+{
+	return path && s->workdir && forge_path_is_below(path, s->workdir);
+}
+
+static void visit(const struct forge_fan_event *e, void *arg)
+{
+	struct asking q = { .server = arg, .event = e };
+	const char *paths[] = { e->path, e->new_path };
+	bool moves = e->what & (FORGE_FAN_RENAME | FORGE_FAN_DELETE);
+	bool may_be_link = !(e->what & (FORGE_FAN_DIR | FORGE_FAN_RENAME |
+					FORGE_FAN_DELETE | FORGE_FAN_CREATE));
+	struct stat st = { .st_nlink = 0 };
+
+	for (size_t i = 0; i < q.server->n; i++) {
+		const struct session *s = &q.server->sessions[i];
+		bool is_guarded = false;
+		for (size_t k = 0; k < FORGE_ARRAY_SIZE(paths); k++)
+			if (paths[k] &&
+			    (forge_guard_has(&s->set, paths[k]) ||
+			     (moves && forge_guard_is_above(&s->set, paths[k])))) {
+				note_change(&q, i, paths[k]);
+				is_guarded = true;
+			}
+		if (is_guarded || !may_be_link || is_of(s, e->path))
+			continue;
+		if (st.st_nlink == 0) {
+			forge_auto_close int fd = forge_fan_target(e);
+			if (fd < 0 || fstat(fd, &st) < 0)
+				st.st_nlink = 1;
+		}
+		if (st.st_nlink > 1)
+			note_link(&q, i, &st);
+	}
+}
+
+/* All events up to now. */
+static void drain(struct server *v)
+{
+	int rc;
+
+	while ((rc = forge_fan_read(v->fan, visit, v)) == -EOVERFLOW)
+		for (size_t i = 0; i < v->n; i++)
+			v->sessions[i].has_lost = true;
+	for (size_t i = 0; rc < 0 && i < v->n; i++)
+		v->sessions[i].has_lost = true;
+}
+
+/* ---- sessions ---- */
+
+static void refuse(int fd, const struct forge_error *why)
+{
+	forge_auto_json json_t *j = json_pack("{s:s}", "error", why->msg);
+
+	(void)!forge_guard_send(fd, j); /* it may be gone */
+}
+
+/* Where changes cannot be seen the supervisor compares. */
+static json_t *watch_tops(struct server *v, const struct forge_guard_set *set)
+{
+	json_t *unwatched = json_array();
+
+	forge_strv_foreach (top, &set->tops) {
+		struct forge_error why = FORGE_ERROR_INIT;
+		if (forge_fan_watch(v->fan, top, &why) < 0)
+			json_array_append_new(unwatched, json_pack("{s:o, s:s}", "path",
+								   forge_json_name(top),
+								   "why", why.msg));
+	}
+	return unwatched;
+}
+
+static int add_session(struct server *v, int fd, const json_t *hello,
+		       struct forge_error *err)
+{
+	struct session s = { .fd = fd };
+	struct ucred peer = { 0 };
+	socklen_t size = sizeof(peer);
+	const char *word = forge_json_string(hello, "word");
+	const char *workdir = forge_json_string(hello, "workdir");
+	struct session *grown =
+		v->n < SESSIONS_MAX ? reallocarray(v->sessions, v->n + 1, sizeof(*grown))
+				    : NULL;
+	if (grown)
+		v->sessions = grown;
+	struct forge_owner *owners =
+		grown ? reallocarray(v->owners, v->n + 1, sizeof(*owners)) : NULL;
+	if (owners)
+		v->owners = owners;
+	if (!owners || forge_changes_init(&s.changes) < 0)
+		return forge_fail(err, ENOMEM, "out of memory");
+	if (!word || strncmp(word, "forge-", 6) != 0 ||
+	    forge_guard_set_parse(json_object_get(hello, "set"), &s.set) < 0) {
+		forge_changes_done(&s.changes);
+		return forge_fail(err, EPROTO, "that is no request of this version");
+	}
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0)
+		s.supervisor = peer.pid;
+	s.word = strdup(word);
+	s.workdir = workdir ? strdup(workdir) : NULL;
+	s.was_complete = forge_ancestry_is_complete(v->ancestry);
+	/* The clock of the files is behind that of clock_gettime(CLOCK_REALTIME). */
+	clock_gettime(CLOCK_REALTIME_COARSE, &s.since);
+	v->sessions[v->n] = s;
+	v->owners[v->n++] = (struct forge_owner){ .word = s.word ? s.word : "",
+						  .supervisor = s.supervisor };
+	return 0;
+}
+
+static void begin_session(struct server *v, int fd)
+{
+	struct forge_error why = FORGE_ERROR_INIT;
+	struct timeval limit = { .tv_sec = MESSAGE_SECONDS };
+	forge_auto_json json_t *hello = NULL;
+
+	(void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+	(void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+	/* Nothing from before its begin concerns it. */
+	drain(v);
+	forge_ancestry_update(v->ancestry);
+	if (forge_guard_receive(fd, &hello) < 0) {
+		close(fd);
+		return;
+	}
+	if (add_session(v, fd, hello, &why) < 0) {
+		refuse(fd, &why);
+		close(fd);
+		return;
+	}
+	forge_auto_json json_t *answer =
+		json_pack("{s:b, s:o}", "ok", 1, "unwatched",
+			  watch_tops(v, &v->sessions[v->n - 1].set));
+	if (forge_guard_send(fd, answer) < 0)
+		drop(v, v->n - 1);
+}
+
+static void resolve_links(struct session *s)
+{
+	forge_auto_snapshot struct forge_snapshot now = { 0 };
+
+	if (s->n_links == 0)
+		return;
+	if (forge_snapshot_take(&s->set, &now, NULL) < 0) {
+		s->has_lost = true;
+		return;
+	}
+	for (size_t i = 0; i < s->n_links; i++) {
+		const struct link *l = &s->links[i];
+		forge_auto_free char *path = forge_snapshot_find(&now, l->dev, l->ino);
+		if (path)
+			forge_changes_add(&s->changes, path, FORGE_CHANGE_MODIFIED, l->by,
+					  l->process);
+	}
+}
+
+static void end_session(struct server *v, size_t i)
+{
+	struct session *s = &v->sessions[i];
+
+	drain(v);
+	resolve_links(s);
+	forge_auto_json json_t *answer =
+		json_pack("{s:o, s:b, s:b}", "changes", forge_changes_json(&s->changes),
+			  "lost", s->has_lost, "forks_lost",
+			  s->was_complete && !forge_ancestry_is_complete(v->ancestry));
+	(void)!forge_guard_send(s->fd, answer); /* it may be gone */
+}
+
+static void serve_session(struct server *v, size_t i)
+{
+	forge_auto_json json_t *message = NULL;
+
+	if (forge_guard_receive(v->sessions[i].fd, &message) == 0 &&
+	    json_is_true(json_object_get(message, "end")))
+		end_session(v, i);
+	drop(v, i);
+}
+
+/* ---- the process ---- */
+
+/* 1: it is over. */
+static int step(struct server *v)
+{
+	size_t n = v->n;
+	uint64_t now = forge_now_usec();
+
+	if (n > 0)
+		v->idle_until = now + IDLE_USEC;
+	if (now >= v->idle_until)
+		return 1;
+	struct pollfd *p = calloc(n + 3, sizeof(*p));
+
+	if (!p)
+		return -ENOMEM;
+	p[0] = (struct pollfd){ .fd = v->listener, .events = POLLIN };
+	p[1] = (struct pollfd){ .fd = forge_fan_fd(v->fan), .events = POLLIN };
+	p[2] = (struct pollfd){ .fd = forge_ancestry_fd(v->ancestry), .events = POLLIN };
+	for (size_t i = 0; i < n; i++)
+		p[i + 3] = (struct pollfd){ .fd = v->sessions[i].fd, .events = POLLIN };
+	int got = poll(p, n + 3, n ? -1 : (int)((v->idle_until - now) / 1000) + 1);
+	int rc = got < 0 && errno != EINTR ? -errno : 0;
+	if (got > 0 && p[2].revents)
+		forge_ancestry_update(v->ancestry);
+	if (got > 0 && p[1].revents)
+		drain(v);
+	/* From the end: one that ends moves those behind it. */
+	for (size_t i = n; got > 0 && i-- > 0;)
+		if (p[i + 3].revents)
+			serve_session(v, i);
+	if (got > 0 && p[0].revents) {
+		int fd = accept4(v->listener, NULL, NULL, SOCK_CLOEXEC);
+		if (fd >= 0)
+			begin_session(v, fd);
+	}
+	free(p);
+	return rc;
+}
+
+int forge_guard_serve(const struct forge_home *home, void (*on_ready)(void *arg),
+		      void *arg, struct forge_error *err)
+{
+	struct server v = { .listener = -1, .idle_until = forge_now_usec() + IDLE_USEC };
+	forge_auto_close int dir = forge_home_subdir(home, FORGE_GUARD_DIR, err);
+	forge_auto_close int lock =
+		dir < 0 ? -1
+			: forge_lock_file(dir, FORGE_GUARD_LOCK, FORGE_LOCK_EXCLUSIVE,
+					  FORGE_LOCK_NO_WAIT, -1);
+	int rc = lock < 0 ? (dir < 0 ? dir : lock) : forge_fan_open(&v.fan, err);
+
+	/* Events are lost when they are not read for long. */
+	(void)setpriority(PRIO_PROCESS, 0, -10);
+	if (rc == 0)
+		rc = forge_ancestry_open(&v.ancestry, err);
+	if (rc == 0)
+		rc = v.listener = forge_guard_bind(dir);
+	if (rc >= 0) {
+		on_ready(arg);
+		rc = 0;
+	}
+	while (rc == 0)
+		rc = step(&v);
+	/* First the name: who finds it may still connect, and is refused. */
+	if (v.listener >= 0) {
+		(void)unlinkat(dir, FORGE_GUARD_SOCKET, 0);
+		close(v.listener);
+	}
+	while (v.n > 0)
+		drop(&v, v.n - 1);
+	free(v.sessions);
+	free(v.owners);
+	forge_ancestry_close(v.ancestry);
+	forge_fan_close(v.fan);
+	return rc > 0 ? 0 : rc;
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A process of a run is in the run's control groups, which it cannot leave. One that is gone had a parent when
+ * it was forked, and so on, up to a process that lives or to the supervisor.
+ */
+#include "health/owner.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/fd.h"
+#include "base/proc.h"
+#include "base/sys.h"
+
+#define STEPS_MAX 256
+
+static int find_supervisor(const struct forge_owner *runs, size_t n, pid_t pid)
+{
+	/* The newest first: a post-process has the supervisor of its run. */
+	for (size_t i = n; i-- > 0;)
+		if (pid > 0 && runs[i].supervisor == pid)
+			return (int)i;
+	return FORGE_OWNER_OTHER;
+}
+
+static int find_group(const struct forge_owner *runs, size_t n, pid_t pid)
+{
+	char path[32], text[8192];
+
+	(void)snprintf(path, sizeof(path), "/proc/%d/cgroup", (int)pid);
+	if (forge_read_at(AT_FDCWD, path, text, sizeof(text)) < 0)
+		return FORGE_OWNER_UNKNOWN;
+	for (size_t i = n; i-- > 0;)
+		if (*runs[i].word && strstr(text, runs[i].word))
+			return (int)i;
+	return FORGE_OWNER_OTHER;
+}
+
+static void name_process(pid_t pid, char process[FORGE_PROCESS_MAX])
+{
+	char path[32], comm[32];
+
+	(void)snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
+	ssize_t n = forge_read_at(AT_FDCWD, path, comm, sizeof(comm));
+	if (n > 0 && comm[n - 1] == '\n')
+		comm[n - 1] = '\0';
+	(void)snprintf(process, FORGE_PROCESS_MAX, "%s (%d)", n > 0 ? comm : "gone",
+		       (int)pid);
+}
+
+/* Of a living process: by its groups, or by its ancestors where runs have no groups. */
+static int find_living(const struct forge_owner *runs, size_t n, pid_t pid)
+{
+	int owner = find_group(runs, n, pid);
+
+	for (int i = 0; owner == FORGE_OWNER_OTHER && i < STEPS_MAX && pid > 1; i++) {
+		pid = forge_proc_parent(pid);
+		owner = find_supervisor(runs, n, pid);
+	}
+	return owner;
+}
+
+static int find_dead(struct forge_ancestry *a, const struct forge_owner *runs, size_t n,
+		     pid_t pid)
+{
+	forge_ancestry_update(a);
+	for (int i = 0; i < STEPS_MAX; i++) {
+		pid_t parent = forge_ancestry_parent(a, pid);
+		int owner;
+		if (!forge_ancestry_is_complete(a))
+			return FORGE_OWNER_UNKNOWN;
+		/* It was there before any run that is watched. */
+		if (parent == 0)
+			return FORGE_OWNER_OTHER;
+		owner = find_supervisor(runs, n, parent);
+		if (owner >= 0)
+			return owner;
+		owner = find_living(runs, n, parent);
+		if (owner != FORGE_OWNER_UNKNOWN)
+			return owner;
+		pid = parent;
+	}
+	return FORGE_OWNER_UNKNOWN;
+}
+
+int forge_owner_find(struct forge_ancestry *a, const struct forge_owner *runs, size_t n,
+		     pid_t pid, int pidfd, char process[FORGE_PROCESS_MAX])
+{
+	process[0] = '\0';
+	if (pid <= 0)
+		return FORGE_OWNER_OTHER; /* of the kernel, or outside this namespace */
+	if (pidfd >= 0) {
+		int owner = find_supervisor(runs, n, pid) >= 0
+				    ? FORGE_OWNER_FORGE
+				    : find_living(runs, n, pid);
+		name_process(pid, process);
+		/* Nothing was read of another process that has its number by now. */
+		if (owner != FORGE_OWNER_UNKNOWN &&
+		    (sys_pidfd_send_signal(pidfd, 0, NULL) == 0 || errno == EPERM))
+			return owner;
+	}
+	(void)snprintf(process, FORGE_PROCESS_MAX, "gone (%d)", (int)pid);
+	return find_dead(a, runs, n, pid);
+}

@@ -1,0 +1,450 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The host's health before, during and after a run. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/entries.h"
+#include "base/json.h"
+#include "health/check.h"
+#include "health/guard.h"
+#include "health/guard_set.h"
+#include "record/attendant.h"
+#include "run/health_wait.h"
+#include "run/run_state.h"
+#include "run/signals.h"
+#include "state/quarantine.h"
+
+/* Runs that forge makes for its own purposes check nothing: they may be the check. A cluster checks its nodes. */
+static bool is_checked(const struct run *r)
+{
+	return r->ready->check_env && !(r->executor->caps & FORGE_EXECUTOR_REMOTE);
+}
+
+static json_t *health_of(struct run *r)
+{
+	json_t *health = json_object_get(r->record.json, "health");
+
+	if (!health) {
+		health = json_object();
+		json_object_set_new(r->record.json, "health", health);
+	}
+	return health;
+}
+
+static json_t *note_results(struct run *r, const char *phase,
+			    const struct forge_check_results *results)
+{
+	json_t *j = forge_checks_json(results);
+
+	json_object_set_new(health_of(r), phase, j);
+	return j;
+}
+
+static void warn_of(struct run *r, const struct forge_check_result *failed)
+{
+	struct forge_error e = FORGE_ERROR_INIT;
+
+	(void)forge_fail(&e, EIO, "health: %s: %s", failed->decl->name,
+			 failed->report.text);
+	forge_run_warn(r, &e);
+	forge_record_event(&r->record, "health_warning", e.msg);
+}
+
+/* ---- before ---- */
+
+static int check_once(struct run *r, struct forge_check_results *ret,
+		      struct forge_error *err)
+{
+	const struct forge_check_env env = r->ready->check_env(r->cfg, r->home, r->store);
+	forge_auto_close int signals = forge_signals_fd();
+
+	return forge_checks_run(&env, FORGE_PHASE_PRE, NULL, signals, ret, err);
+}
+
+/* Why the run cannot start now: a failed check, or a run in quarantine. 0: it can. 1: why is set. */
+static int find_obstacle(struct run *r, struct forge_obstacle *ret,
+			 struct forge_error *err)
+{
+	forge_auto_check_results struct forge_check_results results = { 0 };
+	char held[FORGE_RUN_ID_MAX];
+	int rc = r->cfg->health.holds ? forge_quarantine_first(r->home, held, err) : 0;
+
+	if (rc == 1) {
+		(void)snprintf(ret->text, sizeof(ret->text),
+			       "run %s has changed guarded files (forge health clear %s)",
+			       held, held);
+		ret->waits = true;
+	}
+	if (rc != 0)
+		return rc;
+	rc = check_once(r, &results, err);
+	if (rc < 0)
+		return rc;
+	(void)note_results(r, "pre", &results);
+	const struct forge_check_result *warning = forge_checks_failed(&results, "warn"),
+					*failed = forge_checks_failed(&results, "block");
+	if (warning && !r->has_warned_of_health)
+		warn_of(r, warning);
+	r->has_warned_of_health |= warning != NULL;
+	if (!failed)
+		return 0;
+	(void)snprintf(ret->text, sizeof(ret->text), "%.64s: %s", failed->decl->name,
+		       failed->report.text);
+	ret->waits = strcmp(failed->decl->if_failed, "wait") == 0;
+	return 1;
+}
+
+int forge_run_check_before(struct run *r, struct forge_verdict *ret_verdict,
+			   struct forge_error *err)
+{
+	uint64_t deadline = forge_now_usec() + r->cfg->queue_usec;
+	struct forge_obstacle why = { .waits = false };
+	int rc = is_checked(r) ? find_obstacle(r, &why, err) : 0;
+
+	while (rc == 1 && why.waits) {
+		rc = forge_run_wait_for_health(r, &why, deadline, err);
+		if (rc == -ECANCELED || rc == -ETIMEDOUT) {
+			forge_judge_not_admitted(rc, err, ret_verdict);
+			if (rc == -ETIMEDOUT)
+				forge_judge_unhealthy(why.text, ret_verdict);
+			return 0;
+		}
+		if (rc == 0)
+			rc = find_obstacle(r, &why, err);
+	}
+	/* From now on it may wait for something else. */
+	if (rc == 0 && r->pending[0])
+		(void)!forge_slot_add(&r->slot, json_pack("{s:n}", "pending"), NULL);
+	if (rc == 1) {
+		forge_record_event(&r->record, "health_failed", why.text);
+		forge_judge_unhealthy(why.text, ret_verdict);
+		rc = 0;
+	}
+	if (rc == -ECANCELED) {
+		forge_judge_not_admitted(rc, err, ret_verdict);
+		rc = 0;
+	}
+	return rc;
+}
+
+/* ---- guarded files ---- */
+
+static struct forge_guard_spec guard_spec(const struct run *r, int stop_fd)
+{
+	return (struct forge_guard_spec){ .config = &r->cfg->health,
+					  .home = r->home,
+					  .run_id = r->spec->run_id,
+					  .workdir = r->spec->workdir,
+					  .start_watcher = forge_attendant_guard,
+					  .stop_fd = stop_fd };
+}
+
+static bool has_guard(const struct run *r)
+{
+	const struct forge_health_config *h = &r->cfg->health;
+
+	if (r->req->is_probe || h->mode == FORGE_GUARD_OFF)
+		return false;
+	for (size_t i = 0; i < h->n_checks; i++)
+		if (strcmp(h->checks[i].kind, "files") == 0)
+			return true;
+	return false;
+}
+
+void forge_run_note_guard(struct run *r)
+{
+	clock_gettime(CLOCK_REALTIME_COARSE, &r->guarded_since);
+	if (has_guard(r) && !(r->executor->caps & FORGE_EXECUTOR_REMOTE))
+		json_object_set_new(r->record.json, "guarded_since",
+				    json_pack("[I, I]",
+					      (json_int_t)r->guarded_since.tv_sec,
+					      (json_int_t)r->guarded_since.tv_nsec));
+}
+
+int forge_run_guard(struct run *r, struct forge_error *err)
+{
+	forge_auto_close int signals = forge_signals_fd();
+	const struct forge_guard_spec spec = guard_spec(r, signals);
+
+	if (r->req->is_probe || r->executor->caps & FORGE_EXECUTOR_REMOTE)
+		return 0;
+	return forge_guard_begin(&spec, &r->guard, err);
+}
+
+/* Was another run of this FORGE_HOME there while this one was? Not known counts as yes. */
+static bool was_alone(const struct run *r)
+{
+	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
+	forge_auto_json json_t *slots = forge_slot_ids(r->home);
+
+	if (!slots || json_object_size(slots) > 1)
+		return false;
+	(void)forge_entries_open(&d, r->home->runs_fd, "."); /* d keeps the error */
+	for (const char *name; (name = forge_entries_next(&d));) {
+		struct stat st;
+		if (strcmp(name, r->spec->run_id) == 0 || name[0] == '.')
+			continue;
+		/* The directory of a run changes when it begins, and when it ends. */
+		if (fstatat(r->home->runs_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+		    st.st_mtim.tv_sec > r->guarded_since.tv_sec ||
+		    (st.st_mtim.tv_sec == r->guarded_since.tv_sec &&
+		     st.st_mtim.tv_nsec >= r->guarded_since.tv_nsec))
+			return false;
+	}
+	return d.error == 0;
+}
+
+/* Do runs that change this path end as corrupted, or is it only told? */
+static bool is_severe(const struct run *r, const char *path)
+{
+	for (size_t i = 0; i < r->cfg->health.n_checks; i++) {
+		const struct forge_check_decl *d = &r->cfg->health.checks[i];
+		const struct forge_guard_set set = { .patterns = d->paths,
+						     .exclude = d->exclude };
+		if (strcmp(d->kind, "files") == 0 && strcmp(d->severity, "block") == 0 &&
+		    forge_guard_has(&set, path))
+			return true;
+	}
+	return false;
+}
+
+/* The first change by this author that counts, or NULL. */
+static const json_t *first_change(const struct run *r, const json_t *report,
+				  const char *by)
+{
+	size_t i;
+	const json_t *one;
+
+	json_array_foreach (json_object_get(report, "files"), i, one) {
+		forge_auto_free char *path =
+			forge_json_name_decode(forge_json_string_or(one, "path", ""));
+		if (strcmp(forge_json_string_or(one, "by", ""), by) == 0 && path &&
+		    is_severe(r, path))
+			return one;
+	}
+	return NULL;
+}
+
+static unsigned long long count(const json_t *report, const char *key)
+{
+	return (unsigned long long)json_integer_value(json_object_get(report, key));
+}
+
+static bool blames_unattributed(const struct run *r)
+{
+	return r->cfg->health.unattributed == FORGE_UNATTRIBUTED_CORRUPTED ||
+	       (r->cfg->health.unattributed == FORGE_UNATTRIBUTED_AUTO && was_alone(r));
+}
+
+static void judge_guard(struct run *r, const json_t *report, struct forge_verdict *v)
+{
+	const json_t *own = first_change(r, report, "run");
+	const json_t *unknown = own ? NULL : first_change(r, report, "unknown");
+	const char *note = forge_json_string(report, "note");
+	const json_t *shown = own ? own : unknown;
+	char text[640];
+
+	if (!shown)
+		return;
+	unsigned long long n = count(report, own ? "by_run" : "unattributed");
+	(void)snprintf(text, sizeof(text),
+		       "%llu guarded file%s %s changed %s, e.g. %.200s (%s)%s%s%s", n,
+		       n == 1 ? "" : "s", n == 1 ? "was" : "were",
+		       own ? "by this run" : "while it ran, and by whom is not known",
+		       forge_json_string_or(shown, "path", ""),
+		       forge_json_string_or(shown, "what", ""), note ? " [" : "",
+		       note ? note : "", note ? "]" : "");
+	if (own || blames_unattributed(r))
+		forge_judge_corrupted(text, v);
+	else
+		forge_judge_add(v, "Health: %s.", text);
+}
+
+/* Also when the supervisor before this one observed them, and died. */
+static bool is_guarded(const struct run *r)
+{
+	return r->guard || json_object_get(r->record.json, "guarded_since");
+}
+
+static int look_back(struct run *r, int stop_fd, json_t **ret, struct forge_error *err)
+{
+	const json_t *since = json_object_get(r->record.json, "guarded_since");
+	const struct forge_guard_spec spec = guard_spec(r, stop_fd);
+
+	r->guarded_since = (struct timespec){
+		.tv_sec = (time_t)json_integer_value(json_array_get(since, 0)),
+		.tv_nsec = (long)json_integer_value(json_array_get(since, 1)),
+	};
+	return forge_guard_since(&spec, &r->guarded_since, ret, err);
+}
+
+static void end_guard(struct run *r, json_t *post, struct forge_verdict *v)
+{
+	forge_auto_close int signals = forge_signals_fd();
+	struct forge_error err = FORGE_ERROR_INIT;
+	json_t *report = NULL;
+
+	if (!is_guarded(r))
+		return;
+	int rc = r->guard ? forge_guard_end(r->guard, signals, &report, &err)
+			  : look_back(r, signals, &report, &err);
+	json_object_del(r->record.json, "guarded_since");
+	if (rc == 0 && !report)
+		return; /* nothing is guarded any more */
+	if (rc < 0) {
+		forge_record_event(&r->record, "guard_failed", err.msg);
+		report = json_pack("{s:s, s:o}", "mode", "none", "note",
+				   forge_json_text(err.msg));
+		forge_judge_add(v, "Whether it changed guarded files is not known: %s.",
+				err.msg);
+	} else {
+		judge_guard(r, report, v);
+	}
+	json_object_set_new(post, "guard", report);
+}
+
+/* ---- after ---- */
+
+static const json_t *check_before(struct run *r, const char *name)
+{
+	const json_t *pre = json_object_get(health_of(r), "pre"), *one;
+	size_t i;
+
+	json_array_foreach (json_object_get(pre, "checks"), i, one)
+		if (strcmp(forge_json_string_or(one, "name", ""), name) == 0)
+			return one;
+	return NULL;
+}
+
+/* Rows that all clients of the database have written meanwhile. */
+static long long rows_written(const json_t *before, const json_t *after)
+{
+	return (long long)(json_integer_value(json_object_get(after, "writes")) -
+			   json_integer_value(json_object_get(before, "writes")));
+}
+
+/*
+ * Tables whose rows are guarded: numbers before and after. A run without a network has no way to a server;
+ * of one that has it, the server's statistics do not tell the writes from those of other clients.
+ */
+static void compare_tables(struct run *r, const struct forge_check_result *after,
+			   const char *what, struct forge_verdict *v)
+{
+	const json_t *before =
+		json_object_get(check_before(r, after->decl->name), "numbers");
+	const json_t *was = json_object_get(before, what), *value;
+	const char *table;
+
+	json_object_foreach(json_object_get(after->report.numbers, what), table, value)
+	{
+		const json_t *old = json_object_get(was, table);
+		char text[400];
+		if (!old || json_equal(old, value))
+			continue;
+		(void)snprintf(
+			text, sizeof(text),
+			"%.64s: table %.64s has %s now (%lld rows were written "
+			"while the run was there, by %zu other clients at its end)",
+			after->decl->name, table,
+			strcmp(what, "count") == 0 ? "another number of rows"
+						   : "other rows",
+			rows_written(before, after->report.numbers),
+			json_array_size(
+				json_object_get(after->report.numbers, "connections")));
+		forge_record_event(&r->record, "table_changed", text);
+		if (r->spec->own_network)
+			forge_judge_add(v,
+					"Health: %s; this run had no network and "
+					"cannot have done it.",
+					text);
+		else if (blames_unattributed(r))
+			forge_judge_corrupted(text, v);
+		else
+			forge_judge_add(v, "Health: %s; by whom is not known.", text);
+	}
+}
+
+static void judge_results(struct run *r, const struct forge_check_results *results,
+			  struct forge_verdict *v)
+{
+	for (size_t i = 0; i < results->n; i++) {
+		const struct forge_check_result *one = &results->v[i];
+		const json_t *before = check_before(r, one->decl->name);
+		compare_tables(r, one, "count", v);
+		compare_tables(r, one, "contents", v);
+		if (one->report.is_ok)
+			continue;
+		warn_of(r, one);
+		if (json_is_true(json_object_get(before, "ok")))
+			forge_judge_add(v,
+					"Health: %s, which passed before, fails: %.200s.",
+					one->decl->name, one->report.text);
+	}
+}
+
+static void check_after(struct run *r, struct forge_check_results *ret)
+{
+	const struct forge_check_env env = r->ready->check_env(r->cfg, r->home, r->store);
+	forge_auto_close int signals = forge_signals_fd();
+	struct forge_error err = FORGE_ERROR_INIT;
+
+	if (forge_checks_run(&env, FORGE_PHASE_POST, NULL, signals, ret, &err) < 0)
+		forge_record_event(&r->record, "health_failed", err.msg);
+}
+
+static void put_in_quarantine(struct run *r, json_t *post)
+{
+	struct forge_error err = FORGE_ERROR_INIT;
+
+	json_object_set_new(post, "ok", json_false());
+	json_object_set_new(r->record.json, "quarantine", json_true());
+	if (forge_quarantine_add(r->home, r->spec->run_id, &err) < 0)
+		forge_run_warn(r, &err);
+}
+
+/* Where the run was, the checks were carried out. */
+static json_t *take_remote(struct run *r, struct forge_verdict *v)
+{
+	struct forge_error err = FORGE_ERROR_INIT;
+	json_t *health = NULL;
+
+	if (!r->executor->health || !r->execution)
+		return NULL;
+	if (r->executor->health(r->execution, &health, &err) < 0) {
+		forge_record_event(&r->record, "health_failed", err.msg);
+		return NULL;
+	}
+	if (!health)
+		return NULL;
+	json_t *post = json_object_get(health, "post");
+	json_object_set_new(r->record.json, "health", health);
+	if (json_is_object(json_object_get(post, "guard")))
+		judge_guard(r, json_object_get(post, "guard"), v);
+	return post;
+}
+
+void forge_run_check_after(struct run *r, struct forge_verdict *v)
+{
+	forge_auto_check_results struct forge_check_results results = { 0 };
+	json_t *post = NULL;
+
+	if (r->executor->caps & FORGE_EXECUTOR_REMOTE) {
+		post = take_remote(r, v);
+	} else if (is_checked(r) || is_guarded(r)) {
+		if (is_checked(r))
+			check_after(r, &results);
+		post = note_results(r, "post", &results);
+		end_guard(r, post, v);
+		judge_results(r, &results, v);
+	}
+	if (post && strcmp(v->status, "corrupted") == 0)
+		put_in_quarantine(r, post);
+}
