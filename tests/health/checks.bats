@@ -23,7 +23,7 @@ setup() {
     : "${FORGE:?set FORGE to the program under test}"
     mode=$(test_mode)
     T=$BATS_TEST_TMPDIR
-    export FORGE_HOME=$T/home FORGE_CONFIG=$T/forge.yaml HOME=$T
+    export FORGE FORGE_HOME=$T/home FORGE_CONFIG=$T/forge.yaml HOME=$T
     # What an ordinary user cannot run either.
     PATH=$(tr : '\n' <<<"$PATH" | grep -v '/shims$' | paste -sd :)
     unset FORGE_STORE PGPASSWORD PGHOST PGUSER http_proxy HTTP_PROXY
@@ -410,6 +410,21 @@ sql() { pg_sql "$1" "$database"; }
     [ "$(of p '.numbers.connections | length')" -eq 1 ]
     [ "$(of p '.numbers.connections[0].user')" = forge ]
     [ "$(of p '.numbers.connections[0].pid')" -eq "$(sql "SELECT pid FROM pg_stat_activity WHERE application_name = 'intruder'")" ]
+}
+
+@test "postgres: a table that changes during a run is told, and a run without a network is not blamed" {
+    with_database
+    mkdir gate
+    checks "p: {kind: postgres, url: \"$url\", count: [samples], contents: [samples], timeout: 60s}"
+    background sh -c '"$FORGE" run --json -i "$1/gate" -- sh -c "echo is-ready; until [ -e $1/gate/open ]; do sleep 0.05; done" >"$1/record"' sh "$T"
+    wait_for grep -rqs is-ready "$FORGE_HOME/runs" --include=stdout
+    sql "INSERT INTO samples VALUES (5001, 'new'), (5002, 'new')"
+    touch gate/open
+    wait "$pid"
+    jq -r .completion_notes record
+    [ "$(jq -r .status record)" = succeeded ]
+    [[ "$(jq -r .completion_notes record)" == *"p: table samples has another number of rows now (2 rows were written"*"cannot have done it"* ]]
+    [[ "$(jq -r .completion_notes record)" == *"p: table samples has other rows now"* ]]
 }
 
 @test "postgres: rows that a policy hides are an error, and no smaller count" {
