@@ -287,6 +287,28 @@ int forge_parse_id(const char *s, struct forge_error *err)
 		quoted(q, s, len));
 }
 
+int forge_parse_address(const char *s, char ret_host[FORGE_HOST_MAX],
+			char ret_port[FORGE_PORT_MAX], struct forge_error *err)
+{
+	const char *colon = strrchr(s, ':');
+	const char *port = colon ? colon + 1 : "";
+	bool is_bracketed = *s == '[' && colon && colon > s && colon[-1] == ']';
+	const char *host = s + is_bracketed;
+	size_t len = colon ? (size_t)(colon - host) - is_bracketed : 0;
+	size_t digits = strspn(port, DIGITS);
+	unsigned long n = digits && digits < FORGE_PORT_MAX ? strtoul(port, NULL, 10) : 0;
+	char q[QUOTED_MAX];
+
+	if (len == 0 || len >= FORGE_HOST_MAX || port[digits] || n < 1 || n > 65535 ||
+	    (!is_bracketed && strcspn(host, ":[] \t") < len))
+		return forge_fail(err, EINVAL,
+				  "%s is not host:port (an IPv6 address is in brackets)",
+				  quoted(q, s, strlen(s)));
+	(void)snprintf(ret_host, FORGE_HOST_MAX, "%.*s", (int)len, host);
+	(void)snprintf(ret_port, FORGE_PORT_MAX, "%s", port);
+	return 0;
+}
+
 int forge_parse_env_name(const char *name, size_t len, struct forge_error *err)
 {
 	bool ok = len > 0 && !memchr(DIGITS, name[0], strlen(DIGITS));

@@ -31,6 +31,14 @@ FORGE_MUST_CHECK int forge_parse_id(const char *s, struct forge_error *err);
 FORGE_MUST_CHECK int forge_parse_env_name(const char *name, size_t len,
 					  struct forge_error *err);
 
+/* Longest name of a host, and longest port, with their NUL. */
+#define FORGE_HOST_MAX 256
+#define FORGE_PORT_MAX 6
+/* "host:80", "127.0.0.1:80", "[::1]:80" -> the host without brackets, and the port, 1 to 65535. */
+FORGE_MUST_CHECK int forge_parse_address(const char *s, char ret_host[FORGE_HOST_MAX],
+					 char ret_port[FORGE_PORT_MAX],
+					 struct forge_error *err);
+
 /* Longest result of the formatters below, with its NUL. */
 #define FORGE_FORMAT_MAX 32
 /* "2.00 GiB", "512 B", "unlimited"; for people. Returns buf. */

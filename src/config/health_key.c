@@ -11,6 +11,7 @@
 #include "base/fd.h"
 #include "base/glob.h"
 #include "base/yaml.h"
+#include "config/health_rules.h"
 #include "config/named.h"
 #include "config/path.h"
 #include "config/setters.h"
@@ -324,6 +325,8 @@ static int add_check(struct forge_loader *ld, const struct forge_yaml *node,
 				       rows[0].type_name);
 	if (rc == 0)
 		rc = check_keys(ld, node, path, d->kind, err);
+	if (rc == 0)
+		rc = forge_health_check_values(ld, node, path, d->kind, err);
 	if (rc == 0)
 		rc = forge_named_absolute(ld, &d->path, err);
 	if (rc == 0 && d->process && strchr(d->process, '/'))

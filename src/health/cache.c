@@ -35,10 +35,27 @@ static void add_list(struct forge_sha256 *h, const struct forge_strv *list)
 	forge_sha256_add(h, "|", 1);
 }
 
-/* A digest of all that the result depends on: a secret in the declaration cannot be read out of it. */
+/* Without its password and its query: a digest of a weak secret can be guessed. */
+static void add_url(struct forge_sha256 *h, const char *url)
+{
+	const char *from = url ? strstr(url, "://") : NULL;
+	const char *end = from ? from + 3 + strcspn(from + 3, "/?#") : NULL;
+	const char *at = from ? memrchr(from, '@', (size_t)(end - from)) : NULL;
+	const char *colon = at ? memchr(from + 3, ':', (size_t)(at - from - 3)) : NULL;
+
+	if (!from)
+		return;
+	if (colon) {
+		forge_sha256_add(h, url, (size_t)(colon - url));
+		url = at;
+	}
+	forge_sha256_add(h, url, strcspn(url, "?#") + 1);
+}
+
+/* A digest of all that the result depends on, secrets aside. */
 static const char *digest(const struct forge_check_decl *d, char buf[FORGE_DIGEST_MAX])
 {
-	const char *texts[] = { d->kind,    d->path, d->url,	 d->body,   d->address,
+	const char *texts[] = { d->kind,    d->path, d->body,	 d->address,
 				d->process, d->unit, d->runtime, d->command };
 	const uint64_t numbers[] = { d->min_free.absolute,
 				     d->min_free.milli,
@@ -57,6 +74,7 @@ static const char *digest(const struct forge_check_decl *d, char buf[FORGE_DIGES
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(texts); i++)
 		forge_sha256_add(&h, texts[i] ? texts[i] : "",
 				 texts[i] ? strlen(texts[i]) + 1 : 1);
+	add_url(&h, d->url);
 	forge_sha256_add(&h, numbers, sizeof(numbers));
 	add_list(&h, &d->tables);
 	add_list(&h, &d->count);

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "config-build.h"
+
 static void check_command(const struct forge_check_env *env,
 			  const struct forge_check_decl *d,
 			  struct forge_check_report *ret)
@@ -25,10 +27,17 @@ static void check_runtime(const struct forge_check_env *env,
 }
 
 static const struct forge_check_kind kinds[] = {
-	{ "disk", forge_check_disk, 0 },
-	{ "memory", forge_check_memory, 0 },
-	{ "command", check_command, 3000000 },
-	{ "runtime", check_runtime, 0 },
+	{ "disk", forge_check_disk, 0 },	 { "memory", forge_check_memory, 0 },
+	{ "sqlite", forge_check_sqlite, 0 },
+#if HAVE_POSTGRES
+	{ "postgres", forge_check_postgres, 0 },
+#endif
+#if HAVE_CURL
+	{ "http", forge_check_http, 0 },
+#endif
+	{ "tcp", forge_check_tcp, 0 },		 { "unix", forge_check_unix, 0 },
+	{ "process", forge_check_process, 0 },	 { "systemd", forge_check_systemd, 0 },
+	{ "command", check_command, 3000000 },	 { "runtime", check_runtime, 0 },
 };
 
 const struct forge_check_kind *forge_check_kind_find(const char *name)

@@ -1,72 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * A team's PostgreSQL. libpq is opened at run time, and only here: it loads a dozen libraries,
- * which a run on SQLite should not pay for.
- */
-#include <dlfcn.h>
+/* A team's PostgreSQL. */
 #include <errno.h>
-#include <libpq-fe.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/pq.h"
 #include "base/strv.h"
 #include "store/backend.h"
-
-/* Every function of libpq in use: name, result, parameters. */
-#define PQ_FUNCTIONS(X)                                                                  \
-	X(PQconnectdbParams, PGconn *,                                                   \
-	  (const char *const *keywords, const char *const *values, int expand))          \
-	X(PQstatus, ConnStatusType, (const PGconn *conn))                                \
-	X(PQuser, char *, (const PGconn *conn))                                          \
-	X(PQerrorMessage, char *, (const PGconn *conn))                                  \
-	X(PQparameterStatus, const char *, (const PGconn *conn, const char *name))       \
-	X(PQfinish, void, (PGconn * conn))                                               \
-	X(PQsetnonblocking, int, (PGconn * conn, int on))                                \
-	X(PQsendQuery, int, (PGconn * conn, const char *sql))                            \
-	X(PQsendQueryParams, int,                                                        \
-	  (PGconn * conn, const char *sql, int n, const Oid *types,                      \
-	   const char *const *values, const int *lengths, const int *formats,            \
-	   int binary))                                                                  \
-	X(PQflush, int, (PGconn * conn))                                                 \
-	X(PQsocket, int, (const PGconn *conn))                                           \
-	X(PQconsumeInput, int, (PGconn * conn))                                          \
-	X(PQisBusy, int, (PGconn * conn))                                                \
-	X(PQgetResult, PGresult *, (PGconn * conn))                                      \
-	X(PQresultStatus, ExecStatusType, (const PGresult *res))                         \
-	X(PQresultErrorMessage, char *, (const PGresult *res))                           \
-	X(PQresultErrorField, char *, (const PGresult *res, int field))                  \
-	X(PQclear, void, (PGresult * res))                                               \
-	X(PQntuples, int, (const PGresult *res))                                         \
-	X(PQnfields, int, (const PGresult *res))                                         \
-	X(PQgetvalue, char *, (const PGresult *res, int row, int column))                \
-	X(PQgetisnull, int, (const PGresult *res, int row, int column))                  \
-	X(PQcmdTuples, char *, (PGresult * res))                                         \
-	X(PQsetNoticeProcessor, PQnoticeProcessor,                                       \
-	  (PGconn * conn, PQnoticeProcessor proc, void *arg))
-
-#define DECLARE(name, result, params) static result(*p##name) params;
-PQ_FUNCTIONS(DECLARE)
-
-static int load_library(struct forge_error *err)
-{
-	static void *lib; /* never closed: it may have threads and at-exit work */
-
-	if (lib)
-		return 0;
-	void *handle = dlopen("libpq.so.5", RTLD_NOW | RTLD_LOCAL);
-	if (!handle)
-		return forge_hint(err, forge_fail(err, EOPNOTSUPP, "%s", dlerror()),
-				  "Install PostgreSQL's client library (Debian: libpq5)");
-#define LOAD(name, result, params)                                                       \
-	if (!(*(void **)&p##name = dlsym(handle, #name)))                                \
-		return forge_fail(err, EOPNOTSUPP, "libpq has no %s", #name);
-	PQ_FUNCTIONS(LOAD)
-	lib = handle;
-	return 0;
-}
 
 struct postgres_store {
 	struct forge_store base;
@@ -250,7 +193,7 @@ static int postgres_open(struct forge_store *st, const char *url, struct forge_e
 		NULL,
 	};
 	struct postgres_store *s = self(st);
-	int rc = load_library(err);
+	int rc = forge_pq_load(err);
 
 	if (rc < 0)
 		return rc;

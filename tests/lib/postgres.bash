@@ -2,7 +2,7 @@
 # directory and nowhere else, and waits for the disk like a real one. Sourced by
 # tests/tools/with-postgres.sh, and by tests that make their server crash.
 #
-#   pg_make             a new server; sets and exports FORGE_PG_DIR, FORGE_TEST_PG (its URL)
+#   pg_make [OPTION...] a new server (options of initdb); sets and exports FORGE_PG_DIR, FORGE_TEST_PG (its URL)
 #   pg_start            starts it (again); returns when it answers
 #   pg_stop             an orderly stop
 #   pg_kill             SIGKILL to all of it at once; returns when nothing of it is left
@@ -42,7 +42,7 @@ pg_make() {
     export FORGE_PG_DIR FORGE_TEST_PG
     # The directory's mode is the lock on the door. Errors must read alike everywhere.
     (cd "$FORGE_PG_DIR" && pg_as "$bin/initdb" --auth=trust --username=forge --encoding=UTF8 \
-        --locale=C.UTF-8 --no-instructions "$FORGE_PG_DIR/data") >"$FORGE_PG_DIR.log" 2>&1 ||
+        --locale=C.UTF-8 --no-instructions "$@" "$FORGE_PG_DIR/data") >"$FORGE_PG_DIR.log" 2>&1 ||
         { cat "$FORGE_PG_DIR.log" >&2; return 1; }
     cat >>"$FORGE_PG_DIR/data/postgresql.conf" <<CONF
 listen_addresses = ''

@@ -26,6 +26,7 @@ store-postgres  900 ... PostgreSQL
 sandbox-root    900 the sandbox attacked as root, sanitized
 sandbox-user    900 ... as an ordinary user
 sandbox-nested  900 ... in a user namespace
+health          900 checks of the host as root, sanitized, and as an ordinary user
 runtime         600 named runtimes and notebooks, sanitized
 executors       600 the contract of an executor on local, Docker and Podman; engines that fail
 slurm           900 ... on a Slurm cluster; clusters that fail
@@ -118,6 +119,16 @@ needs_root() {
 }
 
 stage_cli() { with_forge build-asan bats --tap tests/cli; }
+
+stage_health() {
+    local rc=0
+    needs_root "checks of the host" || return 0
+    (with_copy build-asan tests/tools/delegate.sh bats --tap tests/health) || rc=1
+    # initdb wants a user with a name.
+    (FORGE_TEST_UID=$(id -u postgres 2>/dev/null || id -u nobody) with_copy build tests/sandbox/as-user.sh bats --tap tests/health) | sed -E "s/^((not )?ok [0-9]+ )/\\1user: /"
+    [ "${PIPESTATUS[0]}" -eq 0 ] || rc=1
+    return "$rc"
+}
 
 # The same suite on each store, like git's on each kind of refs.
 stage_runtime() {

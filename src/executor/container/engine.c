@@ -1,12 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * HTTP over a Unix socket. libcurl is opened at run time, only here: it brings many libraries with it, which
- * a local run should not pay for.
- */
+/* HTTP over a Unix socket. */
 #include "executor/container/engine.h"
 
-#include <curl/curl.h>
-#include <dlfcn.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +9,7 @@
 #include <strings.h>
 #include <sys/stat.h>
 
+#include "base/curl.h"
 #include "base/json.h"
 #include "base/strv.h"
 
@@ -23,44 +19,6 @@
 #define PING_SECONDS	10L
 #define CONNECT_SECONDS 10L
 #define ANSWER_SECONDS	120L
-
-#define CURL_FUNCTIONS(X)                                                                \
-	X(curl_easy_init, CURL *, (void))                                                \
-	X(curl_easy_setopt, CURLcode, (CURL * curl, CURLoption option, ...))             \
-	X(curl_easy_perform, CURLcode, (CURL * curl))                                    \
-	X(curl_easy_getinfo, CURLcode, (CURL * curl, CURLINFO info, ...))                \
-	X(curl_easy_reset, void, (CURL * curl))                                          \
-	X(curl_easy_strerror, const char *, (CURLcode code))                             \
-	X(curl_easy_cleanup, void, (CURL * curl))                                        \
-	X(curl_slist_append, struct curl_slist *,                                        \
-	  (struct curl_slist * list, const char *text))                                  \
-	X(curl_slist_free_all, void, (struct curl_slist * list))
-
-#undef curl_easy_setopt
-#undef curl_easy_getinfo
-#define DECLARE(name, result, params) static result(*p_##name) params;
-CURL_FUNCTIONS(DECLARE)
-
-static int load_library(struct forge_error *err)
-{
-	static const char *const names[] = { "libcurl.so.4", "libcurl-gnutls.so.4" };
-	static void *lib; /* never closed: it has state of its own */
-	void *handle = NULL;
-
-	if (lib)
-		return 0;
-	for (size_t i = 0; i < FORGE_ARRAY_SIZE(names) && !handle; i++)
-		handle = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
-	if (!handle)
-		return forge_hint(err, forge_fail(err, EOPNOTSUPP, "%s", dlerror()),
-				  "Install libcurl (Debian: libcurl4)");
-#define LOAD(name, result, params)                                                       \
-	if (!(*(void **)&p_##name = dlsym(handle, #name)))                               \
-		return forge_fail(err, EOPNOTSUPP, "libcurl has no %s", #name);
-	CURL_FUNCTIONS(LOAD)
-	lib = handle;
-	return 0;
-}
 
 struct answer {
 	char *text;
@@ -231,7 +189,7 @@ int forge_engine_open(const char *socket, struct forge_engine *ret,
 		      struct forge_error *err)
 {
 	struct stat st;
-	int rc = load_library(err);
+	int rc = forge_curl_load(err);
 
 	if (rc < 0)
 		return rc;
