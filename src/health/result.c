@@ -35,14 +35,14 @@ void forge_check_results_done(struct forge_check_results *r)
 
 json_t *forge_check_json(const struct forge_check_result *r)
 {
-	json_t *j = json_pack("{s:s, s:s, s:b, s:s, s:o, s:s, s:o}", "name",
+	json_t *j = json_pack("{s:s, s:s, s:b, s:s, s:o, s:s, s:o, s:b, s:o}", "name",
 			      r->decl->name, "kind", r->decl->kind, "ok", r->report.is_ok,
 			      "severity", r->decl->severity, "text",
 			      forge_json_text(r->report.text), "time", r->time,
-			      "duration_seconds", forge_json_seconds(r->duration_usec));
+			      "duration_seconds", forge_json_seconds(r->duration_usec),
+			      "reused", r->is_reused, "age_seconds",
+			      forge_json_seconds(r->is_reused ? r->age_usec : 0));
 
-	if (r->is_reused)
-		json_object_set_new(j, "age_seconds", forge_json_seconds(r->age_usec));
 	if (r->report.numbers)
 		json_object_set(j, "numbers", r->report.numbers);
 	return j;

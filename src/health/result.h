@@ -42,7 +42,7 @@ struct forge_check_results {
 void forge_check_results_done(struct forge_check_results *r);
 #define forge_auto_check_results FORGE_CLEANUP(forge_check_results_done)
 
-/* For the record: {name, kind, ok, severity, text, duration_seconds, time, reused, numbers}. */
+/* For the record: {name, kind, ok, severity, text, time, duration_seconds, reused, age_seconds, numbers}. */
 json_t *forge_check_json(const struct forge_check_result *r);
 /* {ok, host, checks}: the results of a phase, for the record. */
 json_t *forge_checks_json(const struct forge_check_results *r);

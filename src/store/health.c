@@ -40,7 +40,7 @@ static int insert_phase(struct forge_store *st, const json_t *health, const char
 	int rc = 0;
 
 	json_array_foreach (json_object_get(part, "checks"), i, c)
-		if (rc >= 0 && !json_object_get(c, "age_seconds"))
+		if (rc >= 0 && !json_is_true(json_object_get(c, "reused")))
 			rc = insert_check(st, c, phase, run_id, host, err);
 	return rc < 0 ? rc : 0;
 }

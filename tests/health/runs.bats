@@ -104,7 +104,7 @@ notes() { of "${1:-last}" .completion_notes; }
     touch "$T/mark"
     checks "$(mark 'every: 1h')"
     forge_run -- true
-    [ "$(health '.pre.checks[] | select(.name == "mark") | has("age_seconds")')" = false ]
+    [ "$(health '.pre.checks[] | select(.name == "mark").reused')" = false ]
     rm "$T/mark"
     forge_run -- true
     [ "$status" -eq 0 ]
@@ -128,7 +128,7 @@ notes() { of "${1:-last}" .completion_notes; }
     [ "$(health '.pre.checks[] | select(.name == "stuck").ok')" = false ]
     [ "$(health '.pre.checks[] | select(.name == "mark").ok')" = true ]
     forge_run -- true
-    [ "$(health '.pre.checks[] | select(.name == "stuck") | has("age_seconds")')" = true ]
+    [ "$(health '.pre.checks[] | select(.name == "stuck").reused')" = true ]
     nothing_active
 }
 

@@ -280,6 +280,8 @@ cgroups_of() { find /sys/fs/cgroup -maxdepth 4 -type d -name "forge-$1" 2>/dev/n
 
 @test "a share is given back when the memory is, /dev/shm included" {
     local large='head -c 200M /dev/zero >/dev/shm/large'
+    # Checks are processes, too.
+    budget 'health: {disk: {kind: disk, when: demand}, memory: {kind: memory, when: demand}}'
     ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 strace -qqo trace -e trace=renameat,wait4 \
         "$FORGE" run -q --memory 1G -- sh -c "$large"
     # Its init is the first to be waited for.
