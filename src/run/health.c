@@ -174,7 +174,8 @@ static bool has_ended_since(const struct run *r, const char *run_id)
 	/* An id begins with its time. */
 	uint64_t msec = (uint64_t)st.st_mtim.tv_sec * 1000 +
 			(uint64_t)st.st_mtim.tv_nsec / 1000000;
-	return strncmp(forge_run_id_at(ended, msec), r->spec->run_id, strlen(ended)) >= 0;
+	(void)forge_run_id_at(ended, msec);
+	return strncmp(ended, r->spec->run_id, strlen(ended)) >= 0;
 }
 
 /* Was another run of this FORGE_HOME there while this one was? Not known counts as yes. */
@@ -210,12 +211,16 @@ static const json_t *first_change(const json_t *report, const char *by)
 	return NULL;
 }
 
-/* The first change of the run that does not count, or NULL. */
+/* The first change, not by others, that does not count, or NULL. */
 static const json_t *first_warning(const json_t *report)
 {
-	const json_t *one = json_array_get(json_object_get(report, "files"), 0);
+	size_t i;
+	const json_t *one;
 
-	return strcmp(forge_json_string_or(one, "by", ""), "run") == 0 ? one : NULL;
+	json_array_foreach (json_object_get(report, "files"), i, one)
+		if (strcmp(forge_json_string_or(one, "by", ""), "other") != 0)
+			return one;
+	return NULL;
 }
 
 static unsigned long long count(const json_t *report, const char *key)
@@ -229,28 +234,40 @@ static bool blames_unattributed(const struct run *r)
 	       (r->cfg->health.unattributed == FORGE_UNATTRIBUTED_AUTO && was_alone(r));
 }
 
+/* What the verdict rests on, when nothing was found. */
+static void tell_of_loss(const json_t *report, struct forge_verdict *v)
+{
+	if (strcmp(forge_json_string_or(report, "mode", ""), "times") == 0)
+		forge_judge_add(v,
+				"Health: %s; by their times no guarded file was changed.",
+				forge_json_string_or(report, "note", ""));
+}
+
 static void judge_guard(struct run *r, const json_t *report, struct forge_verdict *v)
 {
-	const json_t *own = first_change(report, "run");
-	const json_t *unknown = own ? NULL : first_change(report, "unknown");
+	const json_t *shown = first_change(report, "run");
 	const char *note = forge_json_string(report, "note");
-	const json_t *shown = own ? own : unknown;
 	char text[640];
 
 	if (!shown)
-		shown = own = first_warning(report);
+		shown = first_change(report, "unknown");
 	if (!shown)
+		shown = first_warning(report);
+	if (!shown) {
+		tell_of_loss(report, v);
 		return;
-	unsigned long long n = count(report, own ? "by_run" : "unattributed");
+	}
+	bool is_own = strcmp(forge_json_string_or(shown, "by", ""), "run") == 0;
+	bool warns = json_is_true(json_object_get(shown, "warns"));
+	unsigned long long n = count(report, is_own ? "by_run" : "unattributed");
 	(void)snprintf(text, sizeof(text),
 		       "%llu guarded file%s %s changed %s, e.g. %.200s (%s)%s%s%s", n,
 		       n == 1 ? "" : "s", n == 1 ? "was" : "were",
-		       own ? "by this run" : "while it ran, and by whom is not known",
+		       is_own ? "by this run" : "while it ran, and by whom is not known",
 		       forge_json_string_or(shown, "path", ""),
 		       forge_json_string_or(shown, "what", ""), note ? " [" : "",
 		       note ? note : "", note ? "]" : "");
-	bool warns = json_is_true(json_object_get(shown, "warns"));
-	if (!warns && (own || blames_unattributed(r)))
+	if (!warns && (is_own || blames_unattributed(r)))
 		forge_judge_corrupted(text, v);
 	else
 		forge_judge_add(v, "Health: %s.", text);
