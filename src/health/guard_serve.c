@@ -21,6 +21,7 @@
 #include "base/fd.h"
 #include "base/json.h"
 #include "base/lock.h"
+#include "base/strv.h"
 #include "health/ancestry.h"
 #include "health/change.h"
 #include "health/fan.h"
@@ -34,6 +35,7 @@
 #define MESSAGE_SECONDS 5
 #define SESSIONS_MAX	4096
 #define LINKS_MAX	4096
+#define TRIES_MAX	3
 /*
  * Events wait so long for others: the kernel merges those of one process and one file, and a program that
  * writes often is not delayed by a reader for each of its writes. The queue has room for more than can happen
@@ -61,6 +63,7 @@ struct session {
 	unsigned losses; /* of forks, before it began */
 	struct link *links;
 	size_t n_links;
+	unsigned n_tries; /* to ignore writes in its workdir */
 };
 
 struct server {
@@ -223,14 +226,40 @@ static void note_link(struct asking *q, size_t i, const struct statx *st)
 	memcpy(one->process, who, sizeof(who));
 }
 
-/* Is it a name in the workdir of a run? */
-static bool is_in_workdir(const struct server *v, const struct forge_fan_event *e)
+/* The run in whose workdir the file is, or NULL. */
+static struct session *find_workdir(const struct server *v,
+				    const struct forge_fan_event *e)
 {
 	for (size_t i = 0; i < v->n && e->n > 0; i++)
 		if (v->sessions[i].workdir &&
 		    forge_path_is_below(e->paths[0], v->sessions[i].workdir))
-			return true;
-	return false;
+			return &v->sessions[i];
+	return NULL;
+}
+
+/*
+ * A run writes in its workdir. Its sandbox has a mount of its own for that, on which writes need not be
+ * reported. The run may lead us elsewhere; so that mount must show the workdir and nothing else.
+ */
+static void ignore_workdir(struct server *v, struct session *s,
+			   const struct forge_fan_event *e)
+{
+	forge_auto_free char *inner = forge_asprintf("%s/work", s->workdir);
+	forge_auto_free char *path =
+		forge_asprintf("/proc/%d/root%s", (int)e->pid, s->workdir);
+	forge_auto_close int fd =
+		path ? open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
+	struct statx st;
+	struct stat own;
+
+	s->n_tries++;
+	if (fd < 0 || !inner || lstat(inner, &own) < 0 ||
+	    statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &st) < 0 ||
+	    !(st.stx_attributes & STATX_ATTR_MOUNT_ROOT) || st.stx_ino != own.st_ino ||
+	    makedev(st.stx_dev_major, st.stx_dev_minor) != own.st_dev)
+		return;
+	forge_fan_ignore_writes(v->fan, fd);
+	s->n_tries = TRIES_MAX;
 }
 
 /* Can the file have a name that the event does not tell? Looks at it, too. */
@@ -266,10 +295,15 @@ static void visit_unguarded(struct asking *q, const bool *is_guarded)
 	const struct forge_fan_event *e = q->event;
 	struct statx st;
 
-	/* No name is made in a workdir, of a file that was elsewhere, without an event that has no name. */
-	if (e->what & (FORGE_FAN_DIR | FORGE_FAN_RENAME | FORGE_FAN_DELETE |
-		       FORGE_FAN_CREATE) ||
-	    is_in_workdir(q->server, e) || !may_have_another_name(e, &st))
+	if (e->what &
+	    (FORGE_FAN_DIR | FORGE_FAN_RENAME | FORGE_FAN_DELETE | FORGE_FAN_CREATE))
+		return;
+	/* A name in a workdir for a file from elsewhere is made with another event, which has no name. */
+	struct session *here = find_workdir(q->server, e);
+	if (here && here->n_tries < TRIES_MAX &&
+	    e->what & (FORGE_FAN_MODIFY | FORGE_FAN_CLOSE_WRITE))
+		ignore_workdir(q->server, here, e);
+	if (here || !may_have_another_name(e, &st))
 		return;
 	for (size_t i = 0; i < q->server->n; i++)
 		if (!is_guarded[i] && !is_new(&q->server->sessions[i], &st))
