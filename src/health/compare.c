@@ -143,16 +143,14 @@ static void find_traces(const struct comparison *c, const struct forge_snapshot 
 			const struct forge_snapshot *after, const bool *differs)
 {
 	for (size_t i = 0; i < after->n; i++) {
-		struct forge_seen_dir *d = after->dirs[i];
-		char *slash = strrchr(d->path, '/');
+		const struct forge_seen_dir *d = after->dirs[i];
+		const char *slash = strrchr(d->path, '/');
 		if (differs[i] || !d->is_whole || !slash || slash == d->path)
 			continue;
-		*slash = '\0';
-		const struct forge_seen_file *a = find_file(find_dir(before, d->path),
-							    slash + 1),
-					     *b = find_file(find_dir(after, d->path),
-							    slash + 1);
-		*slash = '/';
+		forge_auto_free char *outer = strndup(d->path, (size_t)(slash - d->path));
+		const struct forge_seen_file
+			*a = outer ? find_file(find_dir(before, outer), slash + 1) : NULL,
+			*b = outer ? find_file(find_dir(after, outer), slash + 1) : NULL;
 		if (a && b && a->ino == b->ino && a->modified != b->modified)
 			forge_changes_add(c->changes, d->path, FORGE_CHANGE_ENTRIES,
 					  c->by, NULL);

@@ -49,11 +49,14 @@
 #define LATE_USEC   2000000ull
 #define LATE_PIDFDS 256
 
-/* A mount of a file system that is watched. */
+/*
+ * A mount of a file system that is watched. It has no descriptor: with one, nobody could unmount it. When it is
+ * needed, and the mount is still there, the directory is opened by its path.
+ */
 struct mount {
 	__kernel_fsid_t fsid;
 	uint64_t id;
-	int fd; /* a directory in it, for open_by_handle_at() */
+	char *path; /* of a directory in it */
 };
 
 /* The identity of a file: file system and handle. */
@@ -154,7 +157,7 @@ void forge_fan_close(struct forge_fan *f)
 	while (f->n_late > 0)
 		forget_late(f, f->n_late - 1);
 	for (size_t i = 0; i < f->n; i++)
-		close(f->mounts[i].fd);
+		free(f->mounts[i].path);
 	free(f->mounts);
 	free(f->late);
 	free(f->cache);
@@ -198,57 +201,93 @@ static const struct mount *find_mount(const struct forge_fan *f,
 	return NULL;
 }
 
-/* The descriptor of the nearest directory that exists. */
-static int open_nearest(const char *path)
+/* The descriptor of the nearest directory that exists. path becomes its own. */
+static int open_nearest(char *path)
 {
-	forge_auto_free char *at = strdup(path);
-	int fd = -ENOMEM;
+	int fd;
 
-	while (at) {
-		fd = open(at, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		if (fd >= 0 || (errno != ENOENT && errno != ENOTDIR))
+	while ((fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0 &&
+	       (errno == ENOENT || errno == ENOTDIR)) {
+		char *slash = strrchr(path, '/');
+		if (!slash || strcmp(path, "/") == 0)
 			break;
-		char *slash = strrchr(at, '/');
-		if (!slash)
-			break;
-		slash[slash == at] = '\0';
+		slash[slash == path] = '\0';
 	}
-	return fd < 0 && at ? -errno : fd;
+	return fd < 0 ? -errno : fd;
 }
 
-/* Paths are looked for in this mount, too. fd belongs to f afterwards, or is closed. 0 or -errno. */
-static int add_mount(struct forge_fan *f, const __kernel_fsid_t *fsid, int fd)
+static int mount_id(int fd, uint64_t *ret)
 {
-	forge_auto_close int own = fd;
 	struct statx st;
-	size_t n = 0;
 
-	if (statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS | STATX_MNT_ID, &st) < 0)
+	if (statx(fd, "", AT_EMPTY_PATH, STATX_MNT_ID, &st) < 0)
 		return -errno;
+	*ret = st.stx_mnt_id;
+	return 0;
+}
+
+/* A directory in the mount; -ENODEV: it was unmounted. */
+static int open_mount(const struct mount *m)
+{
+	forge_auto_close int dir = open(m->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	uint64_t id = 0;
+
+	if (dir < 0 || mount_id(dir, &id) < 0 || id != m->id)
+		return -ENODEV;
+	return forge_take_fd(dir);
+}
+
+static void forget_unmounted(struct forge_fan *f)
+{
+	size_t to = 0;
+
 	for (size_t i = 0; i < f->n; i++) {
+		forge_auto_close int dir = open_mount(&f->mounts[i]);
+		if (dir >= 0)
+			f->mounts[to++] = f->mounts[i];
+		else
+			free(f->mounts[i].path);
+	}
+	f->n = to;
+}
+
+/* Paths are looked for in the mount of this directory, too. 0 or -errno. */
+static int add_mount(struct forge_fan *f, const __kernel_fsid_t *fsid, int fd,
+		     const char *path)
+{
+	uint64_t id = 0;
+	size_t n = 0;
+	int rc = mount_id(fd, &id);
+
+	for (size_t i = 0; i < f->n && rc == 0; i++) {
 		bool is_there = memcmp(&f->mounts[i].fsid, fsid, sizeof(*fsid)) == 0;
-		if (is_there && f->mounts[i].id == st.stx_mnt_id)
+		if (is_there && f->mounts[i].id == id)
 			return 0;
 		n += is_there;
 	}
-	struct mount *grown =
-		n < MOUNTS_MAX ? reallocarray(f->mounts, f->n + 1, sizeof(*grown)) : NULL;
-	if (!grown)
-		return n < MOUNTS_MAX ? -ENOMEM : -EOPNOTSUPP;
-	f->mounts = grown;
-	grown[f->n++] = (struct mount){ .fsid = *fsid,
-					.id = st.stx_mnt_id,
-					.fd = forge_take_fd(own) };
+	if (rc < 0 || n == MOUNTS_MAX)
+		return rc < 0 ? rc : -EOPNOTSUPP;
+	struct mount *grown = reallocarray(f->mounts, f->n + 1, sizeof(*grown));
+	if (grown)
+		f->mounts = grown;
+	struct mount m = { .fsid = *fsid, .id = id, .path = strdup(path) };
+	if (!grown || !m.path) {
+		free(m.path);
+		return -ENOMEM;
+	}
+	grown[f->n++] = m;
 	forget_paths(f); /* there may be more of them now */
 	return 0;
 }
 
 static int mark_one(struct forge_fan *f, const char *path, struct forge_error *err)
 {
-	forge_auto_close int fd = open_nearest(path);
+	char nearest[PATH_MAX];
 	struct statfs fs;
 	__kernel_fsid_t id;
 
+	(void)snprintf(nearest, sizeof(nearest), "%s", path);
+	forge_auto_close int fd = open_nearest(nearest);
 	if (fd < 0 || fstatfs(fd, &fs) < 0)
 		return forge_fail_errno(err, fd < 0 ? -fd : errno, "%s", path);
 	const char *remote = is_remote((unsigned long)fs.f_type);
@@ -257,13 +296,13 @@ static int mark_one(struct forge_fan *f, const char *path, struct forge_error *e
 				  "%s is on %s, where others can change files unseen",
 				  path, remote);
 	memcpy(&id, &fs.f_fsid, sizeof(id));
-	if (!find_mount(f, &id) &&
-	    fanotify_mark(f->fd, FAN_MARK_ADD | FAN_MARK_FILESYSTEM, EVENTS, fd, NULL) <
-		    0)
+	/* Also where it seems to be marked: it may have been unmounted meanwhile. */
+	if (fanotify_mark(f->fd, FAN_MARK_ADD | FAN_MARK_FILESYSTEM, EVENTS, fd, NULL) <
+	    0)
 		return forge_fail_errno(err, errno == ENOMEM ? ENOMEM : EOPNOTSUPP,
 					"%s cannot be watched (%s)", path,
 					strerror(errno));
-	int rc = add_mount(f, &id, forge_take_fd(fd));
+	int rc = add_mount(f, &id, fd, nearest);
 	return rc < 0 ? forge_fail_errno(err, -rc, "watch %s", path) : 0;
 }
 
@@ -301,8 +340,8 @@ int forge_fan_watch(struct forge_fan *f, const char *path, struct forge_error *e
 	forge_auto_file FILE *mounts = fopen("/proc/self/mountinfo", "re");
 	forge_auto_free char *line = NULL;
 	size_t cap = 0;
+	forget_unmounted(f);
 	int rc = mark_one(f, path, err);
-
 	if (rc == 0 && !mounts)
 		rc = forge_fail_errno(err, errno, "/proc/self/mountinfo");
 	while (rc == 0 && getline(&line, &cap, mounts) > 0) {
@@ -355,9 +394,12 @@ static void make_key(const struct fid *fid, struct key *ret)
 
 static int open_in(const struct mount *m, const struct fid *fid)
 {
-	int fd = open_by_handle_at(m->fd, (struct file_handle *)fid->handle,
-				   O_PATH | O_CLOEXEC);
+	forge_auto_close int dir = open_mount(m);
 
+	if (dir < 0)
+		return dir;
+	int fd = open_by_handle_at(dir, (struct file_handle *)fid->handle,
+				   O_PATH | O_CLOEXEC);
 	return fd < 0 ? -errno : fd;
 }
 
@@ -371,6 +413,8 @@ static int add_path(const struct mount *m, const struct fid *fid, struct forge_s
 	forge_auto_close int fd = open_in(m, fid);
 	struct stat a, b;
 
+	if (fd == -ENODEV)
+		return 0;
 	if (fd < 0 || fstat(fd, &a) < 0 || a.st_nlink == 0)
 		return 1;
 	(void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);

@@ -298,8 +298,8 @@ static int by_times(struct forge_guard *g, int stop_fd, struct forge_changes *ch
 
 	if (rc < 0)
 		return rc;
-	forge_changes_add_unknown(changes, found);
 	compare_tops(g, changes);
+	forge_changes_add_unknown(changes, found);
 	return 0;
 }
 

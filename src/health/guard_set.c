@@ -149,10 +149,12 @@ static int resolve(const char *pattern, struct forge_strv *ret)
 		if (rc < 0)
 			return rc;
 	}
-	size_t n = strlen(r.rest);
-	while (n > 0 && r.rest[n - 1] == '/')
-		r.rest[--n] = '\0';
-	return forge_strv_addf(ret, "%s%s", r.done, r.done[0] || n ? r.rest : "/");
+	const char *rest = r.rest + strspn(r.rest, "/");
+	int n = (int)strlen(rest);
+	while (n > 0 && rest[n - 1] == '/')
+		n--;
+	return forge_strv_addf(ret, "%s%s%.*s", r.done, r.done[0] && !n ? "" : "/", n,
+			       rest);
 }
 
 /* ---- sets ---- */
