@@ -26,6 +26,7 @@ store-postgres  900 ... PostgreSQL
 sandbox-root    900 the sandbox attacked as root, sanitized
 sandbox-user    900 ... as an ordinary user
 sandbox-nested  900 ... in a user namespace
+health          900 checks of the host and guarded files, as root (sanitized) and as an ordinary user
 runtime         600 named runtimes and notebooks, sanitized
 executors       600 the contract of an executor on local, Docker and Podman; engines that fail
 slurm           600 ... on a Slurm cluster; clusters that fail
@@ -101,13 +102,13 @@ with_copy() {
     trap 'rm -rf "$copy"' EXIT
     chmod 755 "$copy"
     cp "$dir/src/cli/forge" "$dir/src/executor/container/forge-shim" "$dir/src/probe/forge-probe" \
-        "$dir/tests/tools/nosys" "$dir/tests/tools/fuse-stuck" "$copy/"
+        "$dir/tests/tools/nosys" "$dir/tests/tools/fuse-stuck" "$dir/tests/tools/forge-weak" "$copy/"
     mkdir "$copy/r"
     cp -r tests man examples docs README.md "$copy/r/"
     cp -r share "$copy/"
     chmod -R a+rX "$copy"
     (cd "$copy/r" && FORGE=$copy/forge FORGE_PROBE=$copy/forge-probe NOSYS=$copy/nosys \
-        FUSE_STUCK=$copy/fuse-stuck FORGE_BUILD=$root/$dir fatal_sanitizers "$@") || rc=$?
+        FUSE_STUCK=$copy/fuse-stuck FORGE_WEAK=$copy/forge-weak FORGE_BUILD=$root/$dir fatal_sanitizers "$@") || rc=$?
     return "$rc"
 }
 
@@ -154,6 +155,16 @@ stage_sandbox_user() {
 stage_sandbox_nested() {
     needs_root "the sandbox in a user namespace" || return 0
     with_copy build tests/sandbox/as-user.sh --nested bats --tap tests/sandbox
+}
+
+stage_health() {
+    local rc=0
+    needs_root "health" || return 0
+    with_copy build-asan tests/tools/delegate.sh bats --tap tests/health | sed -E 's/^((not )?ok [0-9]+ )/\1root: /'
+    [ "${PIPESTATUS[0]}" -eq 0 ] || rc=1
+    with_copy build tests/sandbox/as-user.sh bats --tap tests/health | sed -E 's/^((not )?ok [0-9]+ )/\1user: /'
+    [ "${PIPESTATUS[0]}" -eq 0 ] || rc=1
+    return "$rc"
 }
 
 # One contract for all executors; engines of our own in a temporary directory.
