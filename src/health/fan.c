@@ -57,6 +57,7 @@ struct mount {
 	__kernel_fsid_t fsid;
 	uint64_t id;
 	char *path; /* of a directory in it */
+	int fd;	    /* that directory, while events are read; else -1 */
 };
 
 /* The identity of a file: file system and handle. */
@@ -192,8 +193,7 @@ static const char *is_remote(unsigned long type)
 	return NULL;
 }
 
-static const struct mount *find_mount(const struct forge_fan *f,
-				      const __kernel_fsid_t *fsid)
+static struct mount *find_mount(const struct forge_fan *f, const __kernel_fsid_t *fsid)
 {
 	for (size_t i = 0; i < f->n; i++)
 		if (memcmp(&f->mounts[i].fsid, fsid, sizeof(*fsid)) == 0)
@@ -226,15 +226,27 @@ static int mount_id(int fd, uint64_t *ret)
 	return 0;
 }
 
-/* A directory in the mount; -ENODEV: it was unmounted. */
-static int open_mount(const struct mount *m)
+static void close_mounts(struct forge_fan *f)
 {
+	for (size_t i = 0; i < f->n; i++) {
+		if (f->mounts[i].fd >= 0)
+			close(f->mounts[i].fd);
+		f->mounts[i].fd = -1;
+	}
+}
+
+/* A directory in the mount, until close_mounts(); -ENODEV: it was unmounted. */
+static int open_mount(struct mount *m)
+{
+	if (m->fd >= 0)
+		return m->fd;
 	forge_auto_close int dir = open(m->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	uint64_t id = 0;
 
 	if (dir < 0 || mount_id(dir, &id) < 0 || id != m->id)
 		return -ENODEV;
-	return forge_take_fd(dir);
+	m->fd = forge_take_fd(dir);
+	return m->fd;
 }
 
 static void forget_unmounted(struct forge_fan *f)
@@ -242,13 +254,13 @@ static void forget_unmounted(struct forge_fan *f)
 	size_t to = 0;
 
 	for (size_t i = 0; i < f->n; i++) {
-		forge_auto_close int dir = open_mount(&f->mounts[i]);
-		if (dir >= 0)
+		if (open_mount(&f->mounts[i]) >= 0)
 			f->mounts[to++] = f->mounts[i];
 		else
 			free(f->mounts[i].path);
 	}
 	f->n = to;
+	close_mounts(f);
 }
 
 /* Paths are looked for in the mount of this directory, too. 0 or -errno. */
@@ -270,7 +282,7 @@ static int add_mount(struct forge_fan *f, const __kernel_fsid_t *fsid, int fd,
 	struct mount *grown = reallocarray(f->mounts, f->n + 1, sizeof(*grown));
 	if (grown)
 		f->mounts = grown;
-	struct mount m = { .fsid = *fsid, .id = id, .path = strdup(path) };
+	struct mount m = { .fsid = *fsid, .id = id, .path = strdup(path), .fd = -1 };
 	if (!grown || !m.path) {
 		free(m.path);
 		return -ENOMEM;
@@ -392,9 +404,9 @@ static void make_key(const struct fid *fid, struct key *ret)
 	ret->len = sizeof(*fid->fsid) + n;
 }
 
-static int open_in(const struct mount *m, const struct fid *fid)
+static int open_in(struct mount *m, const struct fid *fid)
 {
-	forge_auto_close int dir = open_mount(m);
+	int dir = open_mount(m);
 
 	if (dir < 0)
 		return dir;
@@ -407,7 +419,7 @@ static int open_in(const struct mount *m, const struct fid *fid)
  * The path of the directory in this mount. Of one that is deleted or that the mount does not show, the kernel
  * has a path, too; but what is found by that path is something else. 1: the directory is gone.
  */
-static int add_path(const struct mount *m, const struct fid *fid, struct forge_strv *ret)
+static int add_path(struct mount *m, const struct fid *fid, struct forge_strv *ret)
 {
 	char link[32], path[PATH_MAX];
 	forge_auto_close int fd = open_in(m, fid);
@@ -478,7 +490,7 @@ static unsigned what_of(uint64_t mask)
 int forge_fan_target(const struct forge_fan_event *e)
 {
 	const struct fid *target = e->target;
-	const struct mount *m =
+	struct mount *m =
 		target && target->handle ? find_mount(e->fan, target->fsid) : NULL;
 
 	return m ? open_in(m, target) : -ESTALE;
@@ -669,6 +681,7 @@ int forge_fan_read(struct forge_fan *f,
 		if (n <= 0) {
 			int error = n < 0 && errno != EAGAIN ? -errno : 0;
 			forget_old(f);
+			close_mounts(f);
 			bool has_lost = f->has_lost;
 			f->has_lost = false;
 			return has_lost ? -EOVERFLOW : error;
