@@ -56,7 +56,7 @@
 struct mount {
 	__kernel_fsid_t fsid;
 	uint64_t id;
-	char *path; /* of a directory in it */
+	char *path; /* of its root; NULL: it was unmounted */
 	int fd;	    /* that directory, while events are read; else -1 */
 };
 
@@ -201,11 +201,13 @@ static struct mount *find_mount(const struct forge_fan *f, const __kernel_fsid_t
 	return NULL;
 }
 
-/* The descriptor of the nearest directory that exists. path becomes its own. */
-static int open_nearest(char *path)
+/* The descriptor of the nearest directory that exists. */
+static int open_nearest(const char *top)
 {
+	char path[PATH_MAX];
 	int fd;
 
+	(void)snprintf(path, sizeof(path), "%s", top);
 	while ((fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0 &&
 	       (errno == ENOENT || errno == ENOTDIR)) {
 		char *slash = strrchr(path, '/');
@@ -235,18 +237,65 @@ static void close_mounts(struct forge_fan *f)
 	}
 }
 
-/* A directory in the mount, until close_mounts(); -ENODEV: it was unmounted. */
-static int open_mount(struct mount *m)
+/* A mount point in mountinfo(5) has its blanks written as \040. */
+static void decode(char *text)
 {
-	if (m->fd >= 0)
-		return m->fd;
-	forge_auto_close int dir = open(m->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	char *to = text;
+
+	for (const char *p = text; *p; p++) {
+		unsigned c;
+		if (*p == '\\' && sscanf(p, "\\%3o", &c) == 1) {
+			*to++ = (char)c;
+			p += 3;
+		} else {
+			*to++ = *p;
+		}
+	}
+	*to = '\0';
+}
+
+/* Where it is mounted now; NULL: nowhere in our namespace. */
+static char *find_mount_point(uint64_t id)
+{
+	forge_auto_file FILE *mounts = fopen("/proc/self/mountinfo", "re");
+	forge_auto_free char *line = NULL;
+	size_t cap = 0;
+
+	while (mounts && getline(&line, &cap, mounts) > 0) {
+		char point[PATH_MAX];
+		unsigned long long one;
+		if (sscanf(line, "%llu %*s %*s %*s %4095s", &one, point) == 2 &&
+		    one == id) {
+			decode(point);
+			return strdup(point);
+		}
+	}
+	return NULL;
+}
+
+static int open_root(const struct mount *m)
+{
+	forge_auto_close int dir =
+		m->path ? open(m->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
 	uint64_t id = 0;
 
 	if (dir < 0 || mount_id(dir, &id) < 0 || id != m->id)
 		return -ENODEV;
-	m->fd = forge_take_fd(dir);
-	return m->fd;
+	return forge_take_fd(dir);
+}
+
+/* The root of the mount, until close_mounts(); -ENODEV: it was unmounted. */
+static int open_mount(struct mount *m)
+{
+	if (m->fd < 0 && m->path)
+		m->fd = open_root(m);
+	/* A directory above it may have another name by now. */
+	if (m->fd < 0 && m->path) {
+		free(m->path);
+		m->path = find_mount_point(m->id);
+		m->fd = open_root(m);
+	}
+	return m->fd < 0 ? -ENODEV : m->fd;
 }
 
 static void forget_unmounted(struct forge_fan *f)
@@ -264,8 +313,7 @@ static void forget_unmounted(struct forge_fan *f)
 }
 
 /* Paths are looked for in the mount of this directory, too. 0 or -errno. */
-static int add_mount(struct forge_fan *f, const __kernel_fsid_t *fsid, int fd,
-		     const char *path)
+static int add_mount(struct forge_fan *f, const __kernel_fsid_t *fsid, int fd)
 {
 	uint64_t id = 0;
 	size_t n = 0;
@@ -282,10 +330,12 @@ static int add_mount(struct forge_fan *f, const __kernel_fsid_t *fsid, int fd,
 	struct mount *grown = reallocarray(f->mounts, f->n + 1, sizeof(*grown));
 	if (grown)
 		f->mounts = grown;
-	struct mount m = { .fsid = *fsid, .id = id, .path = strdup(path), .fd = -1 };
+	struct mount m = {
+		.fsid = *fsid, .id = id, .path = find_mount_point(id), .fd = -1
+	};
 	if (!grown || !m.path) {
 		free(m.path);
-		return -ENOMEM;
+		return grown ? -ENODEV : -ENOMEM;
 	}
 	grown[f->n++] = m;
 	forget_paths(f); /* there may be more of them now */
@@ -294,12 +344,10 @@ static int add_mount(struct forge_fan *f, const __kernel_fsid_t *fsid, int fd,
 
 static int mark_one(struct forge_fan *f, const char *path, struct forge_error *err)
 {
-	char nearest[PATH_MAX];
+	forge_auto_close int fd = open_nearest(path);
 	struct statfs fs;
 	__kernel_fsid_t id;
 
-	(void)snprintf(nearest, sizeof(nearest), "%s", path);
-	forge_auto_close int fd = open_nearest(nearest);
 	if (fd < 0 || fstatfs(fd, &fs) < 0)
 		return forge_fail_errno(err, fd < 0 ? -fd : errno, "%s", path);
 	const char *remote = is_remote((unsigned long)fs.f_type);
@@ -314,7 +362,7 @@ static int mark_one(struct forge_fan *f, const char *path, struct forge_error *e
 		return forge_fail_errno(err, errno == ENOMEM ? ENOMEM : EOPNOTSUPP,
 					"%s cannot be watched (%s)", path,
 					strerror(errno));
-	int rc = add_mount(f, &id, fd, nearest);
+	int rc = add_mount(f, &id, fd);
 	return rc < 0 ? forge_fail_errno(err, -rc, "watch %s", path) : 0;
 }
 
@@ -328,23 +376,6 @@ void forge_fan_ignore_writes(struct forge_fan *f, int dir)
 					    FAN_MARK_IGNORED_MASK |
 					    FAN_MARK_IGNORED_SURV_MODIFY,
 				    FAN_MODIFY | FAN_CLOSE_WRITE, dir, NULL);
-}
-
-/* A mount point in mountinfo(5) has its blanks written as \040. */
-static void decode(char *text)
-{
-	char *to = text;
-
-	for (const char *p = text; *p; p++) {
-		unsigned c;
-		if (*p == '\\' && sscanf(p, "\\%3o", &c) == 1) {
-			*to++ = (char)c;
-			p += 3;
-		} else {
-			*to++ = *p;
-		}
-	}
-	*to = '\0';
 }
 
 int forge_fan_watch(struct forge_fan *f, const char *path, struct forge_error *err)
