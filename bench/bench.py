@@ -2,7 +2,7 @@
 """Speed of forge next to its peers; docs/BENCH.md says how each figure is made.
 
     bench.py [--rounds N] [--million] [PART...]
-                              parts: start memory flood kill flat store crowd hash runtime docker slurm guest; default: all
+                              parts: start memory flood kill flat store crowd hash runtime docker slurm guard guest; default: all
 
 All figures of a table come from one run: the commands take turns, so that what else the
 machine does hits them alike; medians and ratios are what to look at.
@@ -654,6 +654,105 @@ def bench_slurm(args, work):
         watch_many(args.jobs, config, where)
 
 
+WRITERS = {
+    "computes, writes lines": "f = open('out', 'w')\nfor i in range(1500000): f.write('%d\\n' % (i * i))",
+    "200,000 writes of 100 bytes": "import os\nf = os.open('out', os.O_WRONLY | os.O_CREAT)\n"
+                                   "for i in range(200000): os.write(f, b'x' * 100)",
+    "20,000 files made and deleted": "import os\nfor i in range(20000): open('f%d' % i, 'w').write('x')\n"
+                                     "for i in range(20000): os.unlink('f%d' % i)",
+}
+
+
+def guard_config(path, text):
+    path.write_text("version: 1\n" + text)
+    return {**os.environ, "FORGE_CONFIG": str(path)}
+
+
+def run_record(argv, env):
+    run = subprocess.run([FORGE, "run", "--json", "--", *argv], env=env, check=True, capture_output=True, text=True)
+    return json.loads(run.stdout)
+
+
+def end_watcher(home):
+    """Otherwise it would see the next run, too, for two seconds."""
+    for path in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            if b"__guard" in (path / "cmdline").read_bytes() and \
+                    f"FORGE_HOME={home}\0".encode() in (path / "environ").read_bytes():
+                os.kill(int(path.name), signal.SIGKILL)
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            pass
+
+
+def guard_watch(plain, guarded, pairs):
+    rows = []
+    for name, code in WRITERS.items():
+        spent = {"plain": [], "guarded": []}
+        for i in range(pairs):
+            for kind in ("plain", "guarded") if i % 2 else ("guarded", "plain"):
+                usage = run_record(["/usr/bin/python3", "-c", code], plain if kind == "plain" else guarded)["usage"]
+                spent[kind].append((usage["wall_seconds"], usage["cpu_seconds"]))
+                end_watcher(os.environ["FORGE_HOME"])
+        row = [name]
+        for k in (0, 1):
+            medians = [statistics.median(one[k] for one in spent[kind]) for kind in ("plain", "guarded")]
+            row += [f"{medians[0]:.3f}", f"{medians[1]:.3f}",
+                    f"{statistics.median(g[k] / p[k] for g, p in zip(spent['guarded'], spent['plain'])):.3f}"]
+        rows.append(row)
+    table(f"A run that touches no guarded file, on the same file system, {pairs} pairs",
+          ["", "wall s", "watched", "ratio", "CPU s", "watched", "ratio"], rows)
+
+
+def guard_snapshot(tree, plain, work, rounds):
+    """Two snapshots are in a run: before and after."""
+    env = guard_config(work / "snapshot.yaml", f"guard: {{paths: [{tree}], mode: snapshot}}\n")
+    spent = {"find": [], "snapshot": []}
+    for _ in range(rounds):
+        began = time.perf_counter()
+        subprocess.run(["find", str(tree), "-printf", "%p %s %T@ %C@ %i %m %U %G\n"], stdout=subprocess.DEVNULL, check=True)
+        spent["find"].append(time.perf_counter() - began)
+        took = []
+        for one in (plain, env):
+            began = time.perf_counter()
+            run_record(["/bin/true"], one)
+            took.append(time.perf_counter() - began)
+        spent["snapshot"].append((took[1] - took[0]) / 2)
+    find, snapshot = (statistics.median(spent[name]) for name in ("find", "snapshot"))
+    table(f"100,000 guarded files, {rounds} rounds", ["", "ms", "x find"],
+          [["find -printf", f"{find * 1e3:.0f}", "1.00"],
+           ["a snapshot", f"{snapshot * 1e3:.0f}", f"{snapshot / find:.2f}"]])
+
+
+def guard_start(kinds, rounds):
+    """Milliseconds of forge run -- true, in turns."""
+    spent = {name: [] for name in kinds}
+    for _ in range(rounds):
+        for name in random.sample(list(kinds), len(kinds)):
+            began = time.perf_counter()
+            subprocess.run([FORGE, "run", "-q", "--", "/bin/true"], env=kinds[name], check=True)
+            spent[name].append((time.perf_counter() - began) * 1e3)
+    base = statistics.median(spent[next(iter(kinds))])
+    table(f"forge run -q true, {rounds} rounds", ["", "median ms", "more"],
+          [[name, f"{statistics.median(ms):.2f}", f"{statistics.median(ms) - base:+.2f}"] for name, ms in spent.items()])
+
+
+def bench_guard(args, work):
+    tree = work / "tree"
+    for i in range(100000):
+        if i % 1000 == 0:
+            (tree / str(i // 1000)).mkdir(parents=True)
+        os.close(os.open(tree / str(i // 1000) / str(i), os.O_CREAT | os.O_WRONLY))
+    none = guard_config(work / "none.yaml", "health: {disk: {kind: disk, when: demand}, memory: {kind: memory, when: demand}}\n")
+    plain = guard_config(work / "plain.yaml", "")
+    guarded = guard_config(work / "guarded.yaml", f"guard: {{paths: [{tree}]}}\n")
+    pairs = max(3, min(args.rounds // 10, 12))
+    if os.geteuid() == 0:
+        guard_watch(plain, guarded, pairs)
+    guard_snapshot(tree, plain, work, pairs)
+    guard_start({"no checks": none, "usual checks": plain, "and a guard": guarded}, args.rounds)
+    end_watcher(os.environ["FORGE_HOME"])
+
+
 def bench_guest(args, work):
     """The start table on a unified hierarchy, in a User-Mode Linux guest."""
     if not shutil.which("linux.uml"):
@@ -671,7 +770,7 @@ def bench_guest(args, work):
 
 PARTS = {"start": bench_start, "memory": bench_memory, "flood": bench_flood, "kill": bench_kill,
          "flat": bench_flat, "store": bench_store, "crowd": bench_crowd, "hash": bench_hash, "runtime": bench_runtime,
-         "million": bench_million, "docker": bench_docker, "slurm": bench_slurm, "guest": bench_guest}
+         "million": bench_million, "docker": bench_docker, "slurm": bench_slurm, "guard": bench_guard, "guest": bench_guest}
 
 
 def main():

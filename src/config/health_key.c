@@ -420,19 +420,34 @@ FORGE_SETTER(forge_set_guard_hold)
 	return rc;
 }
 
-/* guard.paths of all files together are one check, with the name "guard". */
+/*
+ * The check that guard.paths and guard.exclude of this file are: "guard", and "guard-2" and so on for those of
+ * inner files, because what an inner file excludes stays guarded by an outer one.
+ */
+static struct forge_check_decl *guard_of(struct forge_loader *ld)
+{
+	char name[32] = "guard";
+	struct forge_check_decl *d;
+
+	for (unsigned i = 2; (d = (struct forge_check_decl *)forge_health_find(
+				      &ld->config->health, name));
+	     i++) {
+		if (d->file && strcmp(d->file, ld->name) == 0)
+			return d;
+		(void)snprintf(name, sizeof(name), "guard-%u", i);
+	}
+	return add(&ld->config->health, name);
+}
+
 static int add_guard(struct forge_loader *ld, struct forge_error *err)
 {
 	static const char *const paths[] = { "guard.paths", "guard.exclude" };
 	const struct forge_yaml *lists[] = { ld->guard_paths, ld->guard_exclude };
-	struct forge_check_decl *d = (struct forge_check_decl *)forge_health_find(
-		&ld->config->health, "guard");
 	int rc = 0;
 
 	if (!ld->guard_paths && !ld->guard_exclude)
 		return 0;
-	if (!d)
-		d = add(&ld->config->health, "guard");
+	struct forge_check_decl *d = guard_of(ld);
 	if (!d || (!d->kind && !(d->kind = strdup("files"))) ||
 	    (!d->file && !(d->file = strdup(ld->name))))
 		return forge_loader_oom(err);

@@ -18,7 +18,9 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/entries.h"
 #include "base/fd.h"
+#include "base/proc.h"
 
 #define RECEIVE_BUFFER (8 << 20)
 #define PID_LIMIT      (4u << 20) /* no kernel has more */
@@ -26,6 +28,7 @@
 struct forge_ancestry {
 	int fd;
 	bool is_complete;
+	unsigned losses;
 	/* By pid. It has room for every pid, but only what is used has memory. */
 	pid_t *parents;
 	size_t n;
@@ -79,6 +82,20 @@ static int listen_to_kernel(int fd)
 	return send(fd, request, sizeof(request), 0) < 0 ? -errno : 0;
 }
 
+/* Those who were there before, and the parents that they have now. */
+static void look_at_living(struct forge_ancestry *a)
+{
+	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
+
+	(void)forge_entries_open(&d, AT_FDCWD, "/proc"); /* then there are none */
+	for (const char *name; (name = forge_entries_next(&d));) {
+		char *end;
+		unsigned long pid = strtoul(name, &end, 10);
+		if (*end == '\0' && pid > 0 && pid < a->n && a->parents[pid] == 0)
+			a->parents[pid] = forge_proc_parent((pid_t)pid);
+	}
+}
+
 /* In another network namespace nothing comes, and no error says so. */
 static bool hears_a_fork(struct forge_ancestry *a)
 {
@@ -110,6 +127,8 @@ int forge_ancestry_open(struct forge_ancestry **ret, struct forge_error *err)
 		       NETLINK_CONNECTOR);
 	a->is_complete = a->fd >= 0 && listen_to_kernel(a->fd) == 0;
 	a->is_complete = a->is_complete && hears_a_fork(a);
+	if (a->is_complete)
+		look_at_living(a);
 	*ret = a;
 	return 0;
 }
@@ -146,6 +165,14 @@ static void take(struct forge_ancestry *a, const char *buffer, size_t len)
 	}
 }
 
+/* Forks were lost: of what is known, it is not known what is true. */
+static void lose_all(struct forge_ancestry *a)
+{
+	a->losses++;
+	(void)madvise(a->parents, a->n * sizeof(*a->parents), MADV_DONTNEED);
+	look_at_living(a);
+}
+
 void forge_ancestry_update(struct forge_ancestry *a)
 {
 	char buffer[8192] __attribute__((aligned(8)));
@@ -157,8 +184,12 @@ void forge_ancestry_update(struct forge_ancestry *a)
 				     (struct sockaddr *)&from, &size);
 		if (n < 0 && errno == EINTR)
 			continue;
+		if (n < 0 && errno == ENOBUFS) {
+			lose_all(a);
+			continue;
+		}
 		if (n < 0 && errno != EAGAIN)
-			a->is_complete = false; /* ENOBUFS: some were lost */
+			a->is_complete = false;
 		if (n <= 0)
 			return;
 		/* Others could send, too. */
@@ -170,6 +201,11 @@ void forge_ancestry_update(struct forge_ancestry *a)
 bool forge_ancestry_is_complete(const struct forge_ancestry *a)
 {
 	return a->is_complete;
+}
+
+unsigned forge_ancestry_losses(const struct forge_ancestry *a)
+{
+	return a->losses;
 }
 
 pid_t forge_ancestry_parent(const struct forge_ancestry *a, pid_t pid)

@@ -21,7 +21,9 @@ void forge_ancestry_close(struct forge_ancestry *a);
 int forge_ancestry_fd(const struct forge_ancestry *a);
 /* Takes in all forks up to now. */
 void forge_ancestry_update(struct forge_ancestry *a);
-/* Were all forks since forge_ancestry_open() seen? */
+/* Are forks seen? */
 bool forge_ancestry_is_complete(const struct forge_ancestry *a);
+/* How often some were lost. */
+unsigned forge_ancestry_losses(const struct forge_ancestry *a);
 /* The process that forked this one, as it was then; 0: that was not seen. */
 pid_t forge_ancestry_parent(const struct forge_ancestry *a, pid_t pid);

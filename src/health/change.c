@@ -3,6 +3,7 @@
 #include "health/change.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
@@ -62,6 +63,22 @@ bool forge_changes_has(const struct forge_changes *c, const char *path,
 	return key && json_object_get(c->seen[by], json_string_value(key));
 }
 
+static bool is_severe(const struct forge_changes *c, const char *key)
+{
+	forge_auto_free char *path = c->set ? forge_json_name_decode(key) : NULL;
+
+	return path && *path == '/' && forge_guard_is_severe(c->set, path);
+}
+
+/* Is there room for the name of this one? What the run did is named before anything else. */
+static bool is_named(const struct forge_changes *c, enum forge_author by, bool severe)
+{
+	if (severe && !c->has_severe[by])
+		return true;
+	return c->n[by] <= FORGE_CHANGES_MAX &&
+	       (by == FORGE_AUTHOR_RUN || json_array_size(c->files) < FORGE_CHANGES_MAX);
+}
+
 static void add(struct forge_changes *c, const char *key, const char *what,
 		enum forge_author by, const char *process)
 {
@@ -70,17 +87,15 @@ static void add(struct forge_changes *c, const char *key, const char *what,
 	if (json_object_size(c->seen[by]) < FORGE_CHANGES_SEEN)
 		json_object_set_new(c->seen[by], key, json_true());
 	c->n[by]++;
-	/* What the run did is named before anything else. */
-	if (json_array_size(c->files) >= FORGE_CHANGES_MAX && by != FORGE_AUTHOR_RUN)
+	bool severe = !c->has_severe[by] && is_severe(c, key);
+	if (!is_named(c, by, severe))
 		return;
+	c->has_severe[by] |= severe;
 	json_t *one = json_pack("{s:s, s:s, s:s}", "path", key, "what", what, "by",
 				forge_author_words[by]);
 	if (process && *process)
 		json_object_set_new(one, "process", forge_json_text(process));
-	if (c->n[by] > FORGE_CHANGES_MAX)
-		json_decref(one);
-	else
-		json_array_append_new(c->files, one);
+	json_array_append_new(c->files, one);
 }
 
 void forge_changes_add(struct forge_changes *c, const char *path,

@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include "base/error.h"
+#include "health/guard_set.h"
 
 /* What happened to a file. The words in the record are forge_change_words. */
 enum forge_change_kind {
@@ -42,6 +43,9 @@ struct forge_changes {
 	json_t *files;			  /* an array of {path, what, by, process?} */
 	json_t *seen[FORGE_AUTHOR_COUNT]; /* paths as keys */
 	size_t n[FORGE_AUTHOR_COUNT];
+	/* Borrowed, may be NULL: of many changes at least one is named that makes a run corrupted. */
+	const struct forge_guard_set *set;
+	bool has_severe[FORGE_AUTHOR_COUNT];
 };
 FORGE_MUST_CHECK int forge_changes_init(struct forge_changes *c);
 void forge_changes_done(struct forge_changes *c);

@@ -37,18 +37,28 @@ enum forge_fan_what {
 	FORGE_FAN_DIR = 64, /* it is a directory */
 };
 
-/* One event. Strings are valid during the call. */
+/*
+ * One event. A file may have several paths: a file system may be mounted in several places, and what is
+ * renamed has an old and a new one. Strings are valid during the call.
+ */
+#define FORGE_FAN_PATHS 16
 struct forge_fan_event {
-	unsigned what;	      /* enum forge_fan_what */
-	pid_t pid;	      /* that did it; 0: not in this pid namespace */
-	int pidfd;	      /* of it, -1: it is gone */
-	const char *path;     /* NULL: its directory is gone */
-	const char *new_path; /* FORGE_FAN_RENAME: where it went; NULL: likewise */
+	unsigned what; /* enum forge_fan_what */
+	pid_t pid;     /* that did it; 0: not in this pid namespace */
+	int pidfd;     /* of it, negative: it is gone */
+	const char *paths[FORGE_FAN_PATHS];
+	size_t n; /* 0: the event has no name */
 	struct forge_fan *fan;
 	const void *target; /* for forge_fan_target() */
 };
 /* A descriptor (O_PATH) of the file itself; -errno, -ESTALE: it is gone. */
 FORGE_MUST_CHECK int forge_fan_target(const struct forge_fan_event *e);
+
+/*
+ * No writes to files through the mount of this directory are reported any more: of a run that writes much in
+ * its workdir. What happens to names and attributes still is.
+ */
+void forge_fan_ignore_writes(struct forge_fan *f, int dir);
 
 /*
  * Reads what is there now. Returns 0 when nothing is left. -EOVERFLOW: events were lost; call it again.

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -25,8 +26,16 @@
 /* A watcher that hangs is like none. */
 #define ANSWER_SECONDS 60
 
+/* A top when the run began: what the times of files do not tell. */
+struct top {
+	bool is_there;
+	dev_t dev;
+	ino_t ino;
+};
+
 struct forge_guard {
 	struct forge_guard_set set;
+	struct top *tops;	     /* as many as set.tops */
 	struct forge_guard_set rest; /* what cannot be watched */
 	struct forge_guard_child child;
 	int watch; /* connection, -1: nothing is watched */
@@ -43,6 +52,7 @@ void forge_guard_free(struct forge_guard *g)
 		close(g->watch);
 	forge_guard_set_done(&g->set);
 	forge_guard_set_done(&g->rest);
+	free(g->tops);
 	free(g);
 }
 
@@ -70,6 +80,16 @@ static int ask_to_watch(int fd, const struct forge_guard_spec *spec,
 	return error ? forge_fail(err, EPROTO, "%s", error) : 0;
 }
 
+static int can_watch(struct forge_error *err)
+{
+	struct forge_fan *f = NULL;
+	int rc = geteuid() == 0 ? forge_fan_open(&f, err)
+				: forge_fail(err, EPERM, "only root can watch files");
+
+	forge_fan_close(f);
+	return rc;
+}
+
 /* Connects, and starts the watcher where there is none. */
 static int begin_watch(const struct forge_guard_spec *spec, struct forge_guard *g,
 		       json_t **ret_answer, struct forge_error *err)
@@ -87,8 +107,11 @@ static int begin_watch(const struct forge_guard_spec *spec, struct forge_guard *
 		}
 		if (err && err->code)
 			return rc;
-		if (!was_started || i % 10 == 9) {
-			int started = spec->start_watcher(spec->home, err);
+		/* One that is about to end still has the lock. */
+		if (!was_started || i % 5 == 4) {
+			int started = was_started ? 0 : can_watch(err);
+			if (started == 0)
+				started = spec->start_watcher(spec->home, err);
 			if (started < 0)
 				return started;
 			was_started = true;
@@ -102,39 +125,24 @@ static int begin_watch(const struct forge_guard_spec *spec, struct forge_guard *
 		       : rc;
 }
 
-/* What the watcher cannot see is a set of its own. */
+/* What the watcher cannot see is a set of its own: the same patterns, other tops. */
 static int take_rest(const json_t *answer, struct forge_guard *g)
 {
+	const json_t *list = json_object_get(answer, "unwatched"), *one;
+	forge_auto_json json_t *copy = forge_guard_set_json(&g->set);
 	size_t i;
-	const json_t *one;
-	int rc = 0;
+	int rc = json_array_size(list) ? forge_guard_set_parse(copy, &g->rest) : 0;
 
-	json_array_foreach (json_object_get(answer, "unwatched"), i, one) {
+	forge_strv_done(&g->rest.tops);
+	json_array_foreach (list, i, one) {
 		forge_auto_free char *top =
 			forge_json_name_decode(forge_json_string_or(one, "path", ""));
 		if (!g->note[0])
 			(void)snprintf(g->note, sizeof(g->note), "%s",
 				       forge_json_string_or(one, "why", ""));
-		if (!top)
-			return -EPROTO;
-		rc = forge_strv_add(&g->rest.tops, top);
-		if (rc < 0)
-			return rc;
+		if (rc == 0)
+			rc = top ? forge_strv_add(&g->rest.tops, top) : -EPROTO;
 	}
-	if (g->rest.tops.n == 0)
-		return 0;
-	rc = forge_strv_copy(&g->rest.patterns, &g->set.patterns);
-	g->rest.is_hashed = g->set.is_hashed;
-	return rc < 0 ? rc : forge_strv_copy(&g->rest.exclude, &g->set.exclude);
-}
-
-static int can_watch(struct forge_error *err)
-{
-	struct forge_fan *f = NULL;
-	int rc = geteuid() == 0 ? forge_fan_open(&f, err)
-				: forge_fail(err, EPERM, "only root can watch files");
-
-	forge_fan_close(f);
 	return rc;
 }
 
@@ -142,10 +150,8 @@ static int watch(const struct forge_guard_spec *spec, struct forge_guard *g)
 {
 	struct forge_error why = FORGE_ERROR_INIT;
 	forge_auto_json json_t *answer = NULL;
-	int rc = can_watch(&why);
+	int rc = geteuid() == 0 ? begin_watch(spec, g, &answer, &why) : can_watch(&why);
 
-	if (rc == 0)
-		rc = begin_watch(spec, g, &answer, &why);
 	if (rc == 0)
 		rc = take_rest(answer, g);
 	if (rc < 0)
@@ -180,6 +186,52 @@ static int observe(const struct forge_guard_spec *spec, struct forge_guard *g,
 			: 0;
 }
 
+static int make_set(const struct forge_guard_spec *spec, struct forge_guard_set *ret,
+		    struct forge_error *err)
+{
+	const struct forge_guard_own own = { .home = spec->home->path,
+					     .workdirs = spec->workdirs,
+					     .workdir = spec->workdir };
+
+	return forge_guard_set_make(spec->config, &own, ret, err);
+}
+
+static int look_at_tops(struct forge_guard *g, struct forge_error *err)
+{
+	size_t i = 0;
+
+	g->tops = calloc(g->set.tops.n + 1, sizeof(*g->tops));
+	if (!g->tops)
+		return forge_fail(err, ENOMEM, "out of memory");
+	forge_strv_foreach (path, &g->set.tops) {
+		struct stat st;
+		struct top *top = &g->tops[i++];
+		top->is_there = lstat(path, &st) == 0;
+		top->dev = st.st_dev;
+		top->ino = st.st_ino;
+	}
+	return 0;
+}
+
+/* What was deleted as a whole, or replaced by something older, has no times that tell. */
+static void compare_tops(const struct forge_guard *g, struct forge_changes *c)
+{
+	size_t i = 0;
+
+	forge_strv_foreach (path, &g->set.tops) {
+		struct stat st;
+		const struct top *top = &g->tops[i++];
+		if (!top->is_there || !forge_guard_has(&g->set, path))
+			continue;
+		if (lstat(path, &st) < 0)
+			forge_changes_add(c, path, FORGE_CHANGE_DELETED,
+					  FORGE_AUTHOR_UNKNOWN, NULL);
+		else if (st.st_dev != top->dev || st.st_ino != top->ino)
+			forge_changes_add(c, path, FORGE_CHANGE_MODIFIED,
+					  FORGE_AUTHOR_UNKNOWN, NULL);
+	}
+}
+
 int forge_guard_begin(const struct forge_guard_spec *spec, struct forge_guard **ret,
 		      struct forge_error *err)
 {
@@ -190,11 +242,13 @@ int forge_guard_begin(const struct forge_guard_spec *spec, struct forge_guard **
 		g->watch = -1;
 		g->child = FORGE_GUARD_CHILD_INIT;
 		clock_gettime(CLOCK_REALTIME_COARSE, &g->since);
-		rc = forge_guard_set_make(spec->config, spec->home->path, &g->set, err);
+		rc = make_set(spec, &g->set, err);
 	}
-	if (rc == 0 && g->set.patterns.n > 0)
+	if (rc == 0 && g->set.n > 0)
+		rc = look_at_tops(g, err);
+	if (rc == 0 && g->set.n > 0)
 		rc = observe(spec, g, err);
-	if (rc < 0 || g->set.patterns.n == 0) {
+	if (rc < 0 || g->set.n == 0) {
 		forge_guard_free(g);
 		g = NULL;
 	}
@@ -222,35 +276,71 @@ static const char *end_watch(struct forge_guard *g, struct forge_changes *change
 		       : NULL;
 }
 
+/* Files of checks that only warn are marked. */
+static void mark_warnings(const struct forge_guard_set *set, json_t *report)
+{
+	size_t i;
+	json_t *one;
+
+	json_array_foreach (json_object_get(report, "files"), i, one) {
+		forge_auto_free char *path =
+			forge_json_name_decode(forge_json_string_or(one, "path", ""));
+		if (path && *path == '/' && !forge_guard_is_severe(set, path))
+			json_object_set_new(one, "warns", json_true());
+	}
+}
+
+static int by_times(struct forge_guard *g, int stop_fd, struct forge_changes *changes,
+		    struct forge_error *err)
+{
+	forge_auto_json json_t *found = NULL;
+	int rc = forge_guard_child_since(&g->set, &g->since, stop_fd, &found, err);
+
+	if (rc < 0)
+		return rc;
+	compare_tops(g, changes);
+	forge_changes_add_unknown(changes, found);
+	return 0;
+}
+
+static int by_snapshot(struct forge_guard *g, int stop_fd, struct forge_changes *changes,
+		       struct forge_error *err)
+{
+	forge_auto_json json_t *found = NULL;
+	int rc = forge_guard_child_compare(&g->child, stop_fd, &found, err);
+
+	if (rc == 0)
+		forge_changes_add_unknown(changes, found);
+	return rc;
+}
+
 int forge_guard_end(struct forge_guard *g, int stop_fd, json_t **ret,
 		    struct forge_error *err)
 {
 	forge_auto_changes struct forge_changes changes = { 0 };
-	forge_auto_json json_t *found = NULL;
 	const char *lost = NULL, *minor = NULL;
 	const char *mode = g->watch < 0 ? "snapshot" : g->child.pid ? "both" : "watch";
 	int rc = forge_changes_init(&changes) < 0
 			 ? forge_fail(err, ENOMEM, "out of memory")
 			 : 0;
 
+	changes.set = &g->set;
 	if (rc == 0 && g->watch >= 0)
 		lost = end_watch(g, &changes, &minor);
 	if (rc == 0 && lost) {
 		mode = "times";
-		rc = forge_guard_child_since(&g->set, &g->since, stop_fd, &found, err);
-	} else if (rc == 0 && g->child.pid) {
-		rc = forge_guard_child_compare(&g->child, stop_fd, &found, err);
+		rc = by_times(g, stop_fd, &changes, err);
 	}
+	if (rc == 0 && g->child.pid)
+		rc = by_snapshot(g, stop_fd, &changes, err);
 	if (rc < 0)
 		return rc;
-	forge_changes_add_unknown(&changes, found);
 	json_t *report = forge_changes_json(&changes);
+	mark_warnings(&g->set, report);
 	json_object_set_new(report, "mode", json_string(mode));
-	if (lost || minor || g->note[0])
-		json_object_set_new(report, "note",
-				    forge_json_text(lost	 ? lost
-						    : g->note[0] ? g->note
-								 : minor));
+	const char *note = lost ? lost : g->note[0] ? g->note : minor;
+	if (note)
+		json_object_set_new(report, "note", forge_json_text(note));
 	*ret = report;
 	return 0;
 }
@@ -259,13 +349,14 @@ int forge_guard_since(const struct forge_guard_spec *spec, const struct timespec
 		      json_t **ret, struct forge_error *err)
 {
 	forge_auto_guard_set struct forge_guard_set set = { 0 };
-	int rc = forge_guard_set_make(spec->config, spec->home->path, &set, err);
+	int rc = make_set(spec, &set, err);
 
 	*ret = NULL;
-	if (rc < 0 || set.patterns.n == 0)
+	if (rc < 0 || set.n == 0)
 		return rc;
 	rc = forge_guard_child_since(&set, since, spec->stop_fd, ret, err);
 	if (rc == 0) {
+		mark_warnings(&set, *ret);
 		json_object_del(*ret, "guarded");
 		json_object_set_new(*ret, "mode", json_string("times"));
 		json_object_set_new(*ret, "note",
@@ -280,10 +371,10 @@ int forge_guard_describe(const struct forge_guard_spec *spec, json_t **ret,
 	forge_auto_guard_set struct forge_guard_set set = { 0 };
 	forge_auto_json json_t *found = NULL;
 	struct forge_error why = FORGE_ERROR_INIT;
-	int rc = forge_guard_set_make(spec->config, spec->home->path, &set, err);
+	int rc = make_set(spec, &set, err);
 
 	*ret = NULL;
-	if (rc < 0 || set.patterns.n == 0)
+	if (rc < 0 || set.n == 0)
 		return rc;
 	rc = forge_guard_child_since(&set, NULL, spec->stop_fd, &found, err);
 	if (rc < 0)

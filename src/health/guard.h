@@ -19,7 +19,8 @@ struct forge_guard_spec {
 	const struct forge_health_config *config;
 	const struct forge_home *home;
 	const char *run_id;
-	const char *workdir; /* NULL: not on this host */
+	const char *workdir;  /* NULL: not on this host */
+	const char *workdirs; /* the template of all; NULL: not known */
 	/* Starts the process that watches, if there is none. NULL: nothing is watched. */
 	int (*start_watcher)(const struct forge_home *home, struct forge_error *err);
 	int stop_fd; /* -ECANCELED when it becomes readable; -1: none */
@@ -34,7 +35,7 @@ FORGE_MUST_CHECK int forge_guard_begin(const struct forge_guard_spec *spec,
 /*
  * When all processes of the run are gone. *ret is
  *   {mode: "watch" | "snapshot" | "both" | "times", note?, by_run, by_others, unattributed, files}
- * note: why something was not observed as it was meant to be. Negative: nothing is known.
+ * A file that only warns has "warns": true. note: why something was not observed as it was meant to be. Negative: nothing is known.
  */
 FORGE_MUST_CHECK int forge_guard_end(struct forge_guard *g, int stop_fd, json_t **ret,
 				     struct forge_error *err);

@@ -57,6 +57,7 @@ static void be_child(const struct forge_guard_set *set, const struct timespec *s
 
 	if (forge_changes_init(&changes) < 0)
 		_exit(1);
+	changes.set = set;
 	take(set, &before);
 	if (since)
 		forge_snapshot_since(&before, since, FORGE_AUTHOR_UNKNOWN, &changes);

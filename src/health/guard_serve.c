@@ -6,12 +6,14 @@
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
@@ -20,6 +22,7 @@
 #include "base/fd.h"
 #include "base/json.h"
 #include "base/lock.h"
+#include "base/strv.h"
 #include "health/ancestry.h"
 #include "health/change.h"
 #include "health/fan.h"
@@ -32,12 +35,20 @@
 /* A supervisor that does not finish a message is not waited for. */
 #define MESSAGE_SECONDS 5
 #define SESSIONS_MAX	4096
-#define LINKS_MAX	1024
+#define LINKS_MAX	4096
+#define TRIES_MAX	3
+/*
+ * Events wait so long for others: the kernel merges those of one process and one file, and a program that
+ * writes often is not delayed by a reader for each of its writes. The queue has room for more than can happen
+ * in that time.
+ */
+#define REST_USEC 5000ull
 
-/* A file with several names that the run changed by one that is not guarded. */
+/* A file that was changed by a name that is not guarded. It may have another one. */
 struct link {
 	uint64_t dev, ino;
 	enum forge_author by;
+	enum forge_change_kind what;
 	char process[FORGE_PROCESS_MAX];
 };
 
@@ -49,10 +60,11 @@ struct session {
 	struct forge_guard_set set;
 	struct forge_changes changes;
 	struct timespec since;
-	bool has_lost;	   /* events were lost since it began */
-	bool was_complete; /* all forks were seen when it began */
+	bool has_lost;	 /* events were lost since it began */
+	unsigned losses; /* of forks, before it began */
 	struct link *links;
 	size_t n_links;
+	unsigned n_tries; /* to ignore writes in its workdir */
 };
 
 struct server {
@@ -62,7 +74,8 @@ struct server {
 	struct session *sessions;
 	struct forge_owner *owners; /* of the same indices */
 	size_t n;
-	uint64_t idle_until; /* when it ends, unless a run comes */
+	uint64_t idle_until;  /* when it ends, unless a run comes */
+	uint64_t rests_until; /* until then events may wait */
 };
 
 static void session_done(struct session *s)
@@ -104,17 +117,23 @@ static int owner_of(struct asking *q)
 	return q->owner;
 }
 
-/* As this session sees it. False: forge itself did it. */
-static bool author_of(struct asking *q, size_t session, enum forge_author *ret)
+/* As this session sees it, and who that is, for people. False: forge itself did it. */
+static bool author_of(struct asking *q, size_t session, enum forge_author *ret,
+		      char who[FORGE_PROCESS_MAX])
 {
 	int owner = owner_of(q);
 
 	*ret = owner == (int)session	      ? FORGE_AUTHOR_RUN
 	       : owner == FORGE_OWNER_UNKNOWN ? FORGE_AUTHOR_UNKNOWN
 					      : FORGE_AUTHOR_OTHER;
+	/* The kernel may close a file for a process that is gone. */
+	if (owner == FORGE_OWNER_KERNEL && q->event->what == FORGE_FAN_CLOSE_WRITE)
+		*ret = FORGE_AUTHOR_UNKNOWN;
 	if (owner >= 0 && owner != (int)session)
-		(void)snprintf(q->process, sizeof(q->process), "run %s",
+		(void)snprintf(who, FORGE_PROCESS_MAX, "run %s",
 			       q->server->sessions[owner].word + strlen("forge-"));
+	else
+		memcpy(who, q->process, FORGE_PROCESS_MAX);
 	return owner != FORGE_OWNER_FORGE;
 }
 
@@ -160,9 +179,11 @@ static void note_change(struct asking *q, size_t i, const char *path)
 	struct session *s = &q->server->sessions[i];
 	enum forge_change_kind what = kind_of(q->event->what);
 	enum forge_author by;
+	char who[FORGE_PROCESS_MAX];
 
-	if (!author_of(q, i, &by))
+	if (!author_of(q, i, &by, who))
 		return;
+	s->changes.set = &s->set; /* sessions move in memory */
 	if (what == FORGE_CHANGE_OPENED) {
 		if (forge_changes_has(&s->changes, path, by) ||
 		    !was_written(q->event, s, &what))
@@ -172,20 +193,22 @@ static void note_change(struct asking *q, size_t i, const char *path)
 		    forge_changes_has(&s->changes, path, FORGE_AUTHOR_OTHER))
 			by = FORGE_AUTHOR_UNKNOWN;
 	}
-	forge_changes_add(&s->changes, path, what, by, q->process);
+	forge_changes_add(&s->changes, path, what, by, who);
 }
 
-/* The file may be guarded by another name, which is looked for at the end. */
-static void note_link(struct asking *q, size_t i, const struct stat *st)
+/* Its guarded name is looked for at the end. */
+static void note_link(struct asking *q, size_t i, const struct statx *st)
 {
 	struct session *s = &q->server->sessions[i];
+	uint64_t dev = makedev(st->stx_dev_major, st->stx_dev_minor);
 	enum forge_author by;
+	char who[FORGE_PROCESS_MAX];
 
-	if (!author_of(q, i, &by) || by == FORGE_AUTHOR_OTHER)
-		return;
 	for (size_t k = 0; k < s->n_links; k++)
-		if (s->links[k].ino == st->st_ino && s->links[k].dev == st->st_dev)
+		if (s->links[k].ino == st->stx_ino && s->links[k].dev == dev)
 			return;
+	if (!author_of(q, i, &by, who) || by == FORGE_AUTHOR_OTHER)
+		return;
 	struct link *grown =
 		s->n_links < LINKS_MAX
 			? reallocarray(s->links, s->n_links + 1, sizeof(*grown))
@@ -196,44 +219,126 @@ static void note_link(struct asking *q, size_t i, const struct stat *st)
 	}
 	s->links = grown;
 	struct link *one = &grown[s->n_links++];
-	*one = (struct link){ .dev = st->st_dev, .ino = st->st_ino, .by = by };
-	(void)snprintf(one->process, sizeof(one->process), "%s", q->process);
+	*one = (struct link){
+		.dev = dev, .ino = st->stx_ino, .by = by, .what = kind_of(q->event->what)
+	};
+	if (one->what == FORGE_CHANGE_OPENED)
+		one->what = FORGE_CHANGE_MODIFIED;
+	memcpy(one->process, who, sizeof(who));
 }
 
-static bool is_of(const struct session *s, const char *path)
+/* The run in whose workdir the file is, or NULL. */
+static struct session *find_workdir(const struct server *v,
+				    const struct forge_fan_event *e)
 {
-	return path && s->workdir && forge_path_is_below(path, s->workdir);
+	for (size_t i = 0; i < v->n && e->n > 0; i++)
+		if (v->sessions[i].workdir &&
+		    forge_path_is_below(e->paths[0], v->sessions[i].workdir))
+			return &v->sessions[i];
+	return NULL;
+}
+
+/*
+ * A run writes in its workdir. Its sandbox has a mount of its own for that, on which writes need not be
+ * reported. The run may lead us elsewhere; so that mount must show the workdir and nothing else.
+ */
+static void ignore_workdir(struct server *v, struct session *s,
+			   const struct forge_fan_event *e)
+{
+	forge_auto_free char *inner = forge_asprintf("%s/work", s->workdir);
+	forge_auto_free char *path =
+		forge_asprintf("/proc/%d/root%s", (int)e->pid, s->workdir);
+	forge_auto_close int fd =
+		path ? open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
+	struct statx st;
+	struct stat own;
+
+	s->n_tries++;
+	if (fd < 0 || !inner || lstat(inner, &own) < 0 ||
+	    statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &st) < 0 ||
+	    !(st.stx_attributes & STATX_ATTR_MOUNT_ROOT) || st.stx_ino != own.st_ino ||
+	    makedev(st.stx_dev_major, st.stx_dev_minor) != own.st_dev)
+		return;
+	forge_fan_ignore_writes(v->fan, fd);
+	s->n_tries = TRIES_MAX;
+}
+
+/* Can the file have a name that the event does not tell? Looks at it, too. */
+static bool may_have_another_name(const struct forge_fan_event *e, struct statx *ret)
+{
+	forge_auto_close int fd = forge_fan_target(e);
+	struct stat named;
+
+	if (fd < 0 ||
+	    statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS | STATX_BTIME, ret) < 0)
+		return false;
+	if (ret->stx_nlink != 1 || e->n == 0)
+		return ret->stx_nlink > 0;
+	/* It had another one until just now, when it is not found by this one. */
+	return lstat(e->paths[0], &named) < 0 || named.st_ino != ret->stx_ino;
+}
+
+/*
+ * A file that did not exist when the run began has no name that was guarded then; and names that were made
+ * since are reported as such.
+ */
+static bool is_new(const struct session *s, const struct statx *st)
+{
+	const struct timespec born = { st->stx_btime.tv_sec, st->stx_btime.tv_nsec };
+
+	return st->stx_mask & STATX_BTIME && !is_before(&born, &s->since) &&
+	       s->changes.n[FORGE_AUTHOR_OTHER] == 0;
+}
+
+/* What was done to a file by a name that is not guarded. */
+static void visit_unguarded(struct asking *q, const bool *is_guarded)
+{
+	const struct forge_fan_event *e = q->event;
+	struct statx st;
+
+	if (e->what &
+	    (FORGE_FAN_DIR | FORGE_FAN_RENAME | FORGE_FAN_DELETE | FORGE_FAN_CREATE))
+		return;
+	/* A name in a workdir for a file from elsewhere is made with another event, which has no name. */
+	struct session *here = find_workdir(q->server, e);
+	if (here && here->n_tries < TRIES_MAX &&
+	    e->what & (FORGE_FAN_MODIFY | FORGE_FAN_CLOSE_WRITE))
+		ignore_workdir(q->server, here, e);
+	if (here || !may_have_another_name(e, &st))
+		return;
+	for (size_t i = 0; i < q->server->n; i++)
+		if (!is_guarded[i] && !is_new(&q->server->sessions[i], &st))
+			note_link(q, i, &st);
+}
+
+static bool concerns(const struct session *s, const struct forge_fan_event *e,
+		     const char *path)
+{
+	bool moves = e->what & (FORGE_FAN_RENAME | FORGE_FAN_DELETE);
+	bool moves_dir = e->what & FORGE_FAN_RENAME && e->what & FORGE_FAN_DIR;
+
+	return forge_guard_has(&s->set, path) ||
+	       (moves && forge_guard_is_above(&s->set, path)) ||
+	       (moves_dir && forge_guard_may_move(&s->set, path));
 }
 
 static void visit(const struct forge_fan_event *e, void *arg)
 {
 	struct asking q = { .server = arg, .event = e };
-	const char *paths[] = { e->path, e->new_path };
-	bool moves = e->what & (FORGE_FAN_RENAME | FORGE_FAN_DELETE);
-	bool may_be_link = !(e->what & (FORGE_FAN_DIR | FORGE_FAN_RENAME |
-					FORGE_FAN_DELETE | FORGE_FAN_CREATE));
-	struct stat st = { .st_nlink = 0 };
+	bool is_guarded[SESSIONS_MAX];
+	bool by_all = true;
 
 	for (size_t i = 0; i < q.server->n; i++) {
-		const struct session *s = &q.server->sessions[i];
-		bool is_guarded = false;
-		for (size_t k = 0; k < FORGE_ARRAY_SIZE(paths); k++)
-			if (paths[k] &&
-			    (forge_guard_has(&s->set, paths[k]) ||
-			     (moves && forge_guard_is_above(&s->set, paths[k])))) {
-				note_change(&q, i, paths[k]);
-				is_guarded = true;
+		is_guarded[i] = false;
+		for (size_t k = 0; k < e->n; k++)
+			if (concerns(&q.server->sessions[i], e, e->paths[k])) {
+				note_change(&q, i, e->paths[k]);
+				is_guarded[i] = true;
 			}
-		if (is_guarded || !may_be_link || is_of(s, e->path))
-			continue;
-		if (st.st_nlink == 0) {
-			forge_auto_close int fd = forge_fan_target(e);
-			if (fd < 0 || fstat(fd, &st) < 0)
-				st.st_nlink = 1;
-		}
-		if (st.st_nlink > 1)
-			note_link(&q, i, &st);
+		by_all &= is_guarded[i];
 	}
+	if (!by_all)
+		visit_unguarded(&q, is_guarded);
 }
 
 /* All events up to now. */
@@ -300,7 +405,7 @@ static int add_session(struct server *v, int fd, const json_t *hello,
 		s.supervisor = peer.pid;
 	s.word = strdup(word);
 	s.workdir = workdir ? strdup(workdir) : NULL;
-	s.was_complete = forge_ancestry_is_complete(v->ancestry);
+	s.losses = forge_ancestry_losses(v->ancestry);
 	/* The clock of the files is behind that of clock_gettime(CLOCK_REALTIME). */
 	clock_gettime(CLOCK_REALTIME_COARSE, &s.since);
 	v->sessions[v->n] = s;
@@ -340,6 +445,7 @@ static void resolve_links(struct session *s)
 {
 	forge_auto_snapshot struct forge_snapshot now = { 0 };
 
+	s->changes.set = &s->set;
 	if (s->n_links == 0)
 		return;
 	if (forge_snapshot_take(&s->set, &now, NULL) < 0) {
@@ -350,8 +456,7 @@ static void resolve_links(struct session *s)
 		const struct link *l = &s->links[i];
 		forge_auto_free char *path = forge_snapshot_find(&now, l->dev, l->ino);
 		if (path)
-			forge_changes_add(&s->changes, path, FORGE_CHANGE_MODIFIED, l->by,
-					  l->process);
+			forge_changes_add(&s->changes, path, l->what, l->by, l->process);
 	}
 }
 
@@ -364,7 +469,7 @@ static void end_session(struct server *v, size_t i)
 	forge_auto_json json_t *answer =
 		json_pack("{s:o, s:b, s:b}", "changes", forge_changes_json(&s->changes),
 			  "lost", s->has_lost, "forks_lost",
-			  s->was_complete && !forge_ancestry_is_complete(v->ancestry));
+			  s->losses != forge_ancestry_losses(v->ancestry));
 	(void)!forge_guard_send(s->fd, answer); /* it may be gone */
 }
 
@@ -394,17 +499,23 @@ static int step(struct server *v)
 
 	if (!p)
 		return -ENOMEM;
+	bool rests = now < v->rests_until;
 	p[0] = (struct pollfd){ .fd = v->listener, .events = POLLIN };
-	p[1] = (struct pollfd){ .fd = forge_fan_fd(v->fan), .events = POLLIN };
-	p[2] = (struct pollfd){ .fd = forge_ancestry_fd(v->ancestry), .events = POLLIN };
+	p[1] = (struct pollfd){ .fd = rests ? -1 : forge_fan_fd(v->fan),
+				.events = POLLIN };
+	p[2] = (struct pollfd){ .fd = rests ? -1 : forge_ancestry_fd(v->ancestry),
+				.events = POLLIN };
 	for (size_t i = 0; i < n; i++)
 		p[i + 3] = (struct pollfd){ .fd = v->sessions[i].fd, .events = POLLIN };
-	int got = poll(p, n + 3, n ? -1 : (int)((v->idle_until - now) / 1000) + 1);
+	uint64_t until = rests ? v->rests_until : v->idle_until;
+	int got = poll(p, n + 3, n && !rests ? -1 : (int)((until - now) / 1000) + 1);
 	int rc = got < 0 && errno != EINTR ? -errno : 0;
 	if (got > 0 && p[2].revents)
 		forge_ancestry_update(v->ancestry);
 	if (got > 0 && p[1].revents)
 		drain(v);
+	if (got > 0 && (p[1].revents || p[2].revents))
+		v->rests_until = forge_now_usec() + REST_USEC;
 	/* From the end: one that ends moves those behind it. */
 	for (size_t i = n; got > 0 && i-- > 0;)
 		if (p[i + 3].revents)
@@ -418,6 +529,29 @@ static int step(struct server *v)
 	return rc;
 }
 
+/*
+ * Events are lost when they are not read for long, as on a host where all CPUs are busy. There is little to do
+ * for each; so it is done before anything else. Priorities count only within a cgroup.
+ */
+static void hurry(void)
+{
+	const struct sched_param least = { .sched_priority = 1 };
+
+	if (sched_setscheduler(0, SCHED_RR | SCHED_RESET_ON_FORK, &least) < 0)
+		(void)setpriority(PRIO_PROCESS, 0, -10);
+}
+
+/* Each event comes with a descriptor of its process. */
+static void raise_descriptors(void)
+{
+	struct rlimit most;
+
+	if (getrlimit(RLIMIT_NOFILE, &most) < 0)
+		return;
+	most.rlim_cur = most.rlim_max;
+	(void)setrlimit(RLIMIT_NOFILE, &most); /* without it, more is found by ancestry */
+}
+
 int forge_guard_serve(const struct forge_home *home, void (*on_ready)(void *arg),
 		      void *arg, struct forge_error *err)
 {
@@ -429,8 +563,8 @@ int forge_guard_serve(const struct forge_home *home, void (*on_ready)(void *arg)
 					  FORGE_LOCK_NO_WAIT, -1);
 	int rc = lock < 0 ? (dir < 0 ? dir : lock) : forge_fan_open(&v.fan, err);
 
-	/* Events are lost when they are not read for long. */
-	(void)setpriority(PRIO_PROCESS, 0, -10);
+	hurry();
+	raise_descriptors();
 	if (rc == 0)
 		rc = forge_ancestry_open(&v.ancestry, err);
 	if (rc == 0)

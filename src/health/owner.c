@@ -50,7 +50,13 @@ static void name_process(pid_t pid, char process[FORGE_PROCESS_MAX])
 		       (int)pid);
 }
 
-/* Of a living process: by its groups, or by its ancestors where runs have no groups. */
+/* Threads of the kernel are children of kthreadd. */
+#define KTHREADD 2
+
+/*
+ * Of a living process: by its groups, or by its ancestors where runs have no groups. A supervisor's own children
+ * are helpers, and the run's init, which is forge's program; what is below them is the run's.
+ */
 static int find_living(const struct forge_owner *runs, size_t n, pid_t pid)
 {
 	int owner = find_group(runs, n, pid);
@@ -58,10 +64,15 @@ static int find_living(const struct forge_owner *runs, size_t n, pid_t pid)
 	for (int i = 0; owner == FORGE_OWNER_OTHER && i < STEPS_MAX && pid > 1; i++) {
 		pid = forge_proc_parent(pid);
 		owner = find_supervisor(runs, n, pid);
+		if (i == 0 && owner >= 0)
+			return FORGE_OWNER_FORGE;
+		if (i == 0 && pid == KTHREADD)
+			return FORGE_OWNER_KERNEL;
 	}
 	return owner;
 }
 
+/* Nothing is known of a process that was forked while forks were lost. */
 static int find_dead(struct forge_ancestry *a, const struct forge_owner *runs, size_t n,
 		     pid_t pid)
 {
@@ -69,15 +80,17 @@ static int find_dead(struct forge_ancestry *a, const struct forge_owner *runs, s
 	for (int i = 0; i < STEPS_MAX; i++) {
 		pid_t parent = forge_ancestry_parent(a, pid);
 		int owner;
-		if (!forge_ancestry_is_complete(a))
+		if (!forge_ancestry_is_complete(a) || (parent == 0 && pid > KTHREADD))
 			return FORGE_OWNER_UNKNOWN;
-		/* It was there before any run that is watched. */
 		if (parent == 0)
 			return FORGE_OWNER_OTHER;
 		owner = find_supervisor(runs, n, parent);
 		if (owner >= 0)
-			return owner;
+			return i == 0 ? FORGE_OWNER_FORGE : owner;
 		owner = find_living(runs, n, parent);
+		/* It was a child of a helper, or of init. */
+		if (owner == FORGE_OWNER_FORGE)
+			return find_supervisor(runs, n, forge_proc_parent(parent));
 		if (owner != FORGE_OWNER_UNKNOWN)
 			return owner;
 		pid = parent;

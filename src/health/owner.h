@@ -15,7 +15,8 @@ struct forge_owner {
 enum {
 	FORGE_OWNER_OTHER = -1,	  /* certainly none of the runs */
 	FORGE_OWNER_UNKNOWN = -2, /* it is gone, and not known from where it came */
-	FORGE_OWNER_FORGE = -3,	  /* a supervisor */
+	FORGE_OWNER_FORGE = -3,	  /* a supervisor, or a helper of one */
+	FORGE_OWNER_KERNEL = -4,  /* a thread of the kernel, for whom is not known */
 };
 /* What a process is called, for people: "git (4711)". */
 #define FORGE_PROCESS_MAX 48

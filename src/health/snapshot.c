@@ -52,14 +52,6 @@ void forge_snapshot_done(struct forge_snapshot *s)
 	*s = (struct forge_snapshot){ 0 };
 }
 
-static bool is_below_excluded(const struct forge_guard_set *set, const char *dir)
-{
-	forge_strv_foreach (pattern, &set->exclude)
-		if (strpbrk(pattern, "*?") || forge_path_is_below(pattern, dir))
-			return true;
-	return false;
-}
-
 /* Takes ownership of path. NULL: out of memory. */
 static struct forge_seen_dir *dir_new(const struct forge_guard_set *set, char *path)
 {
@@ -70,7 +62,7 @@ static struct forge_seen_dir *dir_new(const struct forge_guard_set *set, char *p
 		return NULL;
 	}
 	d->path = path;
-	d->is_whole = forge_guard_has(set, path) && !is_below_excluded(set, path);
+	d->is_whole = forge_guard_has_all(set, path);
 	return d;
 }
 
@@ -169,7 +161,7 @@ static int look_at(struct walk *w, struct forge_seen_dir *d, int dirfd, const ch
 		if (!path)
 			return -ENOMEM;
 	}
-	if (S_ISDIR(st.stx_mode) && forge_guard_may_contain(w->set, path) &&
+	if (S_ISDIR(st.stx_mode) && forge_guard_may_move(w->set, path) &&
 	    forge_strv_add(ret_dirs, path) < 0)
 		return -ENOMEM;
 	if (!d->is_whole && !forge_guard_has(w->set, path))
@@ -335,11 +327,15 @@ int forge_snapshot_take(const struct forge_guard_set *set, struct forge_snapshot
 			  .result = &s };
 	pthread_t threads[THREADS_MAX];
 	size_t n = 0, most = count_threads();
+	const char *where = NULL;
 	int rc = 0;
 
-	forge_strv_foreach (top, &set->tops)
+	forge_strv_foreach (top, &set->tops) {
 		if (rc == 0)
 			rc = add_top(&w, top);
+		if (rc < 0 && !where)
+			where = top;
+	}
 	/* This thread works too. */
 	while (rc == 0 && n + 1 < most &&
 	       pthread_create(&threads[n], NULL, work, &w) == 0)
@@ -354,7 +350,8 @@ int forge_snapshot_take(const struct forge_guard_set *set, struct forge_snapshot
 	if (rc == 0 && w.is_out_of_memory)
 		rc = -ENOMEM;
 	if (rc < 0)
-		return forge_fail_errno(err, -rc, "look at guarded files");
+		return forge_fail_errno(err, -rc, "look at guarded files%s%s",
+					where ? ": " : "", where ? where : "");
 	qsort(s.dirs, s.n, sizeof(*s.dirs), by_path);
 	join_equal(&s);
 	for (size_t i = 0; i < s.n; i++)

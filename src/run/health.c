@@ -15,7 +15,6 @@
 #include "base/json.h"
 #include "health/check.h"
 #include "health/guard.h"
-#include "health/guard_set.h"
 #include "record/attendant.h"
 #include "run/health_wait.h"
 #include "run/run_state.h"
@@ -143,6 +142,7 @@ static struct forge_guard_spec guard_spec(const struct run *r, int stop_fd)
 					  .home = r->home,
 					  .run_id = r->spec->run_id,
 					  .workdir = r->spec->workdir,
+					  .workdirs = r->cfg->workdir,
 					  .start_watcher = forge_attendant_guard,
 					  .stop_fd = stop_fd };
 }
@@ -179,57 +179,64 @@ int forge_run_guard(struct run *r, struct forge_error *err)
 	return forge_guard_begin(&spec, &r->guard, err);
 }
 
+/* Has this run, which began earlier, ended since then? Not known counts as yes. */
+static bool has_ended_since(const struct run *r, const char *run_id)
+{
+	forge_auto_close int dir = forge_home_open_run(r->home, run_id);
+	char ended[FORGE_RUN_ID_MAX];
+	struct stat st;
+
+	if (dir < 0 || fstatat(dir, "record.json", &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return dir != -ENOENT && errno != ENOENT;
+	/* An id begins with its time. */
+	uint64_t msec = (uint64_t)st.st_mtim.tv_sec * 1000 +
+			(uint64_t)st.st_mtim.tv_nsec / 1000000;
+	(void)forge_run_id_at(ended, msec);
+	return strncmp(ended, r->spec->run_id, strlen(ended)) >= 0;
+}
+
 /* Was another run of this FORGE_HOME there while this one was? Not known counts as yes. */
 static bool was_alone(const struct run *r)
 {
 	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
 	forge_auto_json json_t *slots = forge_slot_ids(r->home);
+	const char *own = r->spec->run_id;
 
 	if (!slots || json_object_size(slots) > 1)
 		return false;
 	(void)forge_entries_open(&d, r->home->runs_fd, "."); /* d keeps the error */
 	for (const char *name; (name = forge_entries_next(&d));) {
-		struct stat st;
-		if (strcmp(name, r->spec->run_id) == 0 || name[0] == '.')
+		if (!forge_run_id_is_valid(name) || strcmp(name, own) == 0)
 			continue;
-		/* The directory of a run changes when it begins, and when it ends. */
-		if (fstatat(r->home->runs_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
-		    st.st_mtim.tv_sec > r->guarded_since.tv_sec ||
-		    (st.st_mtim.tv_sec == r->guarded_since.tv_sec &&
-		     st.st_mtim.tv_nsec >= r->guarded_since.tv_nsec))
+		/* Ids sort by time. */
+		if (strcmp(name, own) > 0 || has_ended_since(r, name))
 			return false;
 	}
 	return d.error == 0;
 }
 
-/* Do runs that change this path end as corrupted, or is it only told? */
-static bool is_severe(const struct run *r, const char *path)
-{
-	for (size_t i = 0; i < r->cfg->health.n_checks; i++) {
-		const struct forge_check_decl *d = &r->cfg->health.checks[i];
-		const struct forge_guard_set set = { .patterns = d->paths,
-						     .exclude = d->exclude };
-		if (strcmp(d->kind, "files") == 0 && strcmp(d->severity, "block") == 0 &&
-		    forge_guard_has(&set, path))
-			return true;
-	}
-	return false;
-}
-
 /* The first change by this author that counts, or NULL. */
-static const json_t *first_change(const struct run *r, const json_t *report,
-				  const char *by)
+static const json_t *first_change(const json_t *report, const char *by)
 {
 	size_t i;
 	const json_t *one;
 
-	json_array_foreach (json_object_get(report, "files"), i, one) {
-		forge_auto_free char *path =
-			forge_json_name_decode(forge_json_string_or(one, "path", ""));
-		if (strcmp(forge_json_string_or(one, "by", ""), by) == 0 && path &&
-		    is_severe(r, path))
+	json_array_foreach (json_object_get(report, "files"), i, one)
+		if (strcmp(forge_json_string_or(one, "by", ""), by) == 0 &&
+		    !json_is_true(json_object_get(one, "warns")))
 			return one;
-	}
+	return NULL;
+}
+
+/* The first change, not by others, that does not count, or NULL. */
+static const json_t *first_warning(const json_t *report)
+{
+	size_t i;
+	const json_t *one;
+
+	json_array_foreach (json_object_get(report, "files"), i, one)
+		if (strcmp(forge_json_string_or(one, "by", ""), "other") != 0)
+			return one;
 	return NULL;
 }
 
@@ -244,25 +251,40 @@ static bool blames_unattributed(const struct run *r)
 	       (r->cfg->health.unattributed == FORGE_UNATTRIBUTED_AUTO && was_alone(r));
 }
 
+/* What the verdict rests on, when nothing was found. */
+static void tell_of_loss(const json_t *report, struct forge_verdict *v)
+{
+	if (strcmp(forge_json_string_or(report, "mode", ""), "times") == 0)
+		forge_judge_add(v,
+				"Health: %s; by their times no guarded file was changed.",
+				forge_json_string_or(report, "note", ""));
+}
+
 static void judge_guard(struct run *r, const json_t *report, struct forge_verdict *v)
 {
-	const json_t *own = first_change(r, report, "run");
-	const json_t *unknown = own ? NULL : first_change(r, report, "unknown");
+	const json_t *shown = first_change(report, "run");
 	const char *note = forge_json_string(report, "note");
-	const json_t *shown = own ? own : unknown;
 	char text[640];
 
 	if (!shown)
+		shown = first_change(report, "unknown");
+	if (!shown)
+		shown = first_warning(report);
+	if (!shown) {
+		tell_of_loss(report, v);
 		return;
-	unsigned long long n = count(report, own ? "by_run" : "unattributed");
+	}
+	bool is_own = strcmp(forge_json_string_or(shown, "by", ""), "run") == 0;
+	bool warns = json_is_true(json_object_get(shown, "warns"));
+	unsigned long long n = count(report, is_own ? "by_run" : "unattributed");
 	(void)snprintf(text, sizeof(text),
 		       "%llu guarded file%s %s changed %s, e.g. %.200s (%s)%s%s%s", n,
 		       n == 1 ? "" : "s", n == 1 ? "was" : "were",
-		       own ? "by this run" : "while it ran, and by whom is not known",
+		       is_own ? "by this run" : "while it ran, and by whom is not known",
 		       forge_json_string_or(shown, "path", ""),
 		       forge_json_string_or(shown, "what", ""), note ? " [" : "",
 		       note ? note : "", note ? "]" : "");
-	if (own || blames_unattributed(r))
+	if (!warns && (is_own || blames_unattributed(r)))
 		forge_judge_corrupted(text, v);
 	else
 		forge_judge_add(v, "Health: %s.", text);

@@ -56,6 +56,7 @@ static void enter_workdir(const struct forge_child *c)
 	for (size_t i = 0; i < c->plan->n_mounts; i++) {
 		const struct forge_mount *m = &c->plan->mounts[i];
 		if (m->type == FORGE_MOUNT_RW &&
+		    strcmp(m->target, c->plan->workdir) == 0 &&
 		    (m->dev != here.st_dev || m->ino != here.st_ino)) {
 			errno = ESTALE;
 			forge_child_die(c->report, FORGE_STAGE_CHDIR, c->plan->workdir);

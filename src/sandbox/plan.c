@@ -326,6 +326,36 @@ static int add_workdir(struct forge_plan *p, bool exists, struct forge_error *er
 	return 0;
 }
 
+#ifdef FORGE_TEST_WEAK
+/*
+ * Only in the program forge-weak of the tests: damage for real, from inside. The directories in this variable
+ * (separated by colons) are writable in the sandbox, at their own paths.
+ */
+static int add_weakness(struct forge_plan *p)
+{
+	const char *list = getenv("FORGE_TEST_WRITABLE");
+	forge_auto_free char *paths = strdup(list ? list : "");
+	char *rest = paths;
+
+	for (char *path; (path = strsep(&rest, ":"));) {
+		struct stat st;
+		if (!*path || lstat(path, &st) < 0)
+			continue;
+		struct forge_mount *m = add(p, FORGE_MOUNT_RW, path, path);
+		if (!m)
+			return -ENOMEM;
+		set_identity(m, &st);
+	}
+	return 0;
+}
+#else
+static int add_weakness(struct forge_plan *p)
+{
+	(void)p; /* there is none */
+	return 0;
+}
+#endif
+
 /* Order matters: a tmpfs comes before what is mounted on directories in it. */
 static int build_view(struct forge_plan *p, const struct forge_plan_spec *spec,
 		      struct forge_error *err)
@@ -353,6 +383,8 @@ static int build_view(struct forge_plan *p, const struct forge_plan_spec *spec,
 		rc = add(p, FORGE_MOUNT_DIR, *s, NULL) ? 0 : -ENOMEM;
 	if (rc == 0)
 		rc = add_workdir(p, spec->workdir_exists, err);
+	if (rc == 0)
+		rc = add_weakness(p);
 	if (rc == 0)
 		rc = add_all_read_only(p, spec->read_only, err);
 	for (size_t i = 0; spec->links && i + 1 < spec->links->n && rc == 0; i += 2)

@@ -26,7 +26,7 @@ store-postgres  900 ... PostgreSQL
 sandbox-root    900 the sandbox attacked as root, sanitized
 sandbox-user    900 ... as an ordinary user
 sandbox-nested  900 ... in a user namespace
-health          900 checks of the host as root, sanitized, and as an ordinary user
+health          900 checks of the host and guarded files, as root (sanitized) and as an ordinary user
 runtime         600 named runtimes and notebooks, sanitized
 executors       600 the contract of an executor on local, Docker and Podman; engines that fail
 slurm           900 ... on a Slurm cluster; clusters that fail
@@ -102,13 +102,13 @@ with_copy() {
     trap 'rm -rf "$copy"' EXIT
     chmod 755 "$copy"
     cp "$dir/src/cli/forge" "$dir/src/executor/container/forge-shim" "$dir/src/probe/forge-probe" \
-        "$dir/tests/tools/nosys" "$dir/tests/tools/fuse-stuck" "$copy/"
+        "$dir/tests/tools/nosys" "$dir/tests/tools/fuse-stuck" "$dir/tests/tools/forge-weak" "$copy/"
     mkdir "$copy/r"
     cp -r tests man examples docs README.md "$copy/r/"
     cp -r share "$copy/"
     chmod -R a+rX "$copy"
     (cd "$copy/r" && FORGE=$copy/forge FORGE_PROBE=$copy/forge-probe NOSYS=$copy/nosys \
-        FUSE_STUCK=$copy/fuse-stuck FORGE_BUILD=$root/$dir fatal_sanitizers "$@") || rc=$?
+        FUSE_STUCK=$copy/fuse-stuck FORGE_WEAK=$copy/forge-weak FORGE_BUILD=$root/$dir fatal_sanitizers "$@") || rc=$?
     return "$rc"
 }
 
