@@ -71,7 +71,8 @@ struct forge_health_config {
 	size_t n_checks;
 	enum forge_guard_mode mode;	      /* guard.mode */
 	enum forge_unattributed unattributed; /* guard.unattributed */
-	bool holds; /* guard.hold: runs wait after a corruption */
+	char *guarded_by; /* the outermost file that guards something; NULL: none does */
+	bool holds;	  /* guard.hold: runs wait after a corruption */
 };
 
 void forge_health_done(struct forge_health_config *h);

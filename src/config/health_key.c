@@ -148,6 +148,7 @@ void forge_health_done(struct forge_health_config *h)
 	for (size_t i = 0; i < h->n_checks; i++)
 		decl_done(&h->checks[i]);
 	free(h->checks);
+	free(h->guarded_by);
 	*h = (struct forge_health_config){ 0 };
 }
 
@@ -338,13 +339,35 @@ static int add_check(struct forge_loader *ld, const struct forge_yaml *node,
 	return rc < 0 ? rc : d->file ? 0 : forge_loader_oom(err);
 }
 
+/* Files inside of this one cannot weaken its guards. */
+static int note_guard(struct forge_loader *ld, struct forge_error *err)
+{
+	char **by = &ld->config->health.guarded_by;
+
+	if (!*by)
+		*by = strdup(ld->name);
+	return *by ? 0 : forge_loader_oom(err);
+}
+
+static bool has_files(const struct forge_yaml *checks)
+{
+	for (const struct forge_yaml *n = checks->child; n; n = n->next) {
+		const struct forge_yaml *kind =
+			n->type == FORGE_YAML_MAP ? forge_named_find(n, "kind") : NULL;
+		if (kind && kind->type == FORGE_YAML_SCALAR &&
+		    strcmp(kind->scalar, "files") == 0)
+			return true;
+	}
+	return false;
+}
+
 FORGE_SETTER(forge_set_health)
 {
 	if (node->type != FORGE_YAML_MAP)
 		return forge_loader_fail(ld, node, row->path, err,
 					 "must be a map of names to checks");
 	ld->health = node;
-	return 0;
+	return has_files(node) ? note_guard(ld, err) : 0;
 }
 
 FORGE_SETTER(forge_set_guard_paths)
@@ -357,44 +380,62 @@ FORGE_SETTER(forge_set_guard_paths)
 			return forge_loader_fail(ld, n, row->path, err,
 						 "must be a path or a pattern");
 	/* Checked with all files read: the workdir may be set after it. */
-	if (strcmp(row->path, "guard.paths") == 0)
+	if (strcmp(row->path, "guard.paths") == 0) {
 		ld->guard_paths = node;
-	else
-		ld->guard_exclude = node;
+		return note_guard(ld, err);
+	}
+	ld->guard_exclude = node;
 	return 0;
 }
 
-/* An outer file's word stays: an inner one cannot switch off a guard. */
+/* A word, and how strict it is. */
+struct strict_word {
+	const char *word;
+	int strictness;
+};
+
+/* What an outer file guards, or says of guards, an inner one can make stricter, and not weaker. */
 static int set_word(struct forge_loader *ld, const struct forge_schema_row *row,
-		    const struct forge_yaml *node, const char *const *words, size_t n,
-		    int *value, struct forge_error *err)
+		    const struct forge_yaml *node, const struct strict_word *words,
+		    size_t n, int *value, struct forge_error *err)
 {
+	const struct forge_origin *from = forge_config_origin(ld->config, row->path);
+	const char *guards = ld->config->health.guarded_by;
+	bool is_inner = from || (guards && strcmp(guards, ld->name) != 0);
+	const char *list[8];
 	char text[FORGE_UNKNOWN_MAX];
 	size_t i = 0;
 
 	if (node->type != FORGE_YAML_SCALAR)
 		return forge_loader_fail(ld, node, row->path, err, "must be one of %s",
 					 row->type);
-	while (i < n && strcmp(words[i], node->scalar) != 0)
+	for (size_t k = 0; k < n; k++)
+		list[k] = words[k].word;
+	while (i < n && strcmp(words[i].word, node->scalar) != 0)
 		i++;
 	if (i == n)
 		return forge_loader_fail(ld, node, row->path, err, "%s",
 					 forge_describe_unknown(text, "unknown value",
-								node->scalar, words, n));
-	if (forge_config_origin(ld->config, row->path) && (size_t)*value != i)
+								node->scalar, list, n));
+	if (is_inner && words[i].strictness < words[*value].strictness)
 		return forge_loader_fail(
 			ld, node, row->path, err,
-			"is %s in %s, and cannot be changed here", words[*value],
-			forge_config_origin(ld->config, row->path)->from);
+			"is %s because of %s, and cannot be weakened here",
+			words[*value].word, from ? from->from : guards);
 	*value = (int)i;
 	return 0;
 }
 
 FORGE_SETTER(forge_set_guard_mode)
 {
+	static const struct strict_word words[] = {
+		[FORGE_GUARD_AUTO] = { "auto", 2 },
+		[FORGE_GUARD_WATCH] = { "watch", 3 },
+		[FORGE_GUARD_SNAPSHOT] = { "snapshot", 1 },
+		[FORGE_GUARD_OFF] = { "off", 0 },
+	};
 	int value = (int)ld->config->health.mode;
-	int rc = set_word(ld, row, node, forge_guard_modes,
-			  FORGE_ARRAY_SIZE(forge_guard_modes), &value, err);
+	int rc = set_word(ld, row, node, words, FORGE_ARRAY_SIZE(words), &value, err);
 
 	ld->config->health.mode = (enum forge_guard_mode)value;
 	return rc;
@@ -402,9 +443,13 @@ FORGE_SETTER(forge_set_guard_mode)
 
 FORGE_SETTER(forge_set_unattributed)
 {
+	static const struct strict_word words[] = {
+		[FORGE_UNATTRIBUTED_AUTO] = { "auto", 1 },
+		[FORGE_UNATTRIBUTED_CORRUPTED] = { "corrupted", 2 },
+		[FORGE_UNATTRIBUTED_WARN] = { "warn", 0 },
+	};
 	int value = (int)ld->config->health.unattributed;
-	int rc = set_word(ld, row, node, forge_unattributed_words,
-			  FORGE_ARRAY_SIZE(forge_unattributed_words), &value, err);
+	int rc = set_word(ld, row, node, words, FORGE_ARRAY_SIZE(words), &value, err);
 
 	ld->config->health.unattributed = (enum forge_unattributed)value;
 	return rc;
@@ -412,7 +457,7 @@ FORGE_SETTER(forge_set_unattributed)
 
 FORGE_SETTER(forge_set_guard_hold)
 {
-	static const char *const words[] = { "false", "true" };
+	static const struct strict_word words[] = { { "false", 0 }, { "true", 1 } };
 	int value = ld->config->health.holds;
 	int rc = set_word(ld, row, node, words, FORGE_ARRAY_SIZE(words), &value, err);
 
@@ -488,6 +533,9 @@ static bool is_empty(const struct forge_amount *a)
 
 static int set_defaults(struct forge_check_decl *d)
 {
+	/* A probe after the run would compete with runs for room. */
+	const char *when = strcmp(d->kind, "runtime") == 0 ? "pre" : "both";
+
 	d->timeout_usec = d->timeout_usec ? d->timeout_usec : 10 * SEC;
 	if (strcmp(d->kind, "disk") == 0 && is_empty(&d->min_free))
 		d->min_free.milli = 10;
@@ -496,7 +544,7 @@ static int set_defaults(struct forge_check_decl *d)
 	if (strcmp(d->kind, "memory") == 0 && is_empty(&d->min_available))
 		d->min_available.milli = 20;
 	d->severity = d->severity ? d->severity : strdup("block");
-	d->when = d->when ? d->when : strdup("both");
+	d->when = d->when ? d->when : strdup(when);
 	d->if_failed = d->if_failed ? d->if_failed : strdup("reject");
 	return d->severity && d->when && d->if_failed ? 0 : -ENOMEM;
 }

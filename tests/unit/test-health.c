@@ -2,6 +2,7 @@
 /* Checks as they are declared, in layers of files and as JSON; their engine, with a cache. */
 #include "unit.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +49,7 @@ static void inner_files_add_and_change_nothing(void **state)
 		"health: {db: {kind: tcp, address: 'a:1'}, disk: {kind: disk, min_free: 5%}}\n"
 		"guard: {paths: [/a]}\n",
 		"health: {db: {kind: tcp, address: 'b:2', when: demand}, web: {kind: unix, path: s}}\n"
-		"guard: {paths: [b, /a/c]}\n");
+		"guard: {paths: [b, /a/c], exclude: [/a/d]}\n");
 	const struct forge_check_decl *d = forge_health_find(&c->health, "db");
 
 	(void)state;
@@ -59,9 +60,12 @@ static void inner_files_add_and_change_nothing(void **state)
 	assert_string_equal(forge_health_find(&c->health, "web")->path, "/srv/project/s");
 	d = forge_health_find(&c->health, "guard");
 	assert_string_equal(d->kind, "files");
-	assert_int_equal(d->paths.n, 3);
+	assert_int_equal(d->paths.n, 1);
 	assert_string_equal(d->paths.v[0], "/a");
-	assert_string_equal(d->paths.v[1], "/srv/project/b");
+	assert_int_equal(d->exclude.n, 0);
+	d = forge_health_find(&c->health, "guard-2");
+	assert_string_equal(d->paths.v[0], "/srv/project/b");
+	assert_string_equal(d->exclude.v[0], "/a/d");
 }
 
 static void a_guard_cannot_be_switched_off_inside(void **state)
@@ -77,7 +81,33 @@ static void a_guard_cannot_be_switched_off_inside(void **state)
 							   LAYER(inner[i], "inner") };
 		err = FORGE_ERROR_INIT;
 		assert_int_equal(forge_config_parse_layers(both, 2, &c, &err), -EINVAL);
-		assert_non_null(strstr(err.msg, "in outer:1, and cannot be changed here"));
+		assert_non_null(strstr(err.msg, "because of outer:1, and cannot be weakened here"));
+	}
+}
+
+static void a_guard_without_words_is_no_weaker(void **state)
+{
+	static const char *const outer[] = { "guard: {paths: [/a]}\n",
+					     "health: {x: {kind: files, paths: [/a]}}\n" };
+	static const char *const weak[] = { "guard: {mode: 'off'}\n", "guard: {mode: snapshot}\n",
+					    "guard: {unattributed: warn}\n" };
+	static const char strict[] = "guard: {mode: watch, unattributed: corrupted, hold: true}\n";
+
+	(void)state;
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(outer); i++) {
+		for (size_t k = 0; k < FORGE_ARRAY_SIZE(weak); k++) {
+			const struct forge_config_layer both[] = { LAYER(outer[i], "outer"),
+								   LAYER(weak[k], "inner") };
+			struct forge_config *c = NULL;
+			assert_int_equal(forge_config_parse_layers(both, 2, &c, NULL), -EINVAL);
+		}
+		forge_auto_config struct forge_config *c = layers(outer[i], strict);
+		assert_int_equal(c->health.mode, FORGE_GUARD_WATCH);
+		assert_true(c->health.holds);
+		/* Its own guard a file may weaken. */
+		forge_auto_config struct forge_config *own =
+			layers("", "guard: {mode: 'off', paths: [/a]}\n");
+		assert_int_equal(own->health.mode, FORGE_GUARD_OFF);
 	}
 }
 
@@ -162,6 +192,7 @@ int main(void)
 		cmocka_unit_test(every_host_has_checks_that_warn),
 		cmocka_unit_test(inner_files_add_and_change_nothing),
 		cmocka_unit_test(a_guard_cannot_be_switched_off_inside),
+		cmocka_unit_test(a_guard_without_words_is_no_weaker),
 		cmocka_unit_test(json_has_all_of_a_check),
 		cmocka_unit_test(results_are_used_again_while_they_are_young),
 	};
