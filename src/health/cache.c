@@ -2,11 +2,15 @@
 /* The last result of each check. */
 #include "health/cache.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/fd.h"
 #include "base/json.h"
@@ -14,6 +18,7 @@
 #include "base/sha256.h"
 
 #define RESULT_MAX (64u << 10)
+#define KEY_SIZE   32
 
 static void name_of(const struct forge_check_decl *d, char buf[96])
 {
@@ -35,28 +40,35 @@ static void add_list(struct forge_sha256 *h, const struct forge_strv *list)
 	forge_sha256_add(h, "|", 1);
 }
 
-/* Without its password and its query: a digest of a weak secret can be guessed. */
-static void add_url(struct forge_sha256 *h, const char *url)
+/*
+ * A number that only this FORGE_HOME has: a digest without it would let a reader of the files guess a weak
+ * password. False: there is none, and no result is used again.
+ */
+static bool read_key(int dir, char key[KEY_SIZE])
 {
-	const char *from = url ? strstr(url, "://") : NULL;
-	const char *end = from ? from + 3 + strcspn(from + 3, "/?#") : NULL;
-	const char *at = from ? memrchr(from, '@', (size_t)(end - from)) : NULL;
-	const char *colon = at ? memchr(from + 3, ':', (size_t)(at - from - 3)) : NULL;
+	char fresh[KEY_SIZE];
 
-	if (!from)
-		return;
-	if (colon) {
-		forge_sha256_add(h, url, (size_t)(colon - url));
-		url = at;
+	for (int i = 0; i < 2; i++) {
+		forge_auto_close int fd =
+			openat(dir, "key", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+		if (fd >= 0)
+			return read(fd, key, KEY_SIZE) == KEY_SIZE;
+		/* Two processes may make it: the later one wins, and the other checks once more. */
+		if (errno != ENOENT ||
+		    getrandom(fresh, sizeof(fresh), 0) != (ssize_t)sizeof(fresh) ||
+		    forge_replace_file(dir, "key", fresh, sizeof(fresh), false) < 0)
+			return false;
 	}
-	forge_sha256_add(h, url, strcspn(url, "?#") + 1);
+	return false;
 }
 
-/* A digest of all that the result depends on, secrets aside. */
-static const char *digest(const struct forge_check_decl *d, char buf[FORGE_DIGEST_MAX])
+/* A digest of all that the result depends on. NULL: there is no key. */
+static const char *digest(int dir, const struct forge_check_decl *d,
+			  char buf[FORGE_DIGEST_MAX])
 {
-	const char *texts[] = { d->kind,    d->path, d->body,	 d->address,
+	const char *texts[] = { d->kind,    d->path, d->url,	 d->body,   d->address,
 				d->process, d->unit, d->runtime, d->command };
+	char key[KEY_SIZE];
 	const uint64_t numbers[] = { d->min_free.absolute,
 				     d->min_free.milli,
 				     d->min_inodes.absolute,
@@ -70,11 +82,13 @@ static const char *digest(const struct forge_check_decl *d, char buf[FORGE_DIGES
 				     d->timeout_usec };
 	struct forge_sha256 h;
 
+	if (!read_key(dir, key))
+		return NULL;
 	forge_sha256_init(&h);
+	forge_sha256_add(&h, key, sizeof(key));
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(texts); i++)
 		forge_sha256_add(&h, texts[i] ? texts[i] : "",
 				 texts[i] ? strlen(texts[i]) + 1 : 1);
-	add_url(&h, d->url);
 	forge_sha256_add(&h, numbers, sizeof(numbers));
 	add_list(&h, &d->tables);
 	add_list(&h, &d->count);
@@ -82,7 +96,18 @@ static const char *digest(const struct forge_check_decl *d, char buf[FORGE_DIGES
 	return forge_sha256_done(&h, buf);
 }
 
-int forge_check_recall(int dir, const struct forge_check_decl *d,
+/* Rows before and after a run are compared: another time's are of no use. */
+static bool may_be_reused(const struct forge_check_decl *d)
+{
+	return d->every_usec && !d->count.n && !d->contents.n;
+}
+
+uint64_t forge_check_clock(void)
+{
+	return boot_usec();
+}
+
+int forge_check_recall(int dir, const struct forge_check_decl *d, uint64_t ended_since,
 		       struct forge_check_result *ret)
 {
 	char name[96], boot[FORGE_BOOT_ID_MAX], own[FORGE_DIGEST_MAX];
@@ -90,20 +115,22 @@ int forge_check_recall(int dir, const struct forge_check_decl *d,
 	size_t len = 0;
 
 	name_of(d, name);
-	if (d->every_usec == 0 || dir < 0 ||
-	    forge_read_file(dir, name, RESULT_MAX, &text, &len) < 0)
+	if (!may_be_reused(d) || dir < 0 ||
+	    forge_read_file(dir, name, RESULT_MAX, &text, &len) < 0 ||
+	    !digest(dir, d, own))
 		return 0;
 	forge_auto_json json_t *j = json_loadb(text, len, 0, NULL);
 	uint64_t then = (uint64_t)json_integer_value(json_object_get(j, "boot_usec"));
+	uint64_t took = (uint64_t)json_integer_value(json_object_get(j, "duration_usec"));
 	uint64_t now = boot_usec();
-	if (!json_is_object(j) || then > now || now - then >= d->every_usec ||
+	if (!json_is_object(j) || then > now ||
+	    (now - then >= d->every_usec && then + took < ended_since) ||
 	    strcmp(forge_json_string_or(j, "boot", ""), forge_boot_id(boot)) != 0 ||
-	    strcmp(forge_json_string_or(j, "decl", ""), digest(d, own)) != 0)
+	    strcmp(forge_json_string_or(j, "decl", ""), own) != 0)
 		return 0;
 	*ret = (struct forge_check_result){
 		.decl = d,
-		.duration_usec =
-			(uint64_t)json_integer_value(json_object_get(j, "duration_usec")),
+		.duration_usec = took,
 		.age_usec = now - then,
 		.is_reused = true,
 	};
@@ -120,14 +147,15 @@ void forge_check_remember(int dir, const struct forge_check_result *r)
 {
 	char name[96], boot[FORGE_BOOT_ID_MAX], own[FORGE_DIGEST_MAX];
 
-	if (dir < 0 || r->is_reused)
+	if (dir < 0 || r->is_reused || !may_be_reused(r->decl) ||
+	    !digest(dir, r->decl, own))
 		return;
 	forge_auto_json json_t *j = json_pack(
-		"{s:s, s:s, s:I, s:b, s:o, s:s, s:I, s:O?}", "decl", digest(r->decl, own),
-		"boot", forge_boot_id(boot), "boot_usec",
-		(json_int_t)(boot_usec() - r->age_usec), "ok", r->report.is_ok, "text",
-		forge_json_text(r->report.text), "time", r->time, "duration_usec",
-		(json_int_t)r->duration_usec, "numbers", r->report.numbers);
+		"{s:s, s:s, s:I, s:b, s:o, s:s, s:I, s:O?}", "decl", own, "boot",
+		forge_boot_id(boot), "boot_usec", (json_int_t)(boot_usec() - r->age_usec),
+		"ok", r->report.is_ok, "text", forge_json_text(r->report.text), "time",
+		r->time, "duration_usec", (json_int_t)r->duration_usec, "numbers",
+		r->report.numbers);
 	forge_auto_free char *text = j ? json_dumps(j, JSON_COMPACT) : NULL;
 	name_of(r->decl, name);
 	if (text)

@@ -21,6 +21,7 @@
 #include "health/cache.h"
 
 #define ANSWER_MAX (64u << 10)
+#define BEGINS	   " " /* which JSON may begin with */
 /* How long to wait for a killed check, which may hang on a dead file server. */
 #define REAP_MSEC 200
 
@@ -80,11 +81,16 @@ static void answer(const struct forge_check_result *r)
 		(void)!forge_write_all(ANSWER_FD, text, strlen(text)); /* torn: no JSON */
 }
 
-/* With every, only one process on this host checks at a time; the others wait for its result. */
+/*
+ * With every, only one process on this host checks at a time; the others wait for its result, which may be too
+ * old for those who come later. The first byte of the answer says that the check itself begins: its time-out
+ * counts from then on.
+ */
 static void be_check(const struct forge_check_env *env, int dir, bool may_reuse,
 		     struct forge_check_result *r)
 {
 	const struct forge_check_kind *kind = forge_check_kind_find(r->decl->kind);
+	uint64_t since = forge_check_clock();
 	char lock_name[96];
 	forge_auto_close int lock = -1;
 
@@ -93,11 +99,12 @@ static void be_check(const struct forge_check_env *env, int dir, bool may_reuse,
 		struct forge_check_result other;
 		lock = forge_lock_file(dir, lock_name, FORGE_LOCK_EXCLUSIVE,
 				       FORGE_LOCK_WAIT_FOREVER, -1);
-		if (forge_check_recall(dir, r->decl, &other) == 1) {
+		if (forge_check_recall(dir, r->decl, since, &other) == 1) {
 			answer(&other);
 			_exit(0);
 		}
 	}
+	(void)!forge_write_all(ANSWER_FD, BEGINS, 1);
 	uint64_t begin = forge_now_usec();
 	forge_check_say(&r->report, false, "the check said nothing");
 	if (kind)
@@ -119,6 +126,8 @@ struct pending {
 	pid_t pid;
 	int fd; /* -1: it is over */
 	uint64_t begin, deadline;
+	uint64_t allowed_usec; /* from its begin on */
+	bool has_begun;
 	char *text;
 	size_t len;
 };
@@ -166,8 +175,9 @@ static void start(const struct forge_check_env *env, int dir, bool may_reuse,
 	close(fds[1]);
 	p->pid = pid;
 	p->begin = forge_now_usec();
-	p->deadline =
-		p->begin + p->result->decl->timeout_usec + (kind ? kind->grace_usec : 0);
+	p->allowed_usec = p->result->decl->timeout_usec + (kind ? kind->grace_usec : 0);
+	/* At first it may have to wait for the check of another run. */
+	p->deadline = p->begin + 2 * p->allowed_usec;
 }
 
 static void finish(struct pending *p)
@@ -221,6 +231,9 @@ static int read_answer(struct pending *p)
 		return 0;
 	if (n <= 0)
 		return 1;
+	if (!p->has_begun)
+		p->deadline = forge_now_usec() + p->allowed_usec;
+	p->has_begun = true;
 	p->len += (size_t)n;
 	return 0;
 }
@@ -231,26 +244,29 @@ static int read_answer(struct pending *p)
 static int step(struct pending *pending, size_t n, int dir, int stop_fd)
 {
 	struct pollfd fds[AT_ONCE_MAX + 1] = { { .fd = stop_fd, .events = POLLIN } };
+	struct pending *waits[AT_ONCE_MAX];
 	uint64_t now = forge_now_usec(), next = UINT64_MAX;
-	bool is_open = false;
+	size_t n_open = 0;
 
 	for (size_t i = 0; i < n; i++) {
-		if (pending[i].fd >= 0 && pending[i].deadline <= now)
-			give_up(&pending[i], dir);
-		fds[i + 1] = (struct pollfd){ .fd = pending[i].fd, .events = POLLIN };
-		is_open |= pending[i].fd >= 0;
-		if (pending[i].fd >= 0 && pending[i].deadline < next)
-			next = pending[i].deadline;
+		struct pending *p = &pending[i];
+		if (p->fd >= 0 && p->deadline <= now)
+			give_up(p, dir);
+		if (p->fd < 0)
+			continue;
+		waits[n_open++] = p;
+		fds[n_open] = (struct pollfd){ .fd = p->fd, .events = POLLIN };
+		next = p->deadline < next ? p->deadline : next;
 	}
-	if (!is_open)
+	if (n_open == 0)
 		return 1;
-	if (poll(fds, n + 1, (int)((next - now) / 1000) + 1) < 0 && errno != EINTR)
+	if (poll(fds, n_open + 1, (int)((next - now) / 1000) + 1) < 0 && errno != EINTR)
 		return -errno;
 	if (fds[0].revents)
 		return -ECANCELED;
-	for (size_t i = 0; i < n; i++)
-		if (fds[i + 1].revents && read_answer(&pending[i]) == 1)
-			finish(&pending[i]);
+	for (size_t i = 0; i < n_open; i++)
+		if (fds[i + 1].revents && read_answer(waits[i]) == 1)
+			finish(waits[i]);
 	return 0;
 }
 
@@ -301,7 +317,7 @@ int forge_checks_run(const struct forge_check_env *env, enum forge_phase phase,
 		struct forge_check_result *one = &r.v[r.n++];
 		*one = (struct forge_check_result){ .decl = d };
 		(void)forge_format_now(one->time);
-		if (may_reuse && forge_check_recall(dir, d, one) == 1)
+		if (may_reuse && forge_check_recall(dir, d, UINT64_MAX, one) == 1)
 			continue;
 		todo[n++] = one;
 		if (n == AT_ONCE_MAX) {
