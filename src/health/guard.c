@@ -307,11 +307,16 @@ static int by_snapshot(struct forge_guard *g, int stop_fd, struct forge_changes 
 		       struct forge_error *err)
 {
 	forge_auto_json json_t *found = NULL;
-	int rc = forge_guard_child_compare(&g->child, stop_fd, &found, err);
+	struct forge_error why = FORGE_ERROR_INIT;
+	int rc = forge_guard_child_compare(&g->child, stop_fd, &found, &why);
 
-	if (rc == 0)
-		forge_changes_add_unknown(changes, found);
-	return rc;
+	/* The process with the snapshot is gone: the times of the files are left. */
+	if (rc < 0) {
+		(void)snprintf(g->note, sizeof(g->note), "%s", why.msg);
+		return by_times(g, stop_fd, changes, err);
+	}
+	forge_changes_add_unknown(changes, found);
+	return 0;
 }
 
 int forge_guard_end(struct forge_guard *g, int stop_fd, json_t **ret,
@@ -331,8 +336,11 @@ int forge_guard_end(struct forge_guard *g, int stop_fd, json_t **ret,
 		mode = "times";
 		rc = by_times(g, stop_fd, &changes, err);
 	}
-	if (rc == 0 && g->child.pid)
+	if (rc == 0 && g->child.pid) {
+		bool had_note = g->note[0];
 		rc = by_snapshot(g, stop_fd, &changes, err);
+		mode = !had_note && g->note[0] ? "times" : mode;
+	}
 	if (rc < 0)
 		return rc;
 	json_t *report = forge_changes_json(&changes);

@@ -90,7 +90,11 @@ static void begin_child(pid_t parent, int in, int out)
 		_exit(0);
 	(void)sigemptyset(&none);
 	(void)sigprocmask(SIG_SETMASK, &none, NULL);
-	(void)signal(SIGINT, SIG_IGN); /* the supervisor decides */
+	/* The supervisor decides; a signal for its group is not for this process. */
+	(void)signal(SIGINT, SIG_IGN);
+	(void)signal(SIGTERM, SIG_IGN);
+	(void)signal(SIGHUP, SIG_IGN);
+	(void)signal(SIGQUIT, SIG_IGN);
 	(void)signal(SIGPIPE, SIG_DFL);
 	int high = fcntl(out, F_DUPFD_CLOEXEC, 3);
 	if (high < 0 || dup2(in, IN_FD) < 0 || dup2(high, OUT_FD) < 0)

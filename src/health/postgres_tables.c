@@ -102,15 +102,39 @@ static int fix_settings(struct forge_checked_server *s)
 	return rc;
 }
 
+static bool has_name(const json_t *names, const char *name)
+{
+	size_t i;
+	const json_t *one;
+
+	json_array_foreach (names, i, one)
+		if (strcmp(json_string_value(one), name) == 0)
+			return true;
+	return false;
+}
+
+static const char *join_names(const json_t *names, char buf[200])
+{
+	size_t i, len = 0;
+	const json_t *one;
+
+	json_array_foreach (names, i, one)
+		if (len < 200)
+			len += (size_t)snprintf(buf + len, 200 - len, "%s%s",
+						i ? ", " : "", json_string_value(one));
+	return buf;
+}
+
 int forge_checked_tables_find(struct forge_checked_server *s,
 			      const struct forge_check_decl *d,
 			      struct forge_checked_tables *ret)
 {
 	const struct forge_strv *lists[] = { &d->tables, &d->count, &d->contents };
-	char missing[200] = "";
-	size_t len = 0;
+	json_t *missing = json_array();
 	int rc = 0;
 
+	/* Also for the comparison with the time before a run. */
+	json_object_set_new(s->ret->numbers, "missing", missing);
 	ret->v = calloc(d->tables.n + d->count.n + d->contents.n + 1, sizeof(*ret->v));
 	if (!ret->v) {
 		forge_check_say(s->ret, false, "out of memory");
@@ -125,17 +149,17 @@ int forge_checked_tables_find(struct forge_checked_server *s,
 			if (one) {
 				one->is_counted |= i == 1;
 				one->is_compared |= i == 2;
-			} else if (len < sizeof(missing)) {
-				len += (size_t)snprintf(missing + len,
-							sizeof(missing) - len, "%s%s",
-							len ? ", " : "", name);
+			} else if (!has_name(missing, name)) {
+				json_array_append_new(missing, forge_json_text(name));
 			}
 		}
-	if (*missing) {
+	if (json_array_size(missing)) {
+		char names[200];
 		forge_check_say(s->ret, false, "database %s has no table %s",
-				pPQdb(s->conn), missing);
+				pPQdb(s->conn), join_names(missing, names));
 		return -1;
 	}
+	json_object_del(s->ret->numbers, "missing");
 	return fix_settings(s);
 }
 

@@ -279,8 +279,9 @@ static int record_durably(struct run *r, struct forge_error *err)
 	}
 	r->is_confirmed = true;
 	forge_run_disarm_previous(r);
-	if (r->req->on_recorded)
+	if (r->req->on_recorded && !r->is_announced)
 		r->req->on_recorded(r->req->arg, r->spec->run_id);
+	r->is_announced = true;
 	return 0;
 }
 
@@ -323,8 +324,13 @@ int forge_run_wait_for_health(struct run *r, const struct forge_obstacle *why,
 
 	if (forge_run_status(r) == FORGE_STATUS_NONE)
 		forge_run_set_status(r, "queued", NULL);
-	if (!r->is_confirmed)
+	if (!r->is_announced)
 		rc = record_durably(r, err);
+	/* Others need not wait for the same thing. */
+	if (r->share.fd >= 0) {
+		forge_admit_release(&r->share);
+		r->gave_share_back = true;
+	}
 	(void)snprintf(text, sizeof(text), "waits for health: %s", why->text);
 	if (rc == 0 && strcmp(text, r->pending) != 0) {
 		note_pending(r, text);
@@ -358,11 +364,11 @@ static int wait_for_room(struct run *r, const struct forge_need *need,
 	return rc;
 }
 
-/* A post-process runs within the share of its run. On a cluster the cluster decides. */
+/* A post-process runs within the share of its run, a check beside all of them. On a cluster the cluster decides. */
 static int take_share(struct run *r, const struct forge_need *need,
 		      struct forge_error *err)
 {
-	return r->req->parent_run || is_remote(r)
+	return r->req->parent_run || r->req->is_check || is_remote(r)
 		       ? 0
 		       : forge_admit_try(r->home, r->cfg, need, &r->share, err);
 }
@@ -457,14 +463,24 @@ static int make_workdir(struct run *r, struct forge_error *err)
 /* A run that was queued needs its share now, when nothing but the command is left to start. */
 static int take_queued_share(struct run *r, struct forge_error *err)
 {
+	struct forge_need need = forge_admit_need(r->cfg, r->spec, r->slot.number);
+	int rc = 0;
+
 	if (r->ticket.fd < 0)
 		return 0;
 	forge_auto_close int signals = forge_signals_fd();
-	int rc = forge_admit_take(&r->ticket, signals, &r->share, err);
-	forge_admit_leave(&r->ticket);
-	/* The host may have changed while the run waited. */
-	if (rc == 0)
-		rc = forge_run_check_before(r, &r->unhealthy, err);
+	do {
+		if (r->gave_share_back)
+			rc = forge_admit_queue(r->home, r->cfg, &need, signals,
+					       &r->ticket, err);
+		r->gave_share_back = false;
+		if (rc == 0)
+			rc = forge_admit_take(&r->ticket, signals, &r->share, err);
+		forge_admit_leave(&r->ticket);
+		/* The host may have changed while the run waited. */
+		if (rc == 0)
+			rc = forge_run_check_before(r, &r->unhealthy, err);
+	} while (rc == 0 && !r->unhealthy.status && r->gave_share_back);
 	if (rc == 0 && r->unhealthy.status)
 		rc = forge_fail(err, EHOSTDOWN, "%s", r->unhealthy.notes);
 	if (rc == 0)
@@ -518,8 +534,10 @@ static int execute(struct run *r, struct forge_outcome *outcome, struct forge_er
 		forge_courier_start(&r->courier);
 		rc = take_queued_share(r, err);
 	}
-	if (rc == 0)
+	if (rc == 0) {
 		rc = forge_run_guard(r, err);
+		r->admission_error = rc == -ECANCELED ? rc : 0;
+	}
 	if (rc == 0)
 		rc = save(r, err);
 	if (rc == 0 && !leaves(r))

@@ -47,12 +47,11 @@ static json_t *note_results(struct run *r, const char *phase,
 	return j;
 }
 
-static void warn_of(struct run *r, const struct forge_check_result *failed)
+static void warn_of(struct run *r, const char *name, const char *text)
 {
 	struct forge_error e = FORGE_ERROR_INIT;
 
-	(void)forge_fail(&e, EIO, "health: %s: %s", failed->decl->name,
-			 failed->report.text);
+	(void)forge_fail(&e, EIO, "health: %s: %s", name, text);
 	forge_run_warn(r, &e);
 	forge_record_event(&r->record, "health_warning", e.msg);
 }
@@ -82,17 +81,19 @@ static int find_obstacle(struct run *r, struct forge_obstacle *ret,
 			       held, held);
 		ret->waits = true;
 	}
-	if (rc != 0)
+	/* A cluster checks its nodes. */
+	if (rc != 0 || !is_checked(r))
 		return rc;
 	rc = check_once(r, &results, err);
 	if (rc < 0)
 		return rc;
 	(void)note_results(r, "pre", &results);
-	const struct forge_check_result *warning = forge_checks_failed(&results, "warn"),
-					*failed = forge_checks_failed(&results, "block");
-	if (warning && !r->has_warned_of_health)
-		warn_of(r, warning);
-	r->has_warned_of_health |= warning != NULL;
+	const struct forge_check_result *failed = forge_checks_failed(&results, "block");
+	for (size_t i = 0; i < results.n && !r->has_warned_of_health; i++)
+		if (!results.v[i].report.is_ok &&
+		    strcmp(results.v[i].decl->severity, "warn") == 0)
+			warn_of(r, results.v[i].decl->name, results.v[i].report.text);
+	r->has_warned_of_health |= forge_checks_failed(&results, "warn") != NULL;
 	if (!failed)
 		return 0;
 	(void)snprintf(ret->text, sizeof(ret->text), "%.64s: %s", failed->decl->name,
@@ -104,12 +105,14 @@ static int find_obstacle(struct run *r, struct forge_obstacle *ret,
 int forge_run_check_before(struct run *r, struct forge_verdict *ret_verdict,
 			   struct forge_error *err)
 {
-	uint64_t deadline = forge_now_usec() + r->cfg->queue_usec;
 	struct forge_obstacle why = { .waits = false };
-	int rc = is_checked(r) ? find_obstacle(r, &why, err) : 0;
+	int rc = r->ready->check_env ? find_obstacle(r, &why, err) : 0;
+
+	if (!r->health_deadline)
+		r->health_deadline = forge_now_usec() + r->cfg->queue_usec;
 
 	while (rc == 1 && why.waits) {
-		rc = forge_run_wait_for_health(r, &why, deadline, err);
+		rc = forge_run_wait_for_health(r, &why, r->health_deadline, err);
 		if (rc == -ECANCELED || rc == -ETIMEDOUT) {
 			forge_judge_not_admitted(rc, err, ret_verdict);
 			if (rc == -ETIMEDOUT)
@@ -308,16 +311,31 @@ static int look_back(struct run *r, int stop_fd, json_t **ret, struct forge_erro
 	return forge_guard_since(&spec, &r->guarded_since, ret, err);
 }
 
+/* Nothing is known of guarded files. */
+static void judge_unknown(struct run *r, const char *why, json_t *post,
+			  struct forge_verdict *v)
+{
+	char text[640];
+
+	(void)snprintf(text, sizeof(text),
+		       "whether it changed guarded files is not known: %s", why);
+	json_object_set_new(post, "ok", json_false());
+	if (r->cfg->health.unattributed == FORGE_UNATTRIBUTED_CORRUPTED)
+		forge_judge_corrupted(text, v);
+	else
+		forge_judge_add(v, "Health: %s.", text);
+}
+
 static void end_guard(struct run *r, json_t *post, struct forge_verdict *v)
 {
-	forge_auto_close int signals = forge_signals_fd();
 	struct forge_error err = FORGE_ERROR_INIT;
 	json_t *report = NULL;
 
 	if (!is_guarded(r))
 		return;
-	int rc = r->guard ? forge_guard_end(r->guard, signals, &report, &err)
-			  : look_back(r, signals, &report, &err);
+	/* Not even a signal keeps a run from being judged. */
+	int rc = r->guard ? forge_guard_end(r->guard, -1, &report, &err)
+			  : look_back(r, -1, &report, &err);
 	json_object_del(r->record.json, "guarded_since");
 	if (rc == 0 && !report)
 		return; /* nothing is guarded any more */
@@ -325,8 +343,7 @@ static void end_guard(struct run *r, json_t *post, struct forge_verdict *v)
 		forge_record_event(&r->record, "guard_failed", err.msg);
 		report = json_pack("{s:s, s:o}", "mode", "none", "note",
 				   forge_json_text(err.msg));
-		forge_judge_add(v, "Whether it changed guarded files is not known: %s.",
-				err.msg);
+		judge_unknown(r, err.msg, post, v);
 	} else {
 		judge_guard(r, report, v);
 	}
@@ -353,62 +370,79 @@ static long long rows_written(const json_t *before, const json_t *after)
 			   json_integer_value(json_object_get(before, "writes")));
 }
 
+/* What became of a table; NULL: nothing. */
+static const char *table_change(const json_t *numbers, const char *what,
+				const char *table, const json_t *old)
+{
+	const json_t *now = json_object_get(json_object_get(numbers, what), table), *gone;
+	size_t i;
+
+	json_array_foreach (json_object_get(numbers, "missing"), i, gone)
+		if (strcmp(json_string_value(gone), table) == 0)
+			return "is gone";
+	if (!now || json_equal(old, now))
+		return NULL; /* without an answer the check has failed, and that is told */
+	return strcmp(what, "count") == 0 ? "has another number of rows"
+					  : "has other rows";
+}
+
 /*
  * Tables whose rows are guarded: numbers before and after. A run without a network has no way to a server;
  * of one that has it, the server's statistics do not tell the writes from those of other clients.
  */
-static void compare_tables(struct run *r, const struct forge_check_result *after,
+static void compare_tables(struct run *r, const json_t *before, const json_t *after,
 			   const char *what, struct forge_verdict *v)
 {
-	const json_t *before =
-		json_object_get(check_before(r, after->decl->name), "numbers");
-	const json_t *was = json_object_get(before, what), *value;
+	json_t *was = json_object_get(json_object_get(before, "numbers"), what), *old;
+	const json_t *now = json_object_get(after, "numbers");
+	bool warns = strcmp(forge_json_string_or(after, "severity", ""), "warn") == 0;
 	const char *table;
 
-	json_object_foreach(json_object_get(after->report.numbers, what), table, value)
+	json_object_foreach(was, table, old)
 	{
-		const json_t *old = json_object_get(was, table);
+		const char *change = table_change(now, what, table, old);
 		char text[400];
-		if (!old || json_equal(old, value))
+		if (!change)
 			continue;
 		(void)snprintf(
 			text, sizeof(text),
-			"%.64s: table %.64s has %s now (%lld rows were written "
-			"while the run was there, by %zu other clients at its end)",
-			after->decl->name, table,
-			strcmp(what, "count") == 0 ? "another number of rows"
-						   : "other rows",
-			rows_written(before, after->report.numbers),
-			json_array_size(
-				json_object_get(after->report.numbers, "connections")));
+			"%.64s: table %.64s %s now (%lld rows were written while the run "
+			"was there; %zu other clients at its end)",
+			forge_json_string_or(after, "name", ""), table, change,
+			rows_written(json_object_get(before, "numbers"), now),
+			json_array_size(json_object_get(now, "connections")));
 		forge_record_event(&r->record, "table_changed", text);
 		if (r->spec->own_network)
 			forge_judge_add(v,
 					"Health: %s; this run had no network and "
 					"cannot have done it.",
 					text);
-		else if (blames_unattributed(r))
+		else if (!warns && blames_unattributed(r))
 			forge_judge_corrupted(text, v);
 		else
 			forge_judge_add(v, "Health: %s; by whom is not known.", text);
 	}
 }
 
-static void judge_results(struct run *r, const struct forge_check_results *results,
-			  struct forge_verdict *v)
+/* The results after the run, beside those before it, wherever both were found. */
+static void judge_results(struct run *r, const json_t *post, struct forge_verdict *v)
 {
-	for (size_t i = 0; i < results->n; i++) {
-		const struct forge_check_result *one = &results->v[i];
-		const json_t *before = check_before(r, one->decl->name);
-		compare_tables(r, one, "count", v);
-		compare_tables(r, one, "contents", v);
-		if (one->report.is_ok)
+	const json_t *one;
+	size_t i;
+
+	json_array_foreach (json_object_get(post, "checks"), i, one) {
+		const char *name = forge_json_string_or(one, "name", "");
+		const char *text = forge_json_string_or(one, "text", "");
+		const json_t *before = check_before(r, name);
+		compare_tables(r, before, one, "count", v);
+		compare_tables(r, before, one, "contents", v);
+		if (json_is_true(json_object_get(one, "ok")))
 			continue;
-		warn_of(r, one);
+		warn_of(r, name, text);
 		if (json_is_true(json_object_get(before, "ok")))
 			forge_judge_add(v,
 					"Health: %s, which passed before, fails: %.200s.",
-					one->decl->name, one->report.text);
+					name, text);
 	}
 }
 
@@ -450,6 +484,7 @@ static json_t *take_remote(struct run *r, struct forge_verdict *v)
 	json_object_set_new(r->record.json, "health", health);
 	if (json_is_object(json_object_get(post, "guard")))
 		judge_guard(r, json_object_get(post, "guard"), v);
+	judge_results(r, post, v);
 	return post;
 }
 
@@ -465,7 +500,7 @@ void forge_run_check_after(struct run *r, struct forge_verdict *v)
 			check_after(r, &results);
 		post = note_results(r, "post", &results);
 		end_guard(r, post, v);
-		judge_results(r, &results, v);
+		judge_results(r, post, v);
 	}
 	if (post && strcmp(v->status, "corrupted") == 0)
 		put_in_quarantine(r, post);

@@ -22,6 +22,7 @@ static void run_command(const struct forge_check_env *env,
 		.stderr_fd = -1,
 		.argv = argv,
 		.is_probe = true,
+		.is_check = true,
 	};
 	forge_auto_home struct forge_home home = FORGE_HOME_INIT;
 	struct forge_run_result result = { 0 };

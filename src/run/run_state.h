@@ -49,7 +49,11 @@ struct run {
 	bool is_retried;	       /* there is one */
 	struct forge_guard *guard;     /* observes guarded files; NULL: none are */
 	struct timespec guarded_since; /* by the clock of files */
+	uint64_t
+		health_deadline; /* until then the run waits for health; 0: it has not yet */
 	bool has_warned_of_health;
+	bool gave_share_back;		/* while it waited for health */
+	bool is_announced;		/* the caller has heard of it */
 	struct forge_verdict unhealthy; /* a check failed when the run had its share */
 	char pending[FORGE_WHY_MAX];	/* why the run waits, as its slot says */
 	const char *store;		/* URL */

@@ -61,6 +61,7 @@ struct forge_run_request {
 	struct forge_strv links;
 	/* The run checks a runtime, which need not be healthy, without user settings. */
 	bool is_probe;
+	bool is_check; /* of the host's health: it needs no share of the host's budget */
 	const struct forge_strv
 		*exact_env;	  /* replaces the whole environment; NULL: does not */
 	bool keep;		  /* keep the workdir */
