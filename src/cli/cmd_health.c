@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/json.h"
 #include "base/parse.h"
 #include "cli/cli.h"
@@ -211,12 +212,20 @@ static int clear(const char *word, struct forge_error *err)
 			 : forge_fail(err, EINVAL,
 				      "clear: say with --note why the run is cleared");
 
+	if (rc < 0)
+		return rc;
+	struct forge_error why = FORGE_ERROR_INIT;
+	rc = forge_session_record(&s, word, &record, &why);
+	/* Of a run that died early there may be nothing but the mark. */
+	bool is_id = strlen(word) == FORGE_RUN_ID_MAX - 1 && forge_run_id_is_valid(word);
+	if (rc < 0 && !(rc == -ENOENT && is_id)) {
+		*err = why;
+		return rc;
+	}
+	const char *id = record ? forge_json_string(record, "run_id") : word;
+	rc = forge_clear_run(&s.home, s.store, id, record, clear_note, err);
 	if (rc == 0)
-		rc = forge_session_record(&s, word, &record, err);
-	if (rc == 0)
-		rc = forge_clear_run(&s.home, s.store, record, clear_note, err);
-	if (rc == 0)
-		printf("cleared: %s\n", forge_record_name(record, name));
+		printf("cleared: %s\n", record ? forge_record_name(record, name) : word);
 	return rc;
 }
 

@@ -12,6 +12,7 @@
 #include "base/parse.h"
 #include "cli/session.h"
 #include "cli/table.h"
+#include "record/clear.h"
 #include "record/foreign.h"
 #include "run/export.h"
 #include "run/signals.h"
@@ -225,24 +226,6 @@ static int copy_sources(const struct forge_session *s, const struct source *at, 
 	return rc;
 }
 
-/* What a run made that has done damage is not to be used as if nothing had happened. */
-static int check_quarantine(const json_t *record, struct forge_error *err)
-{
-	char name[FORGE_RUN_NAME_MAX];
-
-	if (!json_is_true(json_object_get(record, "quarantine")))
-		return 0;
-	(void)forge_record_name(record, name);
-	return forge_hint(
-		err,
-		forge_fail(err, EPERM,
-			   "run %s has changed guarded files: its outputs are in "
-			   "quarantine",
-			   name),
-		"forge health clear %s --note TEXT releases them",
-		forge_json_string_or(record, "run_id", ""));
-}
-
 /* Each run gets its own directory, as names can be equal. All are copied, or none. */
 static int copy(struct forge_session *s, const struct forge_strv *ids, bool has_own_dirs,
 		struct forge_error *err)
@@ -255,7 +238,7 @@ static int copy(struct forge_session *s, const struct forge_strv *ids, bool has_
 	for (size_t i = 0; i < ids->n && rc == 0; i++)
 		rc = open_source(s, ids->v[i], &at[i], err);
 	for (size_t i = 0; i < ids->n && rc == 0; i++)
-		rc = check_quarantine(at[i].record, err);
+		rc = forge_check_quarantine(at[i].record, err);
 	for (size_t i = 0; i < ids->n && rc == 0; i++)
 		at[i].below = has_own_dirs ? name_of(at, ids->n, i) : NULL;
 	if (rc == 0)
@@ -286,7 +269,7 @@ static int show(struct forge_session *s, const char *run_id, bool has_heading,
 	if (has_heading)
 		printf("%s\n", run_id);
 	struct forge_error held = FORGE_ERROR_INIT;
-	if (check_quarantine(record, &held) < 0)
+	if (forge_check_quarantine(record, &held) < 0)
 		forge_print_warning(&held);
 	return list(s, record, err);
 }

@@ -58,14 +58,17 @@ static int add(const struct forge_check_row *row, void *arg)
 		return -ENOMEM;
 	/* The first result decides where the chart begins. */
 	if (s->since == 0)
-		s->since = at;
-	int64_t span = s->until - s->since + 1;
-	int64_t part = at < s->since ? 0 : (at - s->since) * PARTS / span;
+		s->since = at < s->until ? at : s->until;
+	/* Another host may have another clock. */
+	at = at < s->since ? s->since : at > s->until ? s->until : at;
+	int64_t span = s->until > s->since ? s->until - s->since : 1;
+	int64_t part = at > s->since ? (at - s->since) * PARTS / span : 0;
+	int64_t took = row->duration_usec > 0 ? row->duration_usec : 0;
 	part = part < PARTS ? part : PARTS - 1;
 	one->n++;
-	one->total_usec += row->duration_usec;
-	if (row->duration_usec > one->slowest_usec)
-		one->slowest_usec = row->duration_usec;
+	one->total_usec += took;
+	if (took > one->slowest_usec)
+		one->slowest_usec = took;
 	one->parts[part]++;
 	if (row->is_ok)
 		return 0;

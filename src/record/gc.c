@@ -602,16 +602,17 @@ static int deliver(struct gc *g, const char *url)
 static void sweep_checks(struct gc *g)
 {
 	struct forge_error why = FORGE_ERROR_INIT;
-	char before[FORGE_TIME_MAX], number[32];
+	char before[FORGE_TIME_MAX], number[32], host[256] = "";
 
 	if (!g->store || g->cfg->keep.health_usec == FORGE_UNLIMITED)
 		return;
 	(void)forge_format_time(before,
 				g->now - (time_t)(g->cfg->keep.health_usec / 1000000));
-	int n = forge_store_count_checks(g->store, before, &why);
+	(void)gethostname(host, sizeof(host) - 1); /* "" matches nothing */
+	int n = forge_store_count_checks(g->store, before, host, &why);
 	(void)snprintf(number, sizeof(number), "%d", n);
 	if (n > 0 && may_change(g, "remove old results of checks:", number, 0))
-		n = forge_store_drop_checks(g->store, before, &why);
+		n = forge_store_drop_checks(g->store, before, host, &why);
 	if (n < 0)
 		failed(g, "%s", why.msg);
 }

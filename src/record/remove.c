@@ -27,6 +27,7 @@
 #include "state/damage.h"
 #include "state/kept.h"
 #include "state/objects.h"
+#include "state/quarantine.h"
 #include "state/slot.h"
 
 static int note_digests(struct forge_removal *r, const json_t *record, bool outputs_only)
@@ -204,6 +205,9 @@ int forge_remove_run(const struct forge_home *home, struct forge_store *st,
 	int rc = remove_parts(home, st, run_id, log, r, err);
 	if (rc == 0)
 		rc = remove_directory(home, run_id, log, err);
+	/* A mark without a record: nothing could clear it later. */
+	if (rc == 0)
+		rc = forge_quarantine_remove(home, run_id, err);
 	return rc < 0 ? rc : forge_store_remove(st, run_id, err);
 }
 

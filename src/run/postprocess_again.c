@@ -9,6 +9,7 @@
 
 #include "base/fd.h"
 #include "base/json.h"
+#include "record/clear.h"
 #include "record/adopt.h"
 #include "record/deliver.h"
 #include "record/foreign.h"
@@ -174,7 +175,9 @@ int forge_post_process_again(const struct forge_config *cfg,
 		return rc;
 	if (rc < 0)
 		return fail_foreign(home, record, err);
-	rc = check_trusted(own, command, err);
+	rc = forge_check_quarantine(own, err);
+	if (rc == 0)
+		rc = check_trusted(own, command, err);
 	if (rc == 0)
 		rc = post_process_again(cfg, home, url, own, command, ret_result, err);
 	json_decref(own);

@@ -107,30 +107,47 @@ int forge_store_checks(struct forge_store *st, const char *name, const char *sin
 		SQL_TEXT(name ? name : ""), SQL_TEXT(since ? since : ""));
 }
 
+struct old {
+	const char *before, *host;
+};
+
+/* Each host removes its own: another one may keep them longer. */
 static int drop_work(struct forge_store *st, const void *arg, struct forge_error *err)
 {
-	int rc = forge_sql(
-		st, err, NULL, NULL,
-		"DELETE FROM health_checks WHERE phase <> 'runtime' AND time < $1",
-		SQL_TEXT(arg));
+	const struct old *o = arg;
+	int rc =
+		forge_sql(st, err, NULL, NULL,
+			  "DELETE FROM health_checks WHERE phase <> 'runtime' AND time < "
+			  "$1 AND host = $2",
+			  SQL_TEXT(o->before), SQL_TEXT(o->host));
 
 	return rc < 0 ? rc : 0;
 }
 
-int forge_store_count_checks(struct forge_store *st, const char *before,
-			     struct forge_error *err)
+static int take_count(const char *const *columns, void *arg)
 {
-	return forge_sql(
-		st, err, NULL, NULL,
-		"SELECT 1 FROM health_checks WHERE phase <> 'runtime' AND time < "
-		"$1",
-		SQL_TEXT(before));
+	*(int *)arg = (int)strtol(columns[0] ? columns[0] : "0", NULL, 10);
+	return 0;
 }
 
-int forge_store_drop_checks(struct forge_store *st, const char *before,
+int forge_store_count_checks(struct forge_store *st, const char *before, const char *host,
+			     struct forge_error *err)
+{
+	int n = 0;
+	int rc = forge_sql(st, err, take_count, &n,
+			   "SELECT count(*) FROM health_checks WHERE phase <> 'runtime' "
+			   "AND time < $1 AND host = $2",
+			   SQL_TEXT(before), SQL_TEXT(host));
+
+	return rc < 0 ? rc : n;
+}
+
+int forge_store_drop_checks(struct forge_store *st, const char *before, const char *host,
 			    struct forge_error *err)
 {
-	return forge_store_transact(st, true, drop_work, before, err);
+	const struct old o = { before, host };
+
+	return forge_store_transact(st, true, drop_work, &o, err);
 }
 
 /* ---- records ---- */

@@ -176,11 +176,11 @@ FORGE_MUST_CHECK int forge_store_checks(
 	struct forge_store *st, const char *name, const char *since,
 	int (*visit)(const struct forge_check_row *row, void *arg), void *arg,
 	struct forge_error *err);
-/* Counts and deletes the results from before this time. */
+/* Counts and deletes the results of this host from before this time. */
 FORGE_MUST_CHECK int forge_store_count_checks(struct forge_store *st, const char *before,
-					      struct forge_error *err);
+					      const char *host, struct forge_error *err);
 FORGE_MUST_CHECK int forge_store_drop_checks(struct forge_store *st, const char *before,
-					     struct forge_error *err);
+					     const char *host, struct forge_error *err);
 /* Replaces the record of a finished run, and adds an event. The status stays. */
 FORGE_MUST_CHECK int forge_store_replace_record(struct forge_store *st,
 						const char *run_id, const json_t *record,
