@@ -320,7 +320,7 @@ write_mapped() {
     mkfifo "$T/fifo"
     background sh -c "read -r _ <$T/fifo; sh -c 'echo x >$guard/theirs'; true"
     begin true 1 'sh -c "sh -c \"echo x >guard/new\"; exit"'
-    init=$(grep -lE '^NSpid:\s+[0-9]+\s+1$' $(pgrep -P "${pids[1]}" | sed 's#.*#/proc/&/status#') | cut -d/ -f3)
+    init=$(pgrep -P "${pids[1]}" | while read -r child; do ! grep -qE "^NSpid:\s+[0-9]+\s+1\$" "/proc/$child/status" || echo "$child"; done)
     watcher=$(watchers)
     kill -STOP "$watcher"
     touch "$beside/go-1"
