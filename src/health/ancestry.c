@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -64,15 +65,16 @@ static void filter_forks(int fd)
 static int listen_to_kernel(int fd)
 {
 	struct sockaddr_nl to = { .nl_family = AF_NETLINK, .nl_groups = CN_IDX_PROC };
-	struct {
-		struct nlmsghdr header;
-		struct cn_msg message;
-		enum proc_cn_mcast_op op;
-	} __attribute__((packed)) request = {
-		.header = { .nlmsg_len = sizeof(request), .nlmsg_type = NLMSG_DONE },
-		.message = { .id = { CN_IDX_PROC, CN_VAL_PROC },
-			     .len = sizeof(request.op) },
-		.op = PROC_CN_MCAST_LISTEN,
+	const enum proc_cn_mcast_op op = PROC_CN_MCAST_LISTEN;
+	const struct cn_msg message = { .id = { CN_IDX_PROC, CN_VAL_PROC },
+					.len = sizeof(op) };
+	const struct nlmsghdr header = { .nlmsg_len = NLMSG_LENGTH(sizeof(message) +
+								   sizeof(op)),
+					 .nlmsg_type = NLMSG_DONE };
+	struct iovec request[] = {
+		{ (void *)&header, NLMSG_HDRLEN },
+		{ (void *)&message, sizeof(message) },
+		{ (void *)&op, sizeof(op) },
 	};
 	int size = RECEIVE_BUFFER;
 
@@ -80,7 +82,7 @@ static int listen_to_kernel(int fd)
 	if (bind(fd, (struct sockaddr *)&to, sizeof(to)) < 0)
 		return -errno;
 	filter_forks(fd);
-	return send(fd, &request, sizeof(request), 0) < 0 ? -errno : 0;
+	return writev(fd, request, FORGE_ARRAY_SIZE(request)) < 0 ? -errno : 0;
 }
 
 /* Those who were there before, and the parents that they have now. */
