@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -67,19 +68,21 @@ static int listen_to_kernel(int fd)
 	const enum proc_cn_mcast_op op = PROC_CN_MCAST_LISTEN;
 	const struct cn_msg message = { .id = { CN_IDX_PROC, CN_VAL_PROC },
 					.len = sizeof(op) };
-	char request[NLMSG_LENGTH(sizeof(message) + sizeof(op))] = { 0 };
-	const struct nlmsghdr header = { .nlmsg_len = sizeof(request),
+	const struct nlmsghdr header = { .nlmsg_len = NLMSG_LENGTH(sizeof(message) +
+								   sizeof(op)),
 					 .nlmsg_type = NLMSG_DONE };
+	struct iovec request[] = {
+		{ (void *)&header, NLMSG_HDRLEN },
+		{ (void *)&message, sizeof(message) },
+		{ (void *)&op, sizeof(op) },
+	};
 	int size = RECEIVE_BUFFER;
 
 	(void)setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof(size));
 	if (bind(fd, (struct sockaddr *)&to, sizeof(to)) < 0)
 		return -errno;
 	filter_forks(fd);
-	memcpy(request, &header, sizeof(header));
-	memcpy(request + NLMSG_HDRLEN, &message, sizeof(message));
-	memcpy(request + NLMSG_HDRLEN + sizeof(message), &op, sizeof(op));
-	return send(fd, request, sizeof(request), 0) < 0 ? -errno : 0;
+	return writev(fd, request, FORGE_ARRAY_SIZE(request)) < 0 ? -errno : 0;
 }
 
 /* Those who were there before, and the parents that they have now. */

@@ -24,7 +24,7 @@
 #define TRIES	   50
 #define PAUSE_NSEC 20000000
 /* A watcher that hangs is like none. */
-#define ANSWER_SECONDS 60
+#define ANSWER_SECONDS 20
 
 /* A top when the run began: what the times of files do not tell. */
 struct top {
@@ -168,8 +168,11 @@ static int observe(const struct forge_guard_spec *spec, struct forge_guard *g,
 	enum forge_guard_mode mode = spec->config->mode;
 	const struct forge_guard_set *compared = &g->set;
 
-	if (mode != FORGE_GUARD_SNAPSHOT && spec->start_watcher) {
-		int rc = watch(spec, g);
+	if (mode != FORGE_GUARD_SNAPSHOT) {
+		int rc = spec->start_watcher ? watch(spec, g) : -EOPNOTSUPP;
+		if (!spec->start_watcher)
+			(void)snprintf(g->note, sizeof(g->note),
+				       "processes of this executor are not watched");
 		if (mode == FORGE_GUARD_WATCH && (rc < 0 || g->rest.tops.n))
 			return forge_hint(
 				err,

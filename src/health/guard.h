@@ -21,7 +21,7 @@ struct forge_guard_spec {
 	const char *run_id;
 	const char *workdir;  /* NULL: not on this host */
 	const char *workdirs; /* the template of all; NULL: not known */
-	/* Starts the process that watches, if there is none. NULL: nothing is watched. */
+	/* Starts the process that watches, if there is none. NULL: its processes cannot be told from others. */
 	int (*start_watcher)(const struct forge_home *home, struct forge_error *err);
 	int stop_fd; /* -ECANCELED when it becomes readable; -1: none */
 };

@@ -139,14 +139,18 @@ int forge_run_check_before(struct run *r, struct forge_verdict *ret_verdict,
 
 /* ---- guarded files ---- */
 
+/* Processes of a run that can outlive us have other ancestors, and groups that are not known yet. */
 static struct forge_guard_spec guard_spec(const struct run *r, int stop_fd)
 {
+	bool is_ours = !(r->executor->caps & FORGE_EXECUTOR_OUTLIVES);
+
 	return (struct forge_guard_spec){ .config = &r->cfg->health,
 					  .home = r->home,
 					  .run_id = r->spec->run_id,
 					  .workdir = r->spec->workdir,
 					  .workdirs = r->cfg->workdir,
-					  .start_watcher = forge_attendant_guard,
+					  .start_watcher =
+						  is_ours ? forge_attendant_guard : NULL,
 					  .stop_fd = stop_fd };
 }
 

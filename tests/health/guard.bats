@@ -150,6 +150,11 @@ os.utime("guard/file", ns=(s.st_atime_ns, s.st_mtime_ns))'
     inside 'cd "$OLDPWD"; echo x >a; for i in 1 2 3; do ln a b$i; done; echo y >>b2; rm a b1'
     unblamed
     [ "$(guard_field .unattributed)" -eq 0 ]
+    # As many as one likes.
+    forge_run -- /usr/bin/python3 -c 'import os
+for i in range(4500): open("f%d" % i, "w"); os.link("f%d" % i, "l%d" % i)'
+    unblamed
+    [ "$(guard_field .mode)" = "$seen" ]
 }
 
 @test "modes, owners, times and extended attributes" {
@@ -307,6 +312,41 @@ write_mapped() {
         [ "$(guard_field .by_run)" -eq 2 ]
         rm "$guard/new" "$guard/more"
     done
+}
+
+@test "... also when those before them are gone, too" {
+    [ "$seen" = watch ] || skip "only root can do this"
+    # One of others, which is there before the watcher, and gone before it reads.
+    mkfifo "$T/fifo"
+    background sh -c "read -r _ <$T/fifo; sh -c 'echo x >$guard/theirs'; true"
+    begin true 1 'sh -c "sh -c \"echo x >guard/new\"; exit"'
+    init=$(pgrep -P "${pids[1]}" | while read -r child; do ! grep -qE "^NSpid:\s+[0-9]+\s+1\$" "/proc/$child/status" || echo "$child"; done)
+    watcher=$(watchers)
+    kill -STOP "$watcher"
+    touch "$beside/go-1"
+    is_gone() { [ ! -e "/proc/$init/status" ] || grep -q '^State:.Z' "/proc/$init/status"; }
+    wait_for is_gone
+    echo >"$T/fifo"
+    wait "$pid"
+    kill -CONT "$watcher"
+    finish 1
+    blamed
+    [ "$(guard_field .by_run)" -eq 1 ]
+    [ "$(guard_field .unattributed)" -eq 0 ]
+    named_as guard/new created run
+    named_as guard/theirs created other
+}
+
+@test "a directory above the guarded one moved away, and back" {
+    mkdir -p "$rw/up/in"
+    echo x >"$rw/up/in/file"
+    own "$rw"
+    guard_config "paths: [$rw/up/in]"
+    [ "$seen" = snapshot ] || inside 'mv up beside/up; echo y >beside/up/in/file; mv beside/up up'
+    [ "$seen" = snapshot ] || caught up renamed
+    inside 'mv up away'
+    blamed
+    [ "$seen" = watch ] || named_as up/in/file deleted
 }
 
 @test "others change the same files during the run: noted, and nobody is blamed" {
