@@ -125,8 +125,6 @@ struct forge_outcome {
 		.io_write_bytes = UINT64_MAX,                                            \
 	})
 
-#define FORGE_GROUP_MAX 96
-
 /* What a run uses now. UINT64_MAX: not known, or not visible from here. */
 struct forge_usage_now {
 	uint64_t memory_bytes, cpu_usec;
@@ -259,12 +257,6 @@ struct forge_executor_ops {
 			   struct forge_error *err);
 	/* What the run uses now, by the content of its slot. */
 	void (*usage)(const json_t *slot, struct forge_usage_now *ret);
-	/*
-	 * After prepare(): a word in the path of the control group that the processes of the run will have on
-	 * this host. Optional; NULL: it is "forge-<run id>".
-	 */
-	int (*group)(struct forge_execution *e, char ret[FORGE_GROUP_MAX],
-		     struct forge_error *err);
 	/*
 	 * After the outcome: the health of the host where the run was, {pre, post} as in the record; NULL: it
 	 * was not checked. Optional: only executors with FORGE_EXECUTOR_REMOTE have it.

@@ -221,20 +221,6 @@ static int new_sandbox(struct forge_container *e, struct forge_error *err)
 	return 0;
 }
 
-/* Engines name the group after the id that they gave the container. */
-static int container_group(struct forge_execution *base, char ret[FORGE_GROUP_MAX],
-			   struct forge_error *err)
-{
-	struct forge_container *e = of(base);
-	forge_auto_json json_t *c = NULL;
-	int rc = forge_engine_inspect(&e->engine, e->name, &c, err);
-
-	if (rc == 0)
-		(void)snprintf(ret, FORGE_GROUP_MAX, "%s",
-			       forge_json_string_or(c, "Id", e->name));
-	return rc;
-}
-
 static int container_start(struct forge_execution *base, struct forge_error *err)
 {
 	struct forge_container *e = of(base);
@@ -558,7 +544,6 @@ const struct forge_executor_ops forge_executor_container = {
 	.make_workdir = container_make_workdir,
 	.prepare = container_prepare,
 	.start = container_start,
-	.group = container_group,
 	.attach = container_attach,
 	.wait = container_wait,
 	.workdir_fd = container_workdir_fd,
