@@ -10,8 +10,7 @@ int forge_glob_check(const char *pattern, struct forge_error *err)
 	size_t len = strlen(pattern);
 
 	if (len == 0 || len > 1024)
-		return forge_fail(err, EINVAL,
-				  "an output pattern has 1 to 1024 characters");
+		return forge_fail(err, EINVAL, "a pattern has 1 to 1024 characters");
 	if (pattern[0] == '/')
 		return forge_fail(err, EINVAL,
 				  "output '%s' must be relative: it is below the workdir",
@@ -88,4 +87,18 @@ bool forge_glob_match(const char *pattern, const char *path)
 		}
 	}
 	return !*p || (is_deep(p, strlen(p)));
+}
+
+char *forge_glob_fixed_part(const char *pattern)
+{
+	char *part = strdup(pattern);
+	char *wild = part ? strpbrk(part, "*?") : NULL;
+
+	if (wild) {
+		*wild = '\0';
+		char *slash = strrchr(part, '/');
+		if (slash)
+			slash[slash == part] = '\0';
+	}
+	return part;
 }

@@ -13,3 +13,8 @@ FORGE_MUST_CHECK int forge_glob_check(const char *pattern, struct forge_error *e
  * that names a directory matches everything below it: "out" is "out" and "out/" + "**".
  */
 bool forge_glob_match(const char *pattern, const char *path);
+/*
+ * Of an absolute pattern, the part that has no wildcard, up to a slash: the directory in which everything is
+ * that it matches, or the path itself. NULL: out of memory.
+ */
+char *forge_glob_fixed_part(const char *pattern);

@@ -240,21 +240,6 @@ static char *workdir_parent(const struct forge_config *c)
 	return parent;
 }
 
-/* The part of a pattern before its first wildcard, up to a slash. */
-static char *fixed_part(const char *pattern)
-{
-	char *part = strdup(pattern);
-	char *wild = part ? strpbrk(part, "*?") : NULL;
-
-	if (wild) {
-		*wild = '\0';
-		char *slash = strrchr(part, '/');
-		if (slash)
-			slash[slash == part] = '\0';
-	}
-	return part;
-}
-
 /*
  * A guard must not contain what forge itself changes for each run. Of "/" the workdirs are a part, too, but
  * the reason that helps is another one.
@@ -263,7 +248,7 @@ static int check_guarded(const struct forge_loader *ld, const struct forge_yaml 
 			 const char *path, const char *pattern, struct forge_error *err)
 {
 	forge_auto_free char *workdirs = workdir_parent(ld->config);
-	forge_auto_free char *top = fixed_part(pattern);
+	forge_auto_free char *top = forge_glob_fixed_part(pattern);
 	struct forge_error why = FORGE_ERROR_INIT;
 
 	if (!workdirs || !top)

@@ -38,26 +38,11 @@ static struct forge_guard_part *add_part(struct forge_guard_set *s)
 	return &grown[s->n++];
 }
 
-/* The part of a pattern that has no wildcard, up to a slash. */
-static char *fixed_part(const char *pattern)
-{
-	char *part = strdup(pattern);
-	char *wild = part ? strpbrk(part, "*?") : NULL;
-
-	if (wild) {
-		*wild = '\0';
-		char *slash = strrchr(part, '/');
-		if (slash)
-			slash[slash == part] = '\0';
-	}
-	return part;
-}
-
 /* Adds the top of a pattern, unless another one contains it, and drops those that it contains. */
 static int add_top(struct forge_strv *tops, const char *pattern)
 {
 	forge_auto_strv struct forge_strv kept = { 0 };
-	forge_auto_free char *top = fixed_part(pattern);
+	forge_auto_free char *top = forge_glob_fixed_part(pattern);
 	int rc = top ? 0 : -ENOMEM;
 
 	forge_strv_foreach (other, tops)
@@ -229,7 +214,7 @@ static int exclude_workdirs(struct forge_guard_set *s, const struct forge_guard_
 	}
 	pattern[n] = '\0';
 	forge_strv_foreach (top, &s->tops) {
-		forge_auto_free char *around = n ? fixed_part(pattern) : NULL;
+		forge_auto_free char *around = n ? forge_glob_fixed_part(pattern) : NULL;
 		is_near |= around && forge_path_is_below(around, top);
 		is_near |= own->workdir && forge_path_is_below(own->workdir, top);
 	}
