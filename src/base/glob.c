@@ -10,7 +10,8 @@ int forge_glob_check(const char *pattern, struct forge_error *err)
 	size_t len = strlen(pattern);
 
 	if (len == 0 || len > 1024)
-		return forge_fail(err, EINVAL, "a pattern has 1 to 1024 characters");
+		return forge_fail(err, EINVAL,
+				  "an output pattern has 1 to 1024 characters");
 	if (pattern[0] == '/')
 		return forge_fail(err, EINVAL,
 				  "output '%s' must be relative: it is below the workdir",
