@@ -619,11 +619,12 @@ struct infos {
 	struct fid dir, new_dir, target;
 };
 
-static void read_infos(const struct fanotify_event_metadata *m, struct infos *ret,
-		       int *ret_pidfd)
+/* The event, which has this beginning, in the buffer. */
+static void read_infos(const struct fanotify_event_metadata *m, const char *raw,
+		       struct infos *ret, int *ret_pidfd)
 {
-	const char *p = (const char *)m + m->metadata_len;
-	const char *end = (const char *)m + m->event_len;
+	const char *p = raw + m->metadata_len;
+	const char *end = raw + m->event_len;
 
 	for (const struct info_header *h; p + sizeof(*h) <= end; p += h->len) {
 		h = (const void *)p;
@@ -663,7 +664,7 @@ static void add_paths(struct forge_fan *f, const struct fid *fid,
 }
 
 static void read_event(struct forge_fan *f, const struct fanotify_event_metadata *m,
-		       const struct visitor *v)
+		       const char *raw, const struct visitor *v)
 {
 	const struct fid none = { NULL, NULL, NULL };
 	struct infos is = { none, none, none };
@@ -675,7 +676,7 @@ static void read_event(struct forge_fan *f, const struct fanotify_event_metadata
 	bool moves_dir =
 		e.what & FORGE_FAN_DIR && e.what & (FORGE_FAN_RENAME | FORGE_FAN_DELETE);
 
-	read_infos(m, &is, &e.pidfd);
+	read_infos(m, raw, &is, &e.pidfd);
 	make_key(&is.target, &target);
 	/* An event about a directory itself may have no name. */
 	if (!is.dir.handle && e.what & FORGE_FAN_DIR)
@@ -717,14 +718,18 @@ int forge_fan_read(struct forge_fan *f,
 			f->has_lost = false;
 			return has_lost ? -EOVERFLOW : error;
 		}
-		const struct fanotify_event_metadata *m = (const void *)f->buffer;
-		for (; FAN_EVENT_OK(m, n); m = FAN_EVENT_NEXT(m, n)) {
-			if (m->vers != FANOTIFY_METADATA_VERSION)
+		/* Events follow each other at multiples of four; their beginning would need eight. */
+		struct fanotify_event_metadata m;
+		for (const char *p = f->buffer; n >= (ssize_t)sizeof(m);
+		     p += m.event_len, n -= m.event_len) {
+			memcpy(&m, p, sizeof(m));
+			if (m.vers != FANOTIFY_METADATA_VERSION ||
+			    m.event_len < sizeof(m) || m.event_len > n)
 				return -EPROTO;
-			if (m->mask & FAN_Q_OVERFLOW)
+			if (m.mask & FAN_Q_OVERFLOW)
 				f->has_lost = true;
 			else
-				read_event(f, m, &v);
+				read_event(f, &m, p, &v);
 		}
 	}
 }
