@@ -211,10 +211,17 @@ static void check_tables(sqlite3 *db, const struct forge_strv *tables,
 	}
 	forge_strv_foreach (table, tables) {
 		size_t len = strlen(ret->problem);
-		if (number(db,
-			   "SELECT count(*) FROM sqlite_master WHERE type IN ('table', "
-			   "'view') AND name = ?1 COLLATE NOCASE",
-			   table) < 1)
+		sqlite3_int64 n = number(
+			db,
+			"SELECT count(*) FROM sqlite_master WHERE type IN ('table', "
+			"'view') AND name = ?1 COLLATE NOCASE",
+			table);
+		/* A question without an answer says nothing of the table. */
+		if (n < 0) {
+			note_error(db, look, ret);
+			return;
+		}
+		if (n == 0)
 			(void)snprintf(ret->problem + len, sizeof(ret->problem) - len,
 				       "%s%s", len ? ", " : "it has no table ", table);
 	}
