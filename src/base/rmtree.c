@@ -401,7 +401,7 @@ int forge_rmtree(const char *path, dev_t dev, ino_t ino, struct forge_rmtree_sta
 
 #define CHOWN_DEPTH 256
 
-/* Who gets the tree. */
+/* The user and the group that a tree is given to. */
 struct owner {
 	uid_t uid;
 	gid_t gid;

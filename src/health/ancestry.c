@@ -85,7 +85,7 @@ static int listen_to_kernel(int fd)
 	return writev(fd, request, FORGE_ARRAY_SIZE(request)) < 0 ? -errno : 0;
 }
 
-/* Those who were there before, and the parents that they have now. */
+/* Records the present parent of each process that was there before the connector was opened. */
 static void look_at_living(struct forge_ancestry *a)
 {
 	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;

@@ -24,7 +24,7 @@ enum forge_change_kind {
 };
 extern const char *const forge_change_words[FORGE_CHANGE_COUNT];
 
-/* Who did it. */
+/* The author of a change: a process of the run, another process, or one that is not known. */
 enum forge_author {
 	FORGE_AUTHOR_RUN,
 	FORGE_AUTHOR_OTHER,

@@ -82,8 +82,8 @@ static void answer(const struct forge_check_result *r)
 }
 
 /*
- * With every, only one process on this host checks at a time; the others wait for its result, which may be too
- * old for those who come later. The first byte of the answer says that the check itself begins: its time-out
+ * With every, the processes of several runs take turns by a lock: one carries out the check, the others wait and
+ * use its result, unless it ended before they began to wait. The first byte of the answer says that the check itself begins: its time-out
  * counts from then on.
  */
 static void be_check(const struct forge_check_env *env, int dir, bool may_reuse,
@@ -271,14 +271,14 @@ static int step(struct pending *pending, size_t n, int dir, int stop_fd)
 }
 
 static int carry_out(const struct forge_check_env *env, int dir, bool may_reuse,
-		     struct forge_check_result **todo, size_t n, int stop_fd,
+		     struct forge_check_result **due, size_t n, int stop_fd,
 		     struct forge_error *err)
 {
 	struct pending pending[AT_ONCE_MAX];
 	int rc = 0;
 
 	for (size_t i = 0; i < n; i++)
-		pending[i] = (struct pending){ .result = todo[i], .fd = -1 };
+		pending[i] = (struct pending){ .result = due[i], .fd = -1 };
 	for (size_t i = 0; i < n; i++)
 		start(env, dir, may_reuse, &pending[i]);
 	while (rc == 0)
@@ -300,7 +300,7 @@ int forge_checks_run(const struct forge_check_env *env, enum forge_phase phase,
 		     struct forge_error *err)
 {
 	const struct forge_health_config *h = &env->cfg->health;
-	struct forge_check_result *todo[AT_ONCE_MAX];
+	struct forge_check_result *due[AT_ONCE_MAX];
 	bool may_reuse = phase != FORGE_PHASE_DEMAND;
 	forge_auto_check_results struct forge_check_results r = { 0 };
 	forge_auto_close int dir = forge_home_subdir(env->home, "health", NULL);
@@ -319,14 +319,14 @@ int forge_checks_run(const struct forge_check_env *env, enum forge_phase phase,
 		(void)forge_format_now(one->time);
 		if (may_reuse && forge_check_recall(dir, d, UINT64_MAX, one) == 1)
 			continue;
-		todo[n++] = one;
+		due[n++] = one;
 		if (n == AT_ONCE_MAX) {
-			rc = carry_out(env, dir, may_reuse, todo, n, stop_fd, err);
+			rc = carry_out(env, dir, may_reuse, due, n, stop_fd, err);
 			n = 0;
 		}
 	}
 	if (rc == 0 && n)
-		rc = carry_out(env, dir, may_reuse, todo, n, stop_fd, err);
+		rc = carry_out(env, dir, may_reuse, due, n, stop_fd, err);
 	if (rc == 0) {
 		*ret = r;
 		r = (struct forge_check_results){ 0 };

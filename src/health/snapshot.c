@@ -25,8 +25,8 @@ struct walk {
 	const struct forge_guard_set *set;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	struct forge_seen_dir **todo;
-	size_t n_todo, cap_todo;
+	struct forge_seen_dir **unread;
+	size_t n_unread, cap_unread;
 	size_t n_busy; /* directories that are being read */
 	struct forge_snapshot *result;
 	bool is_out_of_memory;
@@ -237,19 +237,19 @@ static int add_top(struct walk *w, const char *top)
 	/* The directory itself is an entry of the one above. */
 	int rc = strcmp(top, "/") == 0 ? 0 : add_lone_file(w, top, &st);
 	if (rc == 0 &&
-	    !push(&w->todo, &w->n_todo, &w->cap_todo, dir_new(w->set, strdup(top))))
+	    !push(&w->unread, &w->n_unread, &w->cap_unread, dir_new(w->set, strdup(top))))
 		rc = -ENOMEM;
 	return rc;
 }
 
 static struct forge_seen_dir *next_dir(struct walk *w)
 {
-	while (w->n_todo == 0 && w->n_busy > 0)
+	while (w->n_unread == 0 && w->n_busy > 0)
 		pthread_cond_wait(&w->changed, &w->lock);
-	if (w->n_todo == 0)
+	if (w->n_unread == 0)
 		return NULL;
 	w->n_busy++;
-	return w->todo[--w->n_todo];
+	return w->unread[--w->n_unread];
 }
 
 static void *work(void *arg)
@@ -264,8 +264,9 @@ static void *work(void *arg)
 		pthread_mutex_lock(&w->lock);
 		w->is_out_of_memory |= d->error == -ENOMEM;
 		forge_strv_foreach (path, &subdirs)
-			w->is_out_of_memory |= !push(&w->todo, &w->n_todo, &w->cap_todo,
-						     dir_new(w->set, strdup(path)));
+			w->is_out_of_memory |=
+				!push(&w->unread, &w->n_unread, &w->cap_unread,
+				      dir_new(w->set, strdup(path)));
 		w->is_out_of_memory |=
 			!push(&w->result->dirs, &w->result->n, &w->result->cap, d);
 		w->n_busy--;
@@ -344,9 +345,9 @@ int forge_snapshot_take(const struct forge_guard_set *set, struct forge_snapshot
 		(void)work(&w);
 	for (size_t i = 0; i < n; i++)
 		pthread_join(threads[i], NULL);
-	while (w.n_todo > 0)
-		dir_free(w.todo[--w.n_todo]);
-	free(w.todo);
+	while (w.n_unread > 0)
+		dir_free(w.unread[--w.n_unread]);
+	free(w.unread);
 	if (rc == 0 && w.is_out_of_memory)
 		rc = -ENOMEM;
 	if (rc < 0)

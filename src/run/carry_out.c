@@ -9,16 +9,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/json.h"
 #include "record/attendant.h"
 #include "record/deliver.h"
 #include "health/guard.h"
 #include "run/advise.h"
-#include "run/health_wait.h"
 #include "run/run_state.h"
 #include "run/signals.h"
 #include "spec/asked.h"
@@ -77,20 +74,6 @@ static bool is_remote(const struct run *r)
 	return r->executor->caps & FORGE_EXECUTOR_REMOTE;
 }
 
-/* ps shows what the slot says. */
-static void note_pending(struct run *r, const char *why)
-{
-	char text[FORGE_WHY_MAX];
-
-	(void)snprintf(text, sizeof(text), "queued: %s", why);
-	forge_run_note(r, text);
-	forge_record_event(&r->record, "pending", why);
-	(void)!forge_slot_add(&r->slot,
-			      json_pack("{s:o, s:I}", "pending", forge_json_text(why),
-					"pending_since", (json_int_t)time(NULL)),
-			      NULL); /* only for people to read */
-}
-
 static void on_event(void *arg, const char *event, const char *detail)
 {
 	struct run *r = arg;
@@ -104,7 +87,7 @@ static void on_event(void *arg, const char *event, const char *detail)
 		forge_run_note(r, "stopping; again to kill now");
 	}
 	if (strcmp(event, "pending") == 0) {
-		note_pending(r, detail);
+		forge_run_note_pending(r, detail);
 		return;
 	}
 	/* A node has taken it: for a cluster it is no longer queued. */
@@ -261,7 +244,7 @@ static int record_here(struct run *r, struct forge_error *err)
  * A run is confirmed to the caller when it is safe in the store or, without the store, on disk. record.json
  * is written here only in the second case: until the run is over no one reads it, and repair has the slot.
  */
-static int record_durably(struct run *r, struct forge_error *err)
+int forge_run_record_durably(struct run *r, struct forge_error *err)
 {
 	struct forge_error why = FORGE_ERROR_INIT;
 	int rc = forge_run_make_files(r, err);
@@ -311,46 +294,11 @@ static int claim_key(struct run *r, struct forge_error *err)
 	return rc < 0 ? forge_wrap(err, rc, "--idempotency-key cannot be checked") : 0;
 }
 
-/* How often a run looks whether the host is healthy again. */
-#define HEALTH_MSEC 2000
-
-int forge_run_wait_for_health(struct run *r, const struct forge_obstacle *why,
-			      uint64_t deadline, struct forge_error *err)
-{
-	forge_auto_close int signals = forge_signals_fd();
-	struct pollfd p = { .fd = signals, .events = POLLIN };
-	char text[FORGE_WHY_MAX];
-	int rc = 0;
-
-	if (forge_run_status(r) == FORGE_STATUS_NONE)
-		forge_run_set_status(r, "queued", NULL);
-	if (!r->is_announced)
-		rc = record_durably(r, err);
-	/* Others need not wait for the same thing. */
-	if (r->share.fd >= 0) {
-		forge_admit_release(&r->share);
-		r->gave_share_back = true;
-	}
-	(void)snprintf(text, sizeof(text), "waits for health: %s", why->text);
-	if (rc == 0 && strcmp(text, r->pending) != 0) {
-		note_pending(r, text);
-		(void)snprintf(r->pending, sizeof(r->pending), "%s", text);
-	}
-	if (rc < 0)
-		return rc;
-	uint64_t now = forge_now_usec();
-	if (now >= deadline)
-		return -ETIMEDOUT;
-	uint64_t left = (deadline - now) / 1000 + 1;
-	int n = poll(&p, 1, left < HEALTH_MSEC ? (int)left : HEALTH_MSEC);
-	return n > 0 ? -ECANCELED : 0;
-}
-
 static int wait_for_room(struct run *r, const struct forge_need *need,
 			 struct forge_error *err)
 {
 	char why[FORGE_WHY_MAX], text[FORGE_WHY_MAX + 16];
-	int rc = record_durably(r, err);
+	int rc = forge_run_record_durably(r, err);
 
 	if (rc < 0)
 		return rc;
@@ -395,7 +343,9 @@ static int admit(struct run *r, struct forge_verdict *ret_verdict,
 	if (rc == 0 && is_remote(r)) {
 		if (!r->spec->idempotency_key)
 			forge_run_set_status(r, "queued", NULL);
-		return r->req->wait_durable || r->req->again ? record_durably(r, err) : 0;
+		return r->req->wait_durable || r->req->again
+			       ? forge_run_record_durably(r, err)
+			       : 0;
 	}
 	if (rc == 1) {
 		if (!r->spec->idempotency_key)
@@ -403,7 +353,7 @@ static int admit(struct run *r, struct forge_verdict *ret_verdict,
 		rc = wait_for_room(r, &need, &why);
 	} else if (rc == 0 && (r->req->wait_durable || r->req->again)) {
 		forge_run_set_status(r, "preparing", NULL);
-		return record_durably(r, err);
+		return forge_run_record_durably(r, err);
 	}
 	if (rc == 0) {
 		/* The first run in the queue prepares while it waits for its share. */

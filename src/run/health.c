@@ -16,7 +16,6 @@
 #include "health/check.h"
 #include "health/guard.h"
 #include "record/attendant.h"
-#include "run/health_wait.h"
 #include "run/run_state.h"
 #include "run/signals.h"
 #include "state/quarantine.h"
@@ -67,9 +66,14 @@ static int check_once(struct run *r, struct forge_check_results *ret,
 	return forge_checks_run(&env, FORGE_PHASE_PRE, NULL, signals, ret, err);
 }
 
+/* What keeps a run from starting. */
+struct obstacle {
+	char text[480];
+	bool waits; /* the run waits; else it is rejected */
+};
+
 /* Why the run cannot start now: a failed check, or a run in quarantine. 0: it can. 1: why is set. */
-static int find_obstacle(struct run *r, struct forge_obstacle *ret,
-			 struct forge_error *err)
+static int find_obstacle(struct run *r, struct obstacle *ret, struct forge_error *err)
 {
 	forge_auto_check_results struct forge_check_results results = { 0 };
 	char held[FORGE_RUN_ID_MAX];
@@ -102,17 +106,56 @@ static int find_obstacle(struct run *r, struct forge_obstacle *ret,
 	return 1;
 }
 
+/* How often a run looks whether the host is healthy again. */
+#define HEALTH_MSEC 2000
+
+/*
+ * Records the run as queued for this reason, and waits until it is worth to look again. 0: look again.
+ * -ECANCELED: a signal; -ETIMEDOUT: the time to wait is over.
+ */
+static int wait_for_health(struct run *r, const struct obstacle *why,
+			   struct forge_error *err)
+{
+	forge_auto_close int signals = forge_signals_fd();
+	struct pollfd p = { .fd = signals, .events = POLLIN };
+	char text[FORGE_WHY_MAX];
+	int rc = 0;
+
+	if (forge_run_status(r) == FORGE_STATUS_NONE)
+		forge_run_set_status(r, "queued", NULL);
+	if (!r->is_announced)
+		rc = forge_run_record_durably(r, err);
+	/* Others need not wait for the same thing. */
+	if (r->share.fd >= 0) {
+		forge_admit_release(&r->share);
+		r->gave_share_back = true;
+	}
+	(void)snprintf(text, sizeof(text), "waits for health: %s", why->text);
+	if (rc == 0 && strcmp(text, r->pending) != 0) {
+		forge_run_note_pending(r, text);
+		(void)snprintf(r->pending, sizeof(r->pending), "%s", text);
+	}
+	if (rc < 0)
+		return rc;
+	uint64_t now = forge_now_usec();
+	if (now >= r->health_deadline)
+		return -ETIMEDOUT;
+	uint64_t left = (r->health_deadline - now) / 1000 + 1;
+	int n = poll(&p, 1, left < HEALTH_MSEC ? (int)left : HEALTH_MSEC);
+	return n > 0 ? -ECANCELED : 0;
+}
+
 int forge_run_check_before(struct run *r, struct forge_verdict *ret_verdict,
 			   struct forge_error *err)
 {
-	struct forge_obstacle why = { .waits = false };
+	struct obstacle why = { .waits = false };
 	int rc = r->ready->check_env ? find_obstacle(r, &why, err) : 0;
 
 	if (!r->health_deadline)
 		r->health_deadline = forge_now_usec() + r->cfg->queue_usec;
 
 	while (rc == 1 && why.waits) {
-		rc = forge_run_wait_for_health(r, &why, r->health_deadline, err);
+		rc = wait_for_health(r, &why, err);
 		if (rc == -ECANCELED || rc == -ETIMEDOUT) {
 			forge_judge_not_admitted(rc, err, ret_verdict);
 			if (rc == -ETIMEDOUT)

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reports the progress of a run to the caller, to its record and to the store. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/json.h"
@@ -23,6 +25,20 @@ void forge_run_note(const struct run *r, const char *text)
 {
 	if (r->req->on_note)
 		r->req->on_note(r->req->arg, text);
+}
+
+/* ps shows what the slot says. */
+void forge_run_note_pending(struct run *r, const char *why)
+{
+	char text[FORGE_WHY_MAX];
+
+	(void)snprintf(text, sizeof(text), "queued: %s", why);
+	forge_run_note(r, text);
+	forge_record_event(&r->record, "pending", why);
+	(void)!forge_slot_add(&r->slot,
+			      json_pack("{s:o, s:I}", "pending", forge_json_text(why),
+					"pending_since", (json_int_t)time(NULL)),
+			      NULL); /* only for people to read */
 }
 
 void forge_run_set_status(struct run *r, const char *status, const char *detail)

@@ -97,10 +97,17 @@ FORGE_MUST_CHECK int forge_run_guard(struct run *r, struct forge_error *err);
 /* All processes of the run are gone: what they changed, and the checks after it. v may become "corrupted". */
 void forge_run_check_after(struct run *r, struct forge_verdict *v);
 
+/* ---- carry_out.c ---- */
+
+/* Makes the run safe in the store or on disk, and tells the caller its id. */
+FORGE_MUST_CHECK int forge_run_record_durably(struct run *r, struct forge_error *err);
+
 /* ---- run_report.c ---- */
 
 void forge_run_warn(const struct run *r, const struct forge_error *warning);
 void forge_run_note(const struct run *r, const char *text);
+/* Tells the user why the run waits, and forge ps through the slot. */
+void forge_run_note_pending(struct run *r, const char *why);
 void forge_run_set_status(struct run *r, const char *status, const char *detail);
 enum forge_status forge_run_status(const struct run *r);
 void forge_run_log_failed(struct run *r, const char *detail);

@@ -299,7 +299,8 @@ away() {
     timed 0 "$2" "$FORGE" ps
     [ "$status" -eq 1 ]
     timed 0 "$2" "$FORGE" gc
-    [ "$status" -eq 0 ] && [[ "$output" == *"objects are left alone"* ]]
+    [ "$status" -eq 0 ] || return
+    [[ "$output" == *"objects are left alone"* ]]
 }
 
 @test "nothing listens: the run goes on, its record waits for the store" {

@@ -296,7 +296,7 @@ docker_filter=(clone3 clone=EPERM:$NEW unshare=EPERM:$NEW setns=EPERM mount=EPER
     first 'mountpoint -q /sys/fs/cgroup/memory && set -- /sys/fs/cgroup/*/ -- "$@" ||
             set -- /sys/fs/cgroup -- "$@"
         while [ "$1" != -- ]; do
-            ! mountpoint -q "$1" || { mount --bind "$1" "$1"; mount -o remount,bind,ro "$1"; }
+            if mountpoint -q "$1"; then mount --bind "$1" "$1" && mount -o remount,bind,ro "$1"; fi
             shift
         done
         shift'

@@ -465,29 +465,6 @@ static void retries_of_an_inner_file_go_first(void **state)
 	assert_int_equal(c->retry.rules[FORGE_RETRY_SIGNAL].times, 2);
 }
 
-/* What an inner file excludes stays guarded by an outer one. */
-static void excludes_of_an_inner_file_are_its_own(void **state)
-{
-	static const char outer[] = "guard: {paths: [/data, /code], exclude: [/code/x]}";
-	static const char inner[] = "guard: {paths: [/more], exclude: [/data]}";
-	const struct forge_config_layer layers[] = {
-		{ .text = outer, .len = sizeof(outer) - 1, .name = "outer" },
-		{ .text = inner, .len = sizeof(inner) - 1, .name = "inner" },
-	};
-	forge_auto_config struct forge_config *c = NULL;
-
-	(void)state;
-	assert_int_equal(forge_config_parse_layers(layers, 2, &c, NULL), 0);
-	const struct forge_check_decl *first = forge_health_find(&c->health, "guard");
-	const struct forge_check_decl *second = forge_health_find(&c->health, "guard-2");
-	assert_non_null(first);
-	assert_non_null(second);
-	assert_int_equal(first->paths.n, 2);
-	assert_int_equal(first->exclude.n, 1);
-	assert_string_equal(first->exclude.v[0], "/code/x");
-	assert_string_equal(second->paths.v[0], "/more");
-}
-
 /* A listed default, written down, must be legal and change nothing. */
 static void check_builtin(const struct forge_config_key *key, void *arg)
 {
@@ -648,7 +625,6 @@ int main(void)
 		cmocka_unit_test(every_key_is_listed_once),
 		cmocka_unit_test(retries_are_rules_by_reason),
 		cmocka_unit_test(retries_of_an_inner_file_go_first),
-		cmocka_unit_test(excludes_of_an_inner_file_are_its_own),
 		cmocka_unit_test(listed_defaults_are_the_real_ones),
 		cmocka_unit_test(long_keys_and_values_are_cut_in_messages),
 		cmocka_unit_test(memory_may_run_out_anywhere),
