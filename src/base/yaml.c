@@ -7,15 +7,24 @@
 #include <string.h>
 #include <yaml.h>
 
-#define MAX_BYTES     (1u << 20)
-#define MAX_DEPTH     16
-#define MAX_NODES     10000
-#define MAX_NODES_ANY 100000
-#define MAX_ANCHORS   1000
+#define MAX_DEPTH   16
+#define MAX_ANCHORS 1000
+/* Each key of a map is compared with all keys before it, up to so many; then they are sorted. */
+#define MAX_COMPARED 256
+
+struct bounds {
+	size_t bytes, nodes;
+	const char *bytes_text;
+	bool takes_any; /* anchors, aliases, tags, directives */
+};
+static const struct bounds own = { 1u << 20, 10000, "1 MiB", false };
+static const struct bounds any = { 1u << 20, 100000, "1 MiB", true };
+static const struct bounds large = { 16u << 20, 1000000, "16 MiB", false };
 
 struct frame {
 	struct forge_yaml *node;
 	struct forge_yaml **tail; /* where the next child goes */
+	size_t n_keys;
 };
 
 struct anchor {
@@ -25,7 +34,7 @@ struct anchor {
 
 struct builder {
 	yaml_parser_t parser;
-	bool takes_any; /* anchors, aliases, tags, directives */
+	const struct bounds *bounds;
 	struct anchor *anchors;
 	size_t n_anchors;
 	const char *name;
@@ -117,7 +126,7 @@ static int refuse_extras(const struct builder *b, const yaml_event_t *e,
 			 const yaml_char_t *anchor, const yaml_char_t *tag,
 			 struct forge_error *err)
 {
-	if (b->takes_any)
+	if (b->bounds->takes_any)
 		return 0;
 	if (anchor)
 		return FAIL_MARK(
@@ -146,9 +155,8 @@ static int add_node(struct builder *b, enum forge_yaml_type type, yaml_mark_t ma
 {
 	struct frame *parent = top(b);
 
-	size_t most = b->takes_any ? MAX_NODES_ANY : MAX_NODES;
-	if (++b->n_nodes > most)
-		return FAIL_MARK(b, mark, err, "more than %zu values", most);
+	if (++b->n_nodes > b->bounds->nodes)
+		return FAIL_MARK(b, mark, err, "more than %zu values", b->bounds->nodes);
 	struct forge_yaml *node = calloc(1, sizeof(*node));
 	if (!node)
 		return out_of_memory(err);
@@ -170,21 +178,27 @@ static int add_node(struct builder *b, enum forge_yaml_type type, yaml_mark_t ma
 	return 0;
 }
 
+static int duplicate(const struct builder *b, unsigned line, unsigned column,
+		     const char *key, const struct forge_yaml *first,
+		     struct forge_error *err)
+{
+	return forge_fail_at(err, b->name, line, column,
+			     "duplicate key '%.80s' (first on line %u)", key,
+			     first->key_line);
+}
+
 static int on_key(struct builder *b, const char *key, const yaml_event_t *e,
 		  struct forge_error *err)
 {
-	size_t n_keys = 0;
+	struct frame *f = top(b);
 
 	if (*key == '\0')
 		return FAIL_MARK(b, e->start_mark, err, "a key must not be empty");
-	for (const struct forge_yaml *n = top(b)->node->child; n; n = n->next, n_keys++)
-		if (strcmp(n->key, key) == 0)
-			return FAIL_MARK(b, e->start_mark, err,
-					 "duplicate key '%.80s' (first on line %u)", key,
-					 n->key_line);
-	/* Each key is compared with all keys before it. */
-	if (n_keys >= MAX_NODES)
-		return FAIL_MARK(b, e->start_mark, err, "more than %d keys", MAX_NODES);
+	if (f->n_keys++ < MAX_COMPARED)
+		for (const struct forge_yaml *n = f->node->child; n; n = n->next)
+			if (strcmp(n->key, key) == 0)
+				return duplicate(b, mark_line(e->start_mark),
+						 mark_column(e->start_mark), key, n, err);
 	b->key = strdup(key);
 	b->key_mark = e->start_mark;
 	return b->key ? 0 : out_of_memory(err);
@@ -263,7 +277,7 @@ static int on_alias(struct builder *b, const yaml_event_t *e, struct forge_error
 	const char *name = (const char *)e->data.alias.anchor;
 	const struct forge_yaml *node = NULL;
 
-	if (!b->takes_any)
+	if (!b->bounds->takes_any)
 		return FAIL_MARK(
 			b, e->start_mark, err,
 			"aliases are not supported ('*%.40s'): write the value out",
@@ -315,7 +329,7 @@ static int on_open(struct builder *b, const yaml_event_t *e, enum forge_yaml_typ
 
 static int on_document(struct builder *b, const yaml_event_t *e, struct forge_error *err)
 {
-	if (!b->takes_any && (e->data.document_start.version_directive ||
+	if (!b->bounds->takes_any && (e->data.document_start.version_directive ||
 			      e->data.document_start.tag_directives.start !=
 				      e->data.document_start.tag_directives.end))
 		return FAIL_MARK(b, e->start_mark, err,
@@ -324,6 +338,38 @@ static int on_document(struct builder *b, const yaml_event_t *e, struct forge_er
 		return FAIL_MARK(b, e->start_mark, err,
 				 "a second document ('---') is not supported");
 	return 0;
+}
+
+static int by_key(const void *a, const void *b)
+{
+	const struct forge_yaml *x = *(struct forge_yaml *const *)a;
+	const struct forge_yaml *y = *(struct forge_yaml *const *)b;
+	int order = strcmp(x->key, y->key);
+
+	return order ? order : (x->key_line > y->key_line) - (x->key_line < y->key_line);
+}
+
+/* The end of a map with many keys: looks for those that are there twice. */
+static int check_keys(const struct builder *b, const struct frame *f,
+		      struct forge_error *err)
+{
+	size_t n = 0;
+	int rc = 0;
+
+	if (f->n_keys <= MAX_COMPARED)
+		return 0;
+	struct forge_yaml **sorted = calloc(f->n_keys, sizeof(struct forge_yaml *));
+	if (!sorted)
+		return out_of_memory(err);
+	for (struct forge_yaml *c = f->node->child; c && n < f->n_keys; c = c->next)
+		sorted[n++] = c;
+	qsort(sorted, n, sizeof(struct forge_yaml *), by_key);
+	for (size_t i = 1; i < n && rc == 0; i++)
+		if (strcmp(sorted[i - 1]->key, sorted[i]->key) == 0)
+			rc = duplicate(b, sorted[i]->key_line, sorted[i]->key_column,
+				       sorted[i]->key, sorted[i - 1], err);
+	free(sorted);
+	return rc;
 }
 
 static int on_event(struct builder *b, const yaml_event_t *e, struct forge_error *err)
@@ -342,7 +388,7 @@ static int on_event(struct builder *b, const yaml_event_t *e, struct forge_error
 	case YAML_SEQUENCE_END_EVENT:
 	case YAML_MAPPING_END_EVENT:
 		b->depth--;
-		return 0;
+		return check_keys(b, &b->stack[b->depth], err);
 	case YAML_NO_EVENT:
 	case YAML_STREAM_START_EVENT:
 	case YAML_STREAM_END_EVENT:
@@ -372,14 +418,16 @@ static int build(struct builder *b, const char *text, size_t len, struct forge_e
 	return add_node(b, FORGE_YAML_MAP, (yaml_mark_t){ 0 }, &node, err);
 }
 
-static int parse(const char *text, size_t len, const char *name, bool takes_any,
-		 struct forge_yaml **ret, struct forge_error *err)
+static int parse(const char *text, size_t len, const char *name,
+		 const struct bounds *bounds, struct forge_yaml **ret,
+		 struct forge_error *err)
 {
 	FORGE_CLEANUP(builder_done)
-	struct builder b = { .name = name, .takes_any = takes_any };
+	struct builder b = { .name = name, .bounds = bounds };
 
-	if (len > MAX_BYTES)
-		return forge_fail(err, EFBIG, "%s: more than 1 MiB", name);
+	if (len > bounds->bytes)
+		return forge_fail(err, EFBIG, "%s: more than %s", name,
+				  bounds->bytes_text);
 	const char *nul = len > 0 ? memchr(text, '\0', len) : NULL;
 	if (nul)
 		return FAIL_MARK(&b, mark_of_offset(text, len, (size_t)(nul - text)), err,
@@ -400,13 +448,19 @@ static int parse(const char *text, size_t len, const char *name, bool takes_any,
 int forge_yaml_parse(const char *text, size_t len, const char *name,
 		     struct forge_yaml **ret, struct forge_error *err)
 {
-	return parse(text, len, name, false, ret, err);
+	return parse(text, len, name, &own, ret, err);
 }
 
 int forge_yaml_parse_any(const char *text, size_t len, const char *name,
 			 struct forge_yaml **ret, struct forge_error *err)
 {
-	return parse(text, len, name, true, ret, err);
+	return parse(text, len, name, &any, ret, err);
+}
+
+int forge_yaml_parse_large(const char *text, size_t len, const char *name,
+			   struct forge_yaml **ret, struct forge_error *err)
+{
+	return parse(text, len, name, &large, ret, err);
 }
 
 void forge_yaml_free(struct forge_yaml *node)

@@ -34,6 +34,10 @@ FORGE_MUST_CHECK int forge_yaml_parse(const char *text, size_t len, const char *
 FORGE_MUST_CHECK int forge_yaml_parse_any(const char *text, size_t len, const char *name,
 					  struct forge_yaml **ret,
 					  struct forge_error *err);
+/* The same rules as forge_yaml_parse() with room for 16 MiB: a pipeline may have ten thousand steps. */
+FORGE_MUST_CHECK int forge_yaml_parse_large(const char *text, size_t len,
+					    const char *name, struct forge_yaml **ret,
+					    struct forge_error *err);
 void forge_yaml_free(struct forge_yaml *node);
 FORGE_DEFINE_AUTO(yaml, struct forge_yaml *, forge_yaml_free)
 #define forge_auto_yaml FORGE_CLEANUP(forge_auto_yaml_)

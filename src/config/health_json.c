@@ -29,6 +29,7 @@ static json_t *value_json(const struct forge_named_row *row, const void *field)
 	case FORGE_NAMED_PAIRS:
 	case FORGE_NAMED_LIMITS:
 	case FORGE_NAMED_SIZE:
+	case FORGE_NAMED_NODE:
 		break;
 	}
 	return *(char *const *)field ? forge_json_name(*(char *const *)field)
@@ -61,6 +62,7 @@ static int restore_value(const struct forge_named_row *row, const json_t *decl,
 	case FORGE_NAMED_PAIRS:
 	case FORGE_NAMED_LIMITS:
 	case FORGE_NAMED_SIZE:
+	case FORGE_NAMED_NODE:
 		break;
 	}
 	if (!json_is_string(j))

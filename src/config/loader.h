@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside src/config only: the loader of one file. It knows where values go, how errors
+ * For src/config and src/pipeline: the loader of one file. It knows where values go, how errors
  * name their place, and where each value in force was written.
  */
 #pragma once

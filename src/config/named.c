@@ -194,6 +194,9 @@ static int set_field(const struct forge_value *v, const struct forge_named_row *
 		return forge_value_amount(v, field, err);
 	case FORGE_NAMED_COUNT:
 		return forge_value_number(v, forge_parse_count, false, field, err);
+	case FORGE_NAMED_NODE:
+		*(const struct forge_yaml **)field = v->node;
+		return 0;
 	}
 	return forge_fail(err, EINVAL, "%s: no such type of row", v->path);
 }
@@ -294,6 +297,7 @@ void forge_named_done(const struct forge_named_map *map, void *s)
 		case FORGE_NAMED_DURATION:
 		case FORGE_NAMED_COUNT:
 		case FORGE_NAMED_AMOUNT:
+		case FORGE_NAMED_NODE:
 			break; /* nothing on the heap */
 		}
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside src/config only: maps of named entries, by a table of rows. A section such as
+ * For src/config and src/pipeline: maps of named entries, by a table of rows. A section such as
  * "runtimes" maps names to maps; one table says which keys such a map may have, the types
  * of their values, and their fields in a struct. The manual is made from the same rows.
  */
@@ -25,6 +25,7 @@ enum forge_named_type {
 	FORGE_NAMED_DURATION, /* microseconds, never unlimited; uint64_t */
 	FORGE_NAMED_COUNT,    /* a whole number, never unlimited; uint64_t */
 	FORGE_NAMED_AMOUNT,   /* a size or a number, or a part in %; struct forge_amount */
+	FORGE_NAMED_NODE,     /* anything; const struct forge_yaml *, for the caller to read */
 };
 
 struct forge_named_row {
@@ -101,3 +102,8 @@ int forge_named_unknown(const struct forge_loader *ld, const struct forge_yaml *
  * or whose name it resembles while it resembles none of the words. NULL: there is no such limit.
  */
 const char *forge_named_limit_like(const char *key, const char *const *words, size_t n);
+/* A map of rules for retries, as in {memory: {times: 2}}: those that it has replace the ones in ret. */
+FORGE_MUST_CHECK int forge_retry_read(const struct forge_loader *ld,
+				      const struct forge_yaml *node, const char *path,
+				      struct forge_retry_policy *ret,
+				      struct forge_error *err);

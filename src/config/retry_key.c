@@ -10,19 +10,20 @@
 #include "config/values.h"
 
 static int read_rule(const struct forge_loader *ld, const struct forge_yaml *map,
-		     enum forge_retry_reason reason, struct forge_error *err)
+		     const char *prefix, enum forge_retry_reason reason,
+		     struct forge_retry_rule *ret, struct forge_error *err)
 {
 	struct forge_retry_rule rule = { 0 };
-	char path[64];
+	char path[160];
 	bool has_times = false;
 
-	(void)snprintf(path, sizeof(path), "retry.%s", forge_retry_names[reason]);
+	(void)snprintf(path, sizeof(path), "%s.%s", prefix, forge_retry_names[reason]);
 	if (map->type != FORGE_YAML_MAP)
 		return forge_loader_fail(ld, map, path, err,
 					 "must be a map with times, factor, max");
 	for (const struct forge_yaml *n = map->child; n; n = n->next) {
 		struct forge_error why = FORGE_ERROR_INIT;
-		char at[96];
+		char at[192];
 		size_t key = 0;
 		while (key < FORGE_RETRY_KEYS &&
 		       strcmp(forge_retry_keys[key], n->key) != 0)
@@ -42,27 +43,35 @@ static int read_rule(const struct forge_loader *ld, const struct forge_yaml *map
 	if (!has_times)
 		return forge_loader_fail(ld, map, path, err,
 					 "does not say how often (times)");
-	ld->config->retry.rules[reason] = rule;
+	*ret = rule;
 	return 0;
 }
 
-/* A file replaces the rules of the files outside of it, reason by reason. */
-FORGE_SETTER(forge_set_retry)
+int forge_retry_read(const struct forge_loader *ld, const struct forge_yaml *node,
+		     const char *path, struct forge_retry_policy *ret,
+		     struct forge_error *err)
 {
 	char buf[FORGE_RETRY_REFUSAL_MAX];
 	int rc = 0;
 
 	if (node->type != FORGE_YAML_MAP)
 		return forge_loader_fail(
-			ld, node, row->path, err,
+			ld, node, path, err,
 			"must be a map of reasons, as in {memory: {times: 2}}");
 	for (const struct forge_yaml *n = node->child; n && rc == 0; n = n->next) {
 		int reason = forge_retry_find(n->key);
 		if (reason < 0)
 			return forge_fail_at(err, ld->name, n->key_line, n->key_column,
-					     "%s: %s", row->path,
+					     "%s: %s", path,
 					     forge_retry_refuse(buf, n->key));
-		rc = read_rule(ld, n, (enum forge_retry_reason)reason, err);
+		rc = read_rule(ld, n, path, (enum forge_retry_reason)reason,
+			       &ret->rules[reason], err);
 	}
 	return rc;
+}
+
+/* A file replaces the rules of the files outside of it, reason by reason. */
+FORGE_SETTER(forge_set_retry)
+{
+	return forge_retry_read(ld, node, row->path, &ld->config->retry, err);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside src/config only: single values of a configuration file, read by their type. The keys of the schema
+ * For src/config and src/pipeline: single values of a configuration file, read by their type. The keys of the schema
  * and the rows of named maps share these readers, so a size is read and refused in the same way everywhere.
  */
 #pragma once

@@ -25,7 +25,7 @@ static const char *const facts[] = {
 	"limits",	 "network",	    "inputs",	       "parent_run",
 	"attempt",	 "priority",	    "idempotency_key", "request",
 	"post_process",	 "outputs_skipped", "undeclared",      "undeclared_count",
-	"forge_version", "retry",
+	"forge_version", "retry",	    "step",
 };
 
 /* The identity of the supervisor, without its paths. */

@@ -219,6 +219,8 @@ static int begin(struct run *r, struct forge_error *err)
 	if (!r->req->is_probe && !r->req->parent_run)
 		json_object_set_new(r->record.json, "asked",
 				    forge_asked_json(r->spec, r->req));
+	if (r->req->step)
+		json_object_set(r->record.json, "step", (json_t *)r->req->step);
 	if (r->req->rerun_of)
 		json_object_set_new(r->record.json, "rerun_of",
 				    json_string(r->req->rerun_of));

@@ -114,12 +114,18 @@ static void set_example(struct walk *w)
 	w->ret->example = strdup(w->path); /* NULL: no example */
 }
 
+static bool is_checkpoint(const struct forge_collect_spec *spec, const char *path)
+{
+	return spec->checkpoint && forge_glob_match(spec->checkpoint, path);
+}
+
 /* Whether any pattern matches w->path. Marks the patterns that match a regular file. */
 static bool is_declared(struct walk *w, bool is_file)
 {
 	const char *always = w->spec->always;
 	bool found = (w->spec->takes_all && w->aside == 0) ||
-		     (always && strcmp(always, w->path) == 0);
+		     (always && strcmp(always, w->path) == 0) ||
+		     (w->spec->takes_checkpoint && is_checkpoint(w->spec, w->path));
 
 	for (size_t i = 0; i < w->spec->patterns->n; i++)
 		if (forge_glob_match(w->spec->patterns->v[i], w->path)) {
@@ -201,7 +207,8 @@ static void look_at(struct walk *w, const struct stat *st)
 	if (S_ISLNK(st->st_mode) && is_our_link(w))
 		return;
 	if (!is_declared(w, S_ISREG(st->st_mode))) {
-		add_undeclared(w, st);
+		if (!is_checkpoint(w->spec, w->path))
+			add_undeclared(w, st);
 		return;
 	}
 	if (S_ISREG(st->st_mode)) {
@@ -422,6 +429,8 @@ static void list_files(struct walk *w)
 			"stored_as", forge_objects_path(stored, f->object.digest));
 		if (w->spec->is_partial || w->ret->is_stopped)
 			json_object_set_new(o, "partial", json_true());
+		if (is_checkpoint(w->spec, f->path))
+			json_object_set_new(o, "checkpoint", json_true());
 		json_array_append_new(w->ret->outputs, o);
 	}
 }

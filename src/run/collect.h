@@ -19,6 +19,9 @@ struct forge_collect_spec {
 	bool takes_all;
 	const struct forge_strv *patterns;
 	const char *always; /* also this path, if it exists; NULL: none */
+	/* The checkpoint of a step: a directory that is also collected, or that nobody misses; NULL: none */
+	const char *checkpoint;
+	bool takes_checkpoint;
 	bool must_match;    /* a pattern that matches nothing is a problem */
 	const struct forge_strv
 		*links; /* made by forge: "path below", "target", ...; left out */

@@ -338,6 +338,33 @@ static int hash_input(const struct forge_home *home, const char *path, json_t *o
 	return 0;
 }
 
+int forge_input_digest(const struct forge_home *home, const char *path,
+		       char ret[FORGE_DIGEST_MAX], uint64_t *ret_size,
+		       struct forge_error *err)
+{
+	json_t *o = json_object();
+	int rc = o ? hash_input(home, path, o) : -ENOMEM;
+	const char *digest = forge_json_string(o, "sha256");
+	const char *why = forge_json_string(o, "error");
+
+	if (rc < 0)
+		rc = forge_fail_errno(err, -rc, "%s", path);
+	else if (!digest)
+		rc = forge_fail(err, EIO, "%s: %s", path, why ? why : "not hashed");
+	if (rc == 0) {
+		(void)snprintf(ret, FORGE_DIGEST_MAX, "%s", digest);
+		*ret_size = (uint64_t)json_integer_value(json_object_get(o, "size"));
+	}
+	json_decref(o);
+	return rc;
+}
+
+int forge_file_digest(const struct forge_home *home, int fd, char ret[FORGE_DIGEST_MAX],
+		      uint64_t *ret_size)
+{
+	return hash_file(home, fd, ret, ret_size);
+}
+
 static json_t *hash_inputs(const struct forge_home *home, const struct forge_strv *inputs)
 {
 	json_t *a = json_array();

@@ -5,6 +5,7 @@
 #include <jansson.h>
 
 #include "base/error.h"
+#include "base/sha256.h"
 #include "base/strv.h"
 #include "state/home.h"
 
@@ -33,3 +34,14 @@ void forge_hasher_start(struct forge_hasher *h, const struct forge_home *home,
  */
 json_t *forge_hasher_finish(struct forge_hasher *h, const struct forge_strv *inputs,
 			    int signal_fd, int stall_seconds);
+
+/*
+ * The same digest, made here and now. path is canonical. A file system that does not answer is waited for; a signal
+ * that ends the process still does. -EBUSY: the file changed meanwhile.
+ */
+FORGE_MUST_CHECK int forge_input_digest(const struct forge_home *home, const char *path,
+					char ret[FORGE_DIGEST_MAX], uint64_t *ret_size,
+					struct forge_error *err);
+/* The same for an open regular file. 0 or -errno. */
+FORGE_MUST_CHECK int forge_file_digest(const struct forge_home *home, int fd,
+				       char ret[FORGE_DIGEST_MAX], uint64_t *ret_size);

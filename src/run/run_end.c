@@ -228,6 +228,8 @@ static void collect(struct run *r, const struct forge_outcome *o, struct forge_v
 		.takes_all = r->spec->collects == FORGE_OUTPUTS_ALL,
 		.patterns = &r->spec->outputs,
 		.always = r->spec->notebook,
+		.checkpoint = r->spec->checkpoint,
+		.takes_checkpoint = strcmp(v->status, "succeeded") != 0,
 		.must_match = r->spec->has_outputs,
 		.links = &r->spec->links,
 		.max_bytes = most ? most : disk,
@@ -244,12 +246,13 @@ static void collect(struct run *r, const struct forge_outcome *o, struct forge_v
 
 	if (forge_run_status(r) != FORGE_STATUS_COLLECTING)
 		forge_run_set_status(r, "collecting", NULL);
-	if (r->spec->collects == FORGE_OUTPUTS_NONE && !json_object_get(asked, "script"))
+	bool has_files = r->spec->collects != FORGE_OUTPUTS_NONE || r->spec->checkpoint;
+	if (!has_files && !json_object_get(asked, "script"))
 		return;
 	int rc = forge_objects_open(r->home, signals, &r->objects, &why);
 	if (rc == 0)
 		forge_asked_keep_script(r->record.json, &r->objects);
-	if (r->spec->collects == FORGE_OUTPUTS_NONE)
+	if (!has_files)
 		return;
 	if (rc == 0)
 		rc = forge_collect(&spec, &r->objects, &c, &why);

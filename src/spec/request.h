@@ -2,6 +2,7 @@
 /* The request of a caller of forge_run(), before any check. */
 #pragma once
 
+#include <jansson.h>
 #include <stdbool.h>
 
 #include "base/clock.h"
@@ -59,6 +60,12 @@ struct forge_run_request {
 	 */
 	const char *parent_run, *parent_outputs;
 	struct forge_strv links;
+	/*
+	 * For a step of a pipeline: what the record says of it; a directory with its inputs, which the run sees as
+	 * inputs/ in its workdir; and a directory of the workdir whose files are collected when it does not succeed.
+	 */
+	const json_t *step;
+	const char *staged, *checkpoint;
 	/* The run checks a runtime, which need not be healthy, without user settings. */
 	bool is_probe;
 	bool is_check; /* of the host's health: it needs no share of the host's budget */

@@ -67,6 +67,7 @@ json_t *forge_saved_json(const struct forge_spec *s, const struct forge_run_requ
 	set_name(j, "analysis_id", s->analysis_id);
 	set_name(j, "workdir", s->workdir);
 	set_name(j, "notebook", s->notebook);
+	set_name(j, "checkpoint", s->checkpoint);
 	set_name(j, "copy_to", s->copy_to);
 	set_name(j, "cwd", cwd);
 	set_name(j, "config", cfg->path);
@@ -88,6 +89,8 @@ static int restore(const json_t *saved, struct forge_spec *s)
 		rc = restore_name(saved, "workdir", &s->workdir);
 	if (rc == 0)
 		rc = restore_name(saved, "notebook", &s->notebook);
+	if (rc == 0)
+		rc = restore_name(saved, "checkpoint", &s->checkpoint);
 	if (rc == 0)
 		rc = restore_name(saved, "copy_to", &s->copy_to);
 	if (rc == 0)

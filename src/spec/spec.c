@@ -35,6 +35,7 @@ void forge_spec_done(struct forge_spec *s)
 	forge_catalog_close(&s->catalog);
 	forge_strv_done(&s->outputs);
 	free(s->notebook);
+	free(s->checkpoint);
 	forge_analysis_done(&s->wishes);
 	forge_strv_done(&s->wishes_real);
 	free(s->copy_to);
@@ -395,6 +396,21 @@ static int add_parent(struct forge_spec *s, const struct forge_run_request *req)
 	return rc < 0 ? rc : forge_strv_add(&s->read_only, req->parent_outputs);
 }
 
+/* For a step of a pipeline: its inputs, and the name of its checkpoint. */
+static int add_step(struct forge_spec *s, const struct forge_run_request *req)
+{
+	int rc = 0;
+
+	if (req->checkpoint && !(s->checkpoint = strdup(req->checkpoint)))
+		return -ENOMEM;
+	if (!req->staged)
+		return 0;
+	rc = forge_strv_add(&s->links, "inputs");
+	if (rc == 0)
+		rc = forge_strv_add(&s->links, req->staged);
+	return rc < 0 ? rc : forge_strv_add(&s->read_only, req->staged);
+}
+
 int forge_spec_resolve(const struct forge_config *cfg,
 		       const struct forge_run_request *req, struct forge_spec *ret,
 		       struct forge_error *err)
@@ -439,6 +455,8 @@ int forge_spec_resolve(const struct forge_config *cfg,
 			rc = forge_fail_errno(err, -rc, "the outputs of %s",
 					      req->parent_run);
 	}
+	if (rc == 0 && add_step(ret, req) < 0)
+		rc = forge_fail(err, ENOMEM, "out of memory");
 	forge_strv_foreach (path, &ret->view)
 		if (rc == 0 && forge_strv_add(&ret->read_only, path) < 0)
 			rc = forge_fail(err, ENOMEM, "out of memory");

@@ -30,6 +30,7 @@ struct forge_spec {
 	struct forge_strv outputs; /* patterns of the outputs to collect */
 	bool has_outputs;	   /* they were given: each must match something */
 	char *notebook;		   /* always an output, below the workdir; NULL: none */
+	char *checkpoint; /* a directory, collected unless the run succeeds; NULL: none */
 	char *copy_to;		   /* absolute, NULL: nowhere */
 	struct forge_strv post_process; /* argv, empty: none */
 	struct forge_strv argv;

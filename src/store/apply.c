@@ -21,9 +21,9 @@ static const char SQL_ANALYSIS[] =
 static const char SQL_NEW_RUN[] =
 	"INSERT INTO runs (run_id, analysis_id, status, runtime, executor, host, "
 	"username, created_at, pid, pid_start, boot_id, idempotency_key, runtime_digest, "
-	"part_of, parent_run, attempt, record) VALUES ($1, $2, '', $3, $4, $5, $6, $7, "
-	"$8, "
-	"$9, $10, $11, $12, $13, $14, $15, '{}') "
+	"part_of, parent_run, attempt, step_key, pipeline, step, record) VALUES ($1, $2, "
+	"'', $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, "
+	"'{}') "
 	"ON CONFLICT (run_id) DO NOTHING";
 static const char SQL_UPDATE[] =
 	"UPDATE runs SET status = $1, reason = $2, notes = $3, started_at = $4, "
@@ -210,6 +210,7 @@ static int insert_run(struct forge_store *st, const json_t *record,
 	if (rc < 0)
 		return rc;
 	const json_t *supervisor = json_object_get(record, "supervisor");
+	const json_t *step = json_object_get(record, "step");
 	json_int_t attempt = json_integer_value(json_object_get(record, "attempt"));
 	rc = forge_sql(
 		st, err, NULL, NULL, SQL_NEW_RUN, text_value(record, "run_id"),
@@ -221,7 +222,8 @@ static int insert_run(struct forge_store *st, const json_t *record,
 		text_value(supervisor, "boot_id"), text_value(record, "idempotency_key"),
 		text_value(json_object_get(record, "runtime"), "digest"),
 		SQL_TEXT(forge_store_part_of(record)), text_value(record, "parent_run"),
-		SQL_INT(attempt > 1 ? attempt : 1));
+		SQL_INT(attempt > 1 ? attempt : 1), text_value(step, "key"),
+		text_value(step, "pipeline"), text_value(step, "task"));
 	if (rc == 0)
 		return changed_meanwhile(forge_json_string(record, "run_id"), err);
 	return rc < 0 ? rc : 0;

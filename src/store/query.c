@@ -256,7 +256,7 @@ static int visit_row(const char *const *c, void *arg)
 struct builder {
 	char sql[1024];
 	size_t len;
-	struct forge_sql_value v[16];
+	struct forge_sql_value v[20];
 	size_t n;
 	bool has_where;
 	char like[256]; /* a pattern, as SQL writes it */
@@ -343,6 +343,9 @@ static void build_list(struct builder *b, const struct forge_run_filter *f)
 		b->has_where = true;
 	}
 	where(b, "part_of", "=", f->part_of);
+	where(b, "pipeline", "=", f->pipeline);
+	where(b, "step", "=", f->step);
+	where(b, "step_key", "=", f->step_key);
 	if (f->open_only)
 		add(b, " %s status IN ('queued', 'preparing', 'running', 'collecting')",
 		    b->has_where ? "AND" : "WHERE");
@@ -399,6 +402,28 @@ static int visit_output(const char *const *c, void *arg)
 	const struct forge_output_row row = { c[0], c[1], c[2], c[3], number(c[4]) };
 
 	return row.path && row.digest ? o->visit(&row, o->arg) : 0;
+}
+
+static int visit_result(const char *const *c, void *arg)
+{
+	const struct outputs *o = arg;
+	const struct forge_output_row row = { c[0], NULL, c[1], c[2], number(c[3]) };
+
+	return o->visit(&row, o->arg);
+}
+
+int forge_store_find_result(struct forge_store *st, const char *step_key,
+			    int (*visit)(const struct forge_output_row *row, void *arg),
+			    void *arg, struct forge_error *err)
+{
+	struct outputs o = { visit, arg };
+
+	return forge_sql(st, err, visit_result, &o,
+			 "SELECT r.run_id, o.path, o.sha256, o.size FROM runs r LEFT JOIN "
+			 "outputs o ON o.run_id = r.run_id WHERE r.run_id = (SELECT "
+			 "max(run_id) FROM runs WHERE step_key = $1 AND status = "
+			 "'succeeded')",
+			 SQL_TEXT(step_key));
 }
 
 int forge_store_each_output(struct forge_store *st, const char *user, const char *host,

@@ -137,7 +137,20 @@ static const char *const v9[] = {
 	NULL,
 };
 
-static const char *const *const migrations[] = { v1, v2, v3, v4, v5, v6, v7, v8, v9 };
+/* For steps of pipelines: a result is found by its key, and the runs of a step by its name. */
+static const char *const v10[] = {
+	"ALTER TABLE runs ADD COLUMN step_key TEXT",
+	"ALTER TABLE runs ADD COLUMN pipeline TEXT",
+	"ALTER TABLE runs ADD COLUMN step TEXT",
+	"CREATE INDEX runs_step_key ON runs (step_key, status, run_id)"
+	" WHERE step_key IS NOT NULL",
+	"CREATE INDEX runs_step ON runs (pipeline, step, run_id)"
+	" WHERE pipeline IS NOT NULL",
+	NULL,
+};
+
+static const char *const *const migrations[] = { v1, v2, v3, v4, v5,
+						 v6, v7, v8, v9, v10 };
 
 unsigned forge_store_schema_version(void)
 {

@@ -100,6 +100,8 @@ struct forge_run_filter {
 	const char *after;	   /* the last run id of the page before */
 	const char *output;  /* "sha256:...": runs that left a file with this content */
 	const char *part_of; /* the post-processes of this run; needs with_parts */
+	const char *pipeline, *step; /* runs of a pipeline, of a task of it */
+	const char *step_key;	     /* runs of any step with this key */
 	bool with_parts;     /* also probes and post-processes */
 	bool with_record;    /* rows have the record's text */
 	bool open_only;	     /* not yet ended */
@@ -132,6 +134,19 @@ FORGE_MUST_CHECK int forge_store_list(struct forge_store *st,
 				      const struct forge_run_filter *filter,
 				      forge_run_visitor *visit, void *arg,
 				      struct forge_error *err);
+/* A file that a run left. Strings are borrowed for the call. */
+struct forge_output_row {
+	const char *run_id, *analysis_id, *path, *digest;
+	int64_t size; /* -1: unknown */
+};
+/*
+ * The files that the newest successful run with this key left. visit is called for each; for a run without files it
+ * is called once, with path NULL. Returns 0 when there is no such run.
+ */
+FORGE_MUST_CHECK int forge_store_find_result(
+	struct forge_store *st, const char *step_key,
+	int (*visit)(const struct forge_output_row *row, void *arg), void *arg,
+	struct forge_error *err);
 /* One content of a runtime, and the runs that used it. Strings are borrowed for the call. */
 struct forge_runtime_use {
 	const char *digest, *first, *last; /* of the runs and probes that saw it */
@@ -203,11 +218,6 @@ FORGE_MUST_CHECK int forge_store_has_object(struct forge_store *st, const char *
 FORGE_MUST_CHECK int forge_store_each_object(struct forge_store *st,
 					     int (*visit)(const char *digest, void *arg),
 					     void *arg, struct forge_error *err);
-/* A file that a run left. Strings are borrowed for the call. */
-struct forge_output_row {
-	const char *run_id, *analysis_id, *path, *digest;
-	int64_t size; /* -1: unknown */
-};
 /*
  * Visits the files that runs of this user on this host left; digest ("sha256:...", NULL: all):
  * those with this content. Stops at and returns visit's first non-zero result.

@@ -1,0 +1,733 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Makes the tasks of a pipeline: foreach, references between steps, order. */
+#include "pipeline/graph.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/glob.h"
+#include "base/sha256.h"
+#include "pipeline/loop.h"
+
+#define TASKS_MAX   100000
+#define SOURCES_MAX 10000000
+
+static int out_of_memory(struct forge_error *err)
+{
+	return forge_fail(err, ENOMEM, "out of memory");
+}
+
+/* Puts the place of a text of the file before an error that has none. */
+static int at(const struct forge_graph *g, unsigned line, unsigned column,
+	      const struct forge_step *s, const char *key, int rc,
+	      const struct forge_error *why, struct forge_error *err)
+{
+	if (rc == -ENOMEM)
+		return out_of_memory(err);
+	(void)forge_fail_at(err, g->p->shown, line, column, "steps.%s.%s: %s", s->name,
+			    key, why->msg);
+	return *why->hint ? forge_hint(err, -EINVAL, "%s", why->hint) : -EINVAL;
+}
+
+/* ---- values of a task ---- */
+
+const char *forge_task_value(const struct forge_graph *g, const struct forge_task *t,
+			     const char *name, size_t len)
+{
+	for (size_t i = 0; i < t->step->n_loops; i++)
+		if (strncmp(t->step->loops[i].name, name, len) == 0 &&
+		    !t->step->loops[i].name[len])
+			return t->values[i];
+	const struct forge_param *p = forge_pipeline_find_param(g->p, name, len);
+	return p && !p->is_list ? p->values.v[0] : NULL;
+}
+
+struct finder {
+	const struct forge_graph *g;
+	const struct forge_task *t;
+};
+
+static const char *find_value(const char *name, size_t len, void *arg)
+{
+	const struct finder *f = arg;
+
+	return forge_task_value(f->g, f->t, name, len);
+}
+
+int forge_task_expand(const struct forge_graph *g, const struct forge_task *t,
+		      const char *text, char **ret, struct forge_error *err)
+{
+	struct finder f = { g, t };
+
+	return forge_expand(text, find_value, &f, ret, err);
+}
+
+/* ---- references ---- */
+
+/* The step whose outputs a path names: "align/aln.bam", "align". -1: it is a file. */
+static int step_of(const struct forge_pipeline *p, const char *path)
+{
+	return forge_pipeline_find_step(p, path, strcspn(path, "/"));
+}
+
+/* The pattern after the step. */
+static const char *pattern_of(const char *path)
+{
+	const char *slash = strchr(path, '/');
+
+	return slash && slash[1] ? slash + 1 : "**";
+}
+
+static bool is_pattern(const char *text)
+{
+	return strpbrk(text, "*?") != NULL;
+}
+
+/* A name that is both a step and a file could mean either. */
+static int check_ambiguous(const struct forge_graph *g, const struct forge_step *s,
+			   const struct forge_step_text *v, struct forge_error *err)
+{
+	forge_auto_free char *beside = forge_asprintf(
+		"%s/%.*s", g->p->dir, (int)strcspn(v->text, "/"), v->text);
+
+	if (!beside)
+		return out_of_memory(err);
+	if (access(beside, F_OK) < 0)
+		return 0;
+	return forge_hint(err,
+			  forge_fail_at(err, g->p->shown, v->line, v->column,
+					"steps.%s.inputs: '%.100s' is ambiguous: there is "
+					"a step and a file '%.*s'",
+					s->name, v->text, (int)strcspn(v->text, "/"),
+					v->text),
+			  "Write ./%s for the file, or give the step another name", v->text);
+}
+
+/* Kahn's algorithm over the steps; *ret_order has their indices. */
+struct edges {
+	unsigned *to; /* for each reference: the step that waits */
+	unsigned *next;
+	unsigned *head; /* of each step: its first reference + 1 */
+	unsigned *missing;
+	size_t n;
+};
+
+static int add_edge(struct edges *e, unsigned from, unsigned to, size_t *cap)
+{
+	if (e->n == *cap) {
+		size_t grown = *cap ? 2 * *cap : 256;
+		unsigned *a = reallocarray(e->to, grown, sizeof(*a));
+		if (a)
+			e->to = a;
+		unsigned *b = reallocarray(e->next, grown, sizeof(*b));
+		if (b)
+			e->next = b;
+		if (!a || !b)
+			return -ENOMEM;
+		*cap = grown;
+	}
+	e->to[e->n] = to;
+	e->next[e->n] = e->head[from];
+	e->head[from] = (unsigned)++e->n;
+	e->missing[to]++;
+	return 0;
+}
+
+static void edges_done(struct edges *e)
+{
+	free(e->to);
+	free(e->next);
+	free(e->head);
+	free(e->missing);
+}
+
+/* Follows references of steps that are left until one comes again. */
+static int report_cycle(const struct forge_graph *g, const unsigned *missing,
+			struct forge_error *err)
+{
+	const struct forge_pipeline *p = g->p;
+	forge_auto_free bool *seen = calloc(p->n_steps, sizeof(bool));
+	forge_auto_free unsigned *from = calloc(p->n_steps, sizeof(unsigned));
+	unsigned at_step = 0;
+	char path[400] = "";
+
+	while (at_step < p->n_steps && missing[at_step] == 0)
+		at_step++;
+	if (!seen || !from)
+		return out_of_memory(err);
+	while (!seen[at_step]) {
+		const struct forge_step *s = &p->steps[at_step];
+		int next = -1;
+		seen[at_step] = true;
+		for (size_t i = 0; i < s->n_inputs && next < 0; i++)
+			for (size_t k = 0; k < s->inputs[i].n && next < 0; k++) {
+				int to = step_of(p, s->inputs[i].v[k].text);
+				if (to >= 0 && missing[to])
+					next = to;
+			}
+		if (next < 0)
+			break;
+		from[at_step] = (unsigned)next;
+		at_step = (unsigned)next;
+	}
+	unsigned step = at_step;
+	do {
+		size_t len = strlen(path);
+		(void)snprintf(path + len, sizeof(path) - len, "%s -> ",
+			       p->steps[step].name);
+		step = from[step];
+	} while (step != at_step && strlen(path) < sizeof(path) - 80);
+	size_t len = strlen(path);
+	(void)snprintf(path + len, sizeof(path) - len, "%s",
+		       step == at_step ? p->steps[at_step].name : "...");
+	return forge_fail_at(err, p->shown, p->steps[at_step].line,
+			     p->steps[at_step].column,
+			     "steps that wait for each other: %s", path);
+}
+
+static int order_steps(const struct forge_graph *g, unsigned *order,
+		       struct forge_error *err)
+{
+	const struct forge_pipeline *p = g->p;
+	FORGE_CLEANUP(edges_done)
+	struct edges e = { .head = calloc(p->n_steps, sizeof(unsigned)),
+			   .missing = calloc(p->n_steps, sizeof(unsigned)) };
+	size_t cap = 0, n = 0;
+
+	if (!e.head || !e.missing)
+		return out_of_memory(err);
+	for (unsigned i = 0; i < p->n_steps; i++)
+		for (size_t k = 0; k < p->steps[i].n_inputs; k++)
+			for (size_t v = 0; v < p->steps[i].inputs[k].n; v++) {
+				const struct forge_step_text *text =
+					&p->steps[i].inputs[k].v[v];
+				int from = step_of(p, text->text);
+				if (from < 0)
+					continue;
+				int rc = check_ambiguous(g, &p->steps[i], text, err);
+				if (rc < 0)
+					return rc;
+				if (add_edge(&e, (unsigned)from, i, &cap) < 0)
+					return out_of_memory(err);
+			}
+	/* In the order of the file, as far as possible. */
+	for (unsigned i = 0; i < p->n_steps; i++)
+		if (e.missing[i] == 0)
+			order[n++] = i;
+	for (size_t done = 0; done < n; done++)
+		for (unsigned k = e.head[order[done]]; k; k = e.next[k - 1])
+			if (--e.missing[e.to[k - 1]] == 0)
+				order[n++] = e.to[k - 1];
+	return n == p->n_steps ? 0 : report_cycle(g, e.missing, err);
+}
+
+/* ---- tasks ---- */
+
+/* "a,b" of the values; the label, which becomes the name of a directory, has no slash. */
+static int make_name(struct forge_task *t)
+{
+	size_t len = 0;
+
+	if (t->step->n_loops == 0)
+		return (t->name = strdup(t->step->name)) ? 0 : -ENOMEM;
+	for (size_t i = 0; i < t->step->n_loops; i++)
+		len += strlen(t->values[i]) + 1;
+	forge_auto_free char *joined = calloc(1, len + 1);
+	char *out = t->label = calloc(1, 3 * len + 1), *end = joined;
+	if (!joined || !out)
+		return -ENOMEM;
+	for (size_t i = 0; i < t->step->n_loops; i++)
+		end = stpcpy(stpcpy(end, i ? "," : ""), t->values[i]);
+	for (const char *c = joined; *c; c++)
+		if (*c == '/' || *c == '%')
+			out += snprintf(out, 4, "%%%02X", (unsigned char)*c);
+		else
+			*out++ = *c;
+	t->name = forge_asprintf("%s[%s]", t->step->name, joined);
+	return t->name ? 0 : -ENOMEM;
+}
+
+static int expand_outputs(const struct forge_graph *g, struct forge_task *t,
+			  struct forge_error *err)
+{
+	for (size_t i = 0; i < t->step->n_outputs; i++) {
+		const struct forge_step_output *o = &t->step->outputs[i];
+		struct forge_error why = FORGE_ERROR_INIT;
+		char *pattern = NULL;
+		int rc = forge_task_expand(g, t, o->pattern, &pattern, &why);
+		if (rc == 0)
+			rc = forge_strv_take(&t->outputs, pattern);
+		if (rc == 0)
+			rc = forge_glob_check(pattern, &why);
+		if (rc == 0 && (strcmp(pattern, "inputs") == 0 ||
+				strncmp(pattern, "inputs/", 7) == 0))
+			rc = forge_fail(&why, EINVAL,
+					"'%.64s': inputs/ has the inputs of the step",
+					pattern);
+		if (rc < 0)
+			return at(g, o->line, o->column, t->step, "outputs", rc, &why,
+				  err);
+	}
+	return 0;
+}
+
+static int evaluate(const struct forge_graph *g, struct forge_task *t,
+		    struct forge_error *err)
+{
+	struct forge_error why = FORGE_ERROR_INIT;
+	struct finder f = { g, t };
+
+	if (!t->step->when)
+		return 0;
+	int rc = forge_condition(t->step->when, find_value, &f, &why);
+	if (rc < 0)
+		return at(g, t->step->line, t->step->column, t->step, "when", rc, &why,
+			  err);
+	t->is_skipped = rc == 0;
+	if (t->is_skipped && !(t->why_skipped = forge_asprintf("when: %s", t->step->when)))
+		return out_of_memory(err);
+	return 0;
+}
+
+static int add_task(struct forge_graph *g, const struct forge_step *s, size_t number,
+		    const struct forge_strv *values, struct forge_error *err)
+{
+	struct forge_task *t = &g->tasks[g->n++];
+
+	*t = (struct forge_task){ .step = s };
+	t->values = s->n_loops ? calloc(s->n_loops, sizeof(char *)) : NULL;
+	if (s->n_loops && !t->values)
+		return out_of_memory(err);
+	/* The last loop changes fastest. */
+	for (size_t i = s->n_loops; i-- > 0; number /= values[i].n)
+		t->values[i] = values[i].v[number % values[i].n];
+	if (make_name(t) < 0)
+		return out_of_memory(err);
+	int rc = expand_outputs(g, t, err);
+	return rc < 0 ? rc : evaluate(g, t, err);
+}
+
+static int add_tasks(struct forge_graph *g, unsigned index, struct forge_error *err)
+{
+	const struct forge_step *s = &g->p->steps[index];
+	struct forge_strv *values = &g->values[g->n_values];
+	size_t n = 1;
+	int rc = 0;
+
+	for (size_t i = 0; i < s->n_loops && rc == 0; i++) {
+		struct forge_error why = FORGE_ERROR_INIT;
+		rc = forge_loop_values(g->p, &s->loops[i], &g->values[g->n_values++],
+				       &why);
+		if (rc < 0)
+			return at(g, s->loops[i].line, s->loops[i].column, s, "foreach",
+				  rc, &why, err);
+		n *= values[i].n;
+		if (n > TASKS_MAX)
+			break;
+	}
+	if (n > TASKS_MAX || g->n + n > TASKS_MAX)
+		return forge_fail_at(err, g->p->shown, s->line, s->column,
+				     "steps.%s: the pipeline has more than %d tasks",
+				     s->name, TASKS_MAX);
+	struct forge_task *grown = reallocarray(g->tasks, g->n + n, sizeof(*grown));
+	if (!grown)
+		return out_of_memory(err);
+	g->tasks = grown;
+	g->first[index] = (unsigned)g->n;
+	g->count[index] = (unsigned)n;
+	for (size_t i = 0; i < n && rc == 0; i++)
+		rc = add_task(g, s, i, values, err);
+	return rc;
+}
+
+/* ---- sources ---- */
+
+struct maker {
+	struct forge_graph *g;
+	struct forge_task *t;
+	size_t cap;
+	size_t *total;
+	struct forge_error *err;
+};
+
+static int add_source(struct maker *m, unsigned input, int task, char *pattern,
+		      const char *below)
+{
+	struct forge_task *t = m->t;
+
+	if (!pattern)
+		return out_of_memory(m->err);
+	if (t->n_sources == m->cap) {
+		size_t cap = m->cap ? 2 * m->cap : 4;
+		struct forge_source *grown = reallocarray(t->sources, cap, sizeof(*grown));
+		if (!grown) {
+			free(pattern);
+			return out_of_memory(m->err);
+		}
+		t->sources = grown;
+		m->cap = cap;
+	}
+	t->sources[t->n_sources++] = (struct forge_source){ input, task, pattern, below };
+	if (++*m->total > SOURCES_MAX)
+		return forge_fail(m->err, E2BIG,
+				  "%s: the tasks have more than %d inputs together",
+				  m->g->p->shown, SOURCES_MAX);
+	return 0;
+}
+
+/* Of the loops that both steps have, this task of the other step has the same values. */
+static bool is_matching(const struct forge_task *t, const struct forge_task *other)
+{
+	for (size_t i = 0; i < t->step->n_loops; i++)
+		for (size_t k = 0; k < other->step->n_loops; k++)
+			if (strcmp(t->step->loops[i].name, other->step->loops[k].name) ==
+				    0 &&
+			    strcmp(t->values[i], other->values[k]) != 0)
+				return false;
+	return true;
+}
+
+/* Whether the other step has a loop that this one has not: then there are several tasks for one. */
+static bool is_gathered(const struct forge_step *s, const struct forge_step *other)
+{
+	for (size_t k = 0; k < other->n_loops; k++) {
+		bool is_shared = false;
+		for (size_t i = 0; i < s->n_loops; i++)
+			is_shared |= strcmp(s->loops[i].name, other->loops[k].name) == 0;
+		if (!is_shared)
+			return true;
+	}
+	return false;
+}
+
+/* Whether an output that matches one of these patterns can match the other. */
+static bool may_match(const char *wanted, const char *declared)
+{
+	if (!is_pattern(declared))
+		return forge_glob_match(wanted, declared);
+	return is_pattern(wanted) || forge_glob_match(declared, wanted);
+}
+
+static int check_output(const struct forge_task *other, const char *pattern,
+			struct forge_error *why)
+{
+	char list[256] = "";
+	size_t len = 0;
+
+	forge_strv_foreach (declared, &other->outputs) {
+		if (may_match(pattern, declared))
+			return 0;
+		if (len < sizeof(list))
+			len += (size_t)snprintf(list + len, sizeof(list) - len, "%s%s",
+						len ? ", " : "", declared);
+	}
+	return len ? forge_fail(why, EINVAL, "step %s has no output '%.100s' (has: %s)",
+				other->step->name, pattern, list)
+		   : forge_fail(why, EINVAL, "step %s declares no outputs",
+				other->step->name);
+}
+
+static int add_reference(struct maker *m, unsigned input, const char *text,
+			 struct forge_error *why)
+{
+	struct forge_graph *g = m->g;
+	unsigned other = (unsigned)step_of(g->p, text);
+	bool is_many = is_gathered(m->t->step, &g->p->steps[other]);
+	forge_auto_free char *pattern = NULL;
+	bool has_any = false;
+	int rc = forge_task_expand(g, m->t, pattern_of(text), &pattern, why);
+
+	if (rc < 0)
+		return rc;
+	if (strncmp(pattern, "../", 3) == 0 || strstr(pattern, "/../"))
+		return forge_fail(why, EINVAL, "'%.100s' leads out of the outputs", text);
+	unsigned step = (unsigned)(m->t->step - g->p->steps), i = 0, end = g->count[other];
+	/* Two steps over the same list: their tasks have the same order. */
+	unsigned same = (unsigned)(m->t - g->tasks) - g->first[step];
+	if (!is_many && same < end && is_matching(m->t, &g->tasks[g->first[other] + same])) {
+		i = same;
+		end = same + 1;
+	}
+	for (; i < end && rc == 0; i++) {
+		struct forge_task *from = &g->tasks[g->first[other] + i];
+		if (!is_matching(m->t, from))
+			continue;
+		if (!has_any)
+			rc = check_output(from, pattern, why);
+		has_any = true;
+		if (rc == 0)
+			rc = add_source(m, input, (int)(from - g->tasks), strdup(pattern),
+					is_many ? from->label : NULL);
+	}
+	if (rc == 0 && !has_any)
+		rc = forge_fail(why, EINVAL, "no task of step %s has the values of %s",
+				g->p->steps[other].name, m->t->name);
+	return rc;
+}
+
+/* A file, or files by a pattern. */
+static int add_files(struct maker *m, unsigned input, const char *text,
+		     struct forge_error *why)
+{
+	forge_auto_free char *path = NULL, *full = NULL;
+	int rc = forge_task_expand(m->g, m->t, text, &path, why);
+
+	if (rc < 0)
+		return rc;
+	full = *path == '/' ? strdup(path) : forge_asprintf("%s/%s", m->g->p->dir, path);
+	if (!full)
+		return -ENOMEM;
+	if (!is_pattern(path))
+		return add_source(m, input, -1, forge_take_ptr(full), NULL);
+	forge_auto_strv struct forge_strv found = { 0 };
+	rc = forge_loop_glob(full, &found);
+	if (rc == 0 && found.n == 0)
+		return forge_fail(why, ENOENT, "no file matches '%.100s'", path);
+	forge_strv_foreach (one, &found)
+		if (rc == 0)
+			rc = add_source(m, input, -1, strdup(one), NULL);
+	return rc;
+}
+
+const char *forge_source_name(const struct forge_source *s)
+{
+	const char *slash = strrchr(s->pattern, '/');
+
+	return slash && slash[1] ? slash + 1 : s->pattern;
+}
+
+bool forge_input_is_dir(const struct forge_graph *g, const struct forge_task *t,
+			unsigned input)
+{
+	const struct forge_step_input *in = &t->step->inputs[input];
+
+	if (in->is_list || is_pattern(in->v[0].text))
+		return true;
+	int other = step_of(g->p, in->v[0].text);
+	return other >= 0 && (is_pattern(pattern_of(in->v[0].text)) ||
+			      is_gathered(t->step, &g->p->steps[other]));
+}
+
+/* Two files that are given under one name would hide each other. */
+static int check_files(const struct forge_graph *g, const struct forge_task *t,
+		       struct forge_error *err)
+{
+	for (size_t i = 0; i < t->n_sources; i++)
+		for (size_t k = 0; k < i && t->n_sources < 1000; k++) {
+			const struct forge_source *a = &t->sources[i], *b = &t->sources[k];
+			if (a->input != b->input || a->task >= 0 || b->task >= 0 ||
+			    strcmp(forge_source_name(a), forge_source_name(b)) != 0)
+				continue;
+			const struct forge_step_input *in = &t->step->inputs[a->input];
+			return forge_fail_at(err, g->p->shown, in->line, in->column,
+					     "steps.%s.inputs.%s: two files have the "
+					     "name '%.64s'",
+					     t->step->name, in->name,
+					     forge_source_name(a));
+		}
+	return 0;
+}
+
+static int resolve(struct forge_graph *g, struct forge_task *t, size_t *total,
+		   struct forge_error *err)
+{
+	struct maker m = { g, t, 0, total, err };
+
+	for (unsigned i = 0; i < t->step->n_inputs; i++)
+		for (size_t k = 0; k < t->step->inputs[i].n; k++) {
+			const struct forge_step_text *v = &t->step->inputs[i].v[k];
+			struct forge_error why = FORGE_ERROR_INIT;
+			m.err = &why;
+			int rc = step_of(g->p, v->text) >= 0
+					 ? add_reference(&m, i, v->text, &why)
+					 : add_files(&m, i, v->text, &why);
+			if (rc < 0)
+				return at(g, v->line, v->column, t->step, "inputs", rc,
+					  &why, err);
+		}
+	return check_files(g, t, err);
+}
+
+/* ---- the graph ---- */
+
+static int by_number(const void *a, const void *b)
+{
+	unsigned x = *(const unsigned *)a, y = *(const unsigned *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* A task without one of its inputs is skipped; one that gathers takes what is there. */
+static int skip_readers(const struct forge_graph *g, struct forge_task *t)
+{
+	for (unsigned input = 0; input < t->step->n_inputs && !t->is_skipped; input++) {
+		const struct forge_task *missing = NULL;
+		bool has_any = false;
+		for (size_t i = 0; i < t->n_sources; i++) {
+			const struct forge_source *s = &t->sources[i];
+			if (s->input != input)
+				continue;
+			if (s->task >= 0 && g->tasks[s->task].is_skipped)
+				missing = &g->tasks[s->task];
+			else
+				has_any = true;
+		}
+		if (!missing || (has_any && forge_input_is_dir(g, t, input)))
+			continue;
+		t->is_skipped = true;
+		t->why_skipped = forge_asprintf("%s is skipped", missing->name);
+		if (!t->why_skipped)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static int connect(struct forge_graph *g, struct forge_task *t)
+{
+	t->deps = calloc(t->n_sources + 1, sizeof(*t->deps));
+	if (!t->deps)
+		return -ENOMEM;
+	for (size_t i = 0; i < t->n_sources; i++)
+		if (t->sources[i].task >= 0 && !g->tasks[t->sources[i].task].is_skipped)
+			t->deps[t->n_deps++] = (unsigned)t->sources[i].task;
+	qsort(t->deps, t->n_deps, sizeof(*t->deps), by_number);
+	size_t n = 0;
+	for (size_t i = 0; i < t->n_deps; i++)
+		if (i == 0 || t->deps[i] != t->deps[i - 1])
+			t->deps[n++] = t->deps[i];
+	t->n_deps = n;
+	for (size_t i = 0; i < n; i++)
+		g->tasks[t->deps[i]].n_readers++;
+	return 0;
+}
+
+static int connect_readers(struct forge_graph *g)
+{
+	for (size_t i = 0; i < g->n; i++) {
+		struct forge_task *t = &g->tasks[i];
+		t->readers = calloc(t->n_readers + 1, sizeof(*t->readers));
+		if (!t->readers)
+			return -ENOMEM;
+		t->n_readers = 0;
+	}
+	for (unsigned i = 0; i < g->n; i++)
+		for (size_t k = 0; k < g->tasks[i].n_deps; k++) {
+			struct forge_task *from = &g->tasks[g->tasks[i].deps[k]];
+			from->readers[from->n_readers++] = i;
+		}
+	for (size_t i = g->n; i-- > 0;) {
+		struct forge_task *t = &g->tasks[i];
+		for (size_t k = 0; k < t->n_readers; k++)
+			if (g->tasks[t->readers[k]].length > t->length)
+				t->length = g->tasks[t->readers[k]].length;
+		t->length++;
+	}
+	return 0;
+}
+
+int forge_graph_make(const struct forge_pipeline *p, struct forge_graph *ret,
+		     struct forge_error *err)
+{
+	forge_auto_free unsigned *order = calloc(p->n_steps, sizeof(*order));
+	size_t n_loops = 0, total = 0;
+
+	*ret = (struct forge_graph){ .p = p };
+	for (size_t i = 0; i < p->n_steps; i++)
+		n_loops += p->steps[i].n_loops;
+	ret->first = calloc(p->n_steps, sizeof(*ret->first));
+	ret->count = calloc(p->n_steps, sizeof(*ret->count));
+	ret->values = calloc(n_loops + 1, sizeof(*ret->values));
+	if (!order || !ret->first || !ret->count || !ret->values)
+		return out_of_memory(err);
+	int rc = order_steps(ret, order, err);
+	for (size_t i = 0; i < p->n_steps && rc == 0; i++)
+		rc = add_tasks(ret, order[i], err);
+	for (size_t i = 0; i < ret->n && rc == 0; i++)
+		rc = resolve(ret, &ret->tasks[i], &total, err);
+	for (size_t i = 0; i < ret->n && rc == 0; i++) {
+		if (skip_readers(ret, &ret->tasks[i]) < 0 ||
+		    connect(ret, &ret->tasks[i]) < 0)
+			rc = out_of_memory(err);
+	}
+	if (rc == 0 && connect_readers(ret) < 0)
+		rc = out_of_memory(err);
+	return rc;
+}
+
+void forge_graph_done(struct forge_graph *g)
+{
+	for (size_t i = 0; i < g->n; i++) {
+		struct forge_task *t = &g->tasks[i];
+		for (size_t k = 0; k < t->n_sources; k++)
+			free(t->sources[k].pattern);
+		free(t->sources);
+		free(t->values);
+		free(t->name);
+		free(t->label);
+		free(t->deps);
+		free(t->readers);
+		free(t->why_skipped);
+		forge_strv_done(&t->outputs);
+	}
+	for (size_t i = 0; i < g->n_values; i++)
+		forge_strv_done(&g->values[i]);
+	free(g->values);
+	free(g->tasks);
+	free(g->first);
+	free(g->count);
+	*g = (struct forge_graph){ .p = NULL };
+}
+
+int forge_graph_find(const struct forge_graph *g, const char *word, size_t *ret_n,
+		     struct forge_error *err)
+{
+	size_t len = strcspn(word, "[");
+	int step = forge_pipeline_find_step(g->p, word, len);
+
+	if (step < 0)
+		return forge_pipeline_unknown_step(g->p, word, err);
+	*ret_n = g->count[step];
+	if (!word[len])
+		return (int)g->first[step];
+	*ret_n = 1;
+	for (unsigned i = 0; i < g->count[step]; i++)
+		if (strcmp(g->tasks[g->first[step] + i].name, word) == 0)
+			return (int)(g->first[step] + i);
+	return forge_hint(err, forge_fail(err, ENOENT, "unknown task '%.100s'", word),
+			  "Step %s has %u tasks, the first is %s", g->p->steps[step].name,
+			  g->count[step], g->tasks[g->first[step]].name);
+}
+
+const char *forge_task_id(const struct forge_graph *g, const struct forge_task *t,
+			  char buf[FORGE_TASK_ID_MAX])
+{
+	forge_auto_free char *whole =
+		forge_asprintf("%s.%s%s%s", g->p->name, t->step->name,
+			       t->label ? "." : "", t->label ? t->label : "");
+	bool is_changed = !whole || strlen(whole) >= FORGE_TASK_ID_MAX;
+
+	(void)snprintf(buf, FORGE_TASK_ID_MAX, "%s", whole ? whole : t->step->name);
+	for (char *c = buf; *c; c++)
+		if (!(isalnum((unsigned char)*c) || strchr("._-", *c)) ||
+		    (c > buf && *c == '.' && c[-1] == '.')) {
+			*c = '_';
+			is_changed = true;
+		}
+	if (is_changed) { /* two names must not become one */
+		char digest[FORGE_DIGEST_MAX];
+		struct forge_sha256 h;
+		forge_sha256_init(&h);
+		forge_sha256_add(&h, whole ? whole : "", whole ? strlen(whole) : 0);
+		(void)forge_sha256_done(&h, digest);
+		if (strlen(buf) > FORGE_TASK_ID_MAX - 10)
+			buf[FORGE_TASK_ID_MAX - 10] = '\0';
+		size_t len = strlen(buf);
+		(void)snprintf(buf + len, FORGE_TASK_ID_MAX - len, "-%.8s",
+			       digest + strlen("sha256:"));
+	}
+	return buf;
+}
