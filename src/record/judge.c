@@ -375,6 +375,16 @@ void forge_judge_missing_output(const char *text, struct forge_verdict *v)
 		       "Failed: the command succeeded, but %s.", text);
 }
 
+void forge_judge_other_facts(const char *reason, const char *text,
+			     struct forge_verdict *v)
+{
+	v->status = "failed";
+	v->reason = reason;
+	v->exit_status = 1;
+	(void)snprintf(v->notes, sizeof(v->notes),
+		       "Failed: the command succeeded, but %s while it ran.", text);
+}
+
 void forge_judge_add(struct forge_verdict *v, const char *fmt, ...)
 {
 	size_t len = strlen(v->notes);

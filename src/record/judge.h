@@ -22,6 +22,9 @@ void forge_judge(const struct forge_outcome *o, const struct forge_limits *limit
 		 struct forge_verdict *ret);
 /* The command succeeded, but the collecting of its outputs was cancelled. */
 void forge_judge_uncollected(size_t n_stored, struct forge_verdict *v);
+/* A step of a pipeline succeeded with something else than its key says: reason is "input" or "runtime". */
+void forge_judge_other_facts(const char *reason, const char *text,
+			     struct forge_verdict *v);
 /* The command succeeded, but not all its outputs are there. */
 void forge_judge_missing_output(const char *problem, struct forge_verdict *v);
 /* Appends a sentence to the notes, or nothing if there is no room for all of it. */

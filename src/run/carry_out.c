@@ -177,7 +177,8 @@ static void report_warnings(struct run *r)
 		forge_record_event(&r->record, "runtime_probe", NULL);
 		return;
 	}
-	if (!r->req->again && forge_spec_is_unused_active(r->spec, r->req, &e))
+	if (!r->req->again && !r->req->step &&
+	    forge_spec_is_unused_active(r->spec, r->req, &e))
 		forge_run_warn(r, &e);
 	forge_strv_foreach (text, &r->spec->warnings) {
 		e = FORGE_ERROR_INIT;

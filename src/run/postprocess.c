@@ -3,26 +3,18 @@
 #include "run/postprocess.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
-#include <linux/fs.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/ioctl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/json.h"
-#include "base/rmtree.h"
-#include "base/sha256.h"
 #include "run/carry_out.h"
 #include "run/runtime_activation.h"
 #include "run/runtime_ready.h"
-#include "state/objects.h"
+#include "run/stage.h"
 
 #define ROWS_MAX 100000
 /* In all rows: two bytes of text can take forty of memory, here and in the courier. */
@@ -90,108 +82,29 @@ int forge_post_parse(const char *text, size_t len, json_t **ret_rows,
 	return 0;
 }
 
-/* mkdir -p for the parents of path below dir. None of them can be a link: all are new. */
-static int make_parents(int dir, const char *path)
-{
-	char buf[PATH_MAX];
-
-	if (strlen(path) >= sizeof(buf))
-		return -ENAMETOOLONG;
-	for (size_t i = 0; path[i]; i++) {
-		buf[i] = path[i];
-		if (path[i + 1] != '/')
-			continue;
-		buf[i + 1] = '\0';
-		if (mkdirat(dir, buf, 0755) < 0 && errno != EEXIST)
-			return -errno;
-	}
-	return 0;
-}
-
-static bool is_below(const char *path)
-{
-	for (size_t len; *path; path += len + (path[len] == '/')) {
-		len = strcspn(path, "/");
-		if (len == 0 || (len <= 2 && strncmp(path, "..", len) == 0))
-			return false;
-	}
-	return true;
-}
-
-/*
- * Stages one output under its own name: a link to the object, which the run sees
- * read-only, or a copy.
- */
-static int stage_one(const struct forge_home *home, int dir, const json_t *output)
-{
-	const char *path = forge_json_string(output, "path");
-	const char *of = forge_json_string(output, "sha256");
-	char self[40], digest[FORGE_DIGEST_MAX];
-	uint64_t size;
-
-	/* Path and digest may come from a store that other users can write. */
-	if (!path || !is_below(path))
-		return -EINVAL;
-	forge_auto_close int from = forge_objects_get(home, of);
-	if (from < 0)
-		return from;
-	int rc = make_parents(dir, path);
-	if (rc < 0)
-		return rc;
-	/* Links the inode that was checked; its name may refer to another file by now. */
-	(void)snprintf(self, sizeof(self), "/proc/self/fd/%d", from);
-	if (linkat(AT_FDCWD, self, dir, path, AT_SYMLINK_FOLLOW) == 0)
-		return 0;
-	forge_auto_close int to = openat(
-		dir, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0444);
-	if (to < 0)
-		return -errno;
-	if (ioctl(to, FICLONE, from) == 0)
-		return 0;
-	return forge_sha256_fd(from, to, digest, &size);
-}
-
-struct stage {
-	char path[PATH_MAX];
-	int fd; /* locked, so that gc does not remove it */
-	dev_t dev;
-	ino_t ino;
-	bool is_made;
-};
-
-static int stage_outputs(const struct forge_post_spec *spec, struct stage *ret,
+static int stage_outputs(const struct forge_post_spec *spec, struct forge_stage *ret,
 			 struct forge_error *err)
 {
-	const char *run_id = forge_json_string(spec->record, "run_id");
-	struct stat st;
+	char name[64];
 	size_t i;
 	const json_t *output;
 
-	(void)snprintf(ret->path, sizeof(ret->path), "%s/staging/%s.%ld",
-		       spec->home->path, run_id, (long)getpid());
-	forge_auto_close int staging = forge_home_subdir(spec->home, "staging", err);
-	if (staging < 0)
-		return staging;
-	const char *name = strrchr(ret->path, '/') + 1;
-	/* gc takes this lock exclusively: held until the new directory is locked. */
-	if (flock(staging, LOCK_SH) < 0 || mkdirat(staging, name, 0755) < 0)
-		return forge_fail_errno(err, errno, "make %s", ret->path);
-	int dir = ret->fd =
-		openat(staging, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (dir < 0 || flock(dir, LOCK_EX | LOCK_NB) < 0 || fstat(dir, &st) < 0)
-		return forge_fail_errno(err, errno, "open %s", ret->path);
-	ret->dev = st.st_dev;
-	ret->ino = st.st_ino;
-	ret->is_made = true;
+	(void)snprintf(name, sizeof(name), "%.26s.%ld",
+		       forge_json_string(spec->record, "run_id"), (long)getpid());
+	int rc = forge_stage_make(spec->home, name, ret, err);
+	if (rc < 0)
+		return rc;
 	json_array_foreach (json_object_get(spec->record, "outputs"), i, output) {
-		int rc = stage_one(spec->home, dir, output);
+		const char *path = forge_json_string(output, "path");
+		rc = forge_stage_object(ret, spec->home, path,
+					forge_json_string(output, "sha256"), false);
 		if (rc == -EUCLEAN)
 			return forge_fail(err, EUCLEAN,
 					  "output %s is damaged: its digest is another",
-					  forge_json_string(output, "path"));
+					  path);
 		if (rc < 0)
 			return forge_fail_errno(err, -rc, "stage output %s",
-						forge_json_string(output, "path"));
+						path ? path : "without a path");
 	}
 	return 0;
 }
@@ -330,7 +243,7 @@ int forge_post_process(const struct forge_post_spec *spec, json_t **ret_result,
 		       json_t **ret_rows, struct forge_error *err)
 {
 	struct forge_error why = FORGE_ERROR_INIT;
-	struct stage stage = { .fd = -1 };
+	struct forge_stage stage = FORGE_STAGE_INIT;
 	json_t *result = new_result(spec), *rows = json_array();
 
 	if (!result || !rows) {
@@ -346,11 +259,7 @@ int forge_post_process(const struct forge_post_spec *spec, json_t **ret_result,
 		(void)snprintf(sentence, sizeof(sentence), "Not started: %s.", why.msg);
 		set_notes(result, sentence);
 	}
-	if (stage.is_made)
-		(void)!forge_rmtree(stage.path, stage.dev, stage.ino, NULL,
-				    NULL); /* else gc removes it */
-	if (stage.fd >= 0)
-		close(stage.fd);
+	forge_stage_remove(&stage);
 	*ret_result = result;
 	*ret_rows = rows;
 	return 0;

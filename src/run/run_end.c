@@ -141,6 +141,37 @@ static void note_runtime(struct run *r)
 	forge_record_event(&r->record, "runtime_changed", now);
 }
 
+/*
+ * The result of a step is found by its key, and that says which inputs and which runtime it was made with. If one
+ * of them changed meanwhile, this run is not that result.
+ */
+static void check_step(const struct run *r, struct forge_verdict *v)
+{
+	const json_t *record = r->record.json, *input;
+	const json_t *step = json_object_get(record, "step");
+	const json_t *expects = json_object_get(step, "expects");
+	const char *runtime = forge_json_string(json_object_get(step, "parts"), "runtime");
+	const json_t *used = json_object_get(record, "runtime");
+	char text[200];
+	size_t i;
+
+	if (!step || strcmp(v->status, "succeeded") != 0)
+		return;
+	json_array_foreach (json_object_get(record, "inputs"), i, input) {
+		const char *path = forge_json_string_or(input, "path", "");
+		const char *is = forge_json_string_or(input, "sha256", "");
+		const char *was = forge_json_string(expects, path);
+		if (!was || strcmp(was, is) == 0)
+			continue;
+		(void)snprintf(text, sizeof(text), "input %.120s changed", path);
+		forge_judge_other_facts("input", text, v);
+		return;
+	}
+	if (runtime && (forge_json_string(used, "changed_to") ||
+			strcmp(runtime, forge_json_string_or(used, "digest", "")) != 0))
+		forge_judge_other_facts("runtime", "its runtime changed", v);
+}
+
 /* A hole takes as long to hash as what is really there, and costs a run nothing to make. */
 #define HOLES_MAX (64ull << 30)
 
@@ -420,6 +451,7 @@ void forge_run_take_results(struct run *r, const struct forge_outcome *o,
 	note_runtime(r);
 	if (r->has_started)
 		collect(r, o, v);
+	check_step(r, v);
 	/* A node may have refused it. */
 	if (r->has_started || r->executor->caps & FORGE_EXECUTOR_REMOTE)
 		forge_run_check_after(r, v);

@@ -1,0 +1,434 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* forge pipeline: steps that are joined by files. */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "base/strv.h"
+#include "cli/pipeline_cli.h"
+#include "cli/pipeline_view.h"
+#include "cli/session.h"
+#include "pipeline/draw.h"
+#include "pipeline/head.h"
+#include "pipeline/journal.h"
+#include "record/deliver.h"
+
+static const char *file, *params_file, *format = "text";
+static struct forge_strv params;
+static struct forge_strv force, from, only, given;
+static const char *entry;
+static unsigned jobs;
+static bool is_json, is_quiet, stops, is_dry;
+
+static const struct forge_opt *pipeline_opts(void)
+{
+	static const struct forge_opt opts[] = {
+		FORGE_STRING('f', "file", "FILE", &file,
+			     "The pipeline (./pipeline.yaml), where the word is a step"),
+		FORGE_STRV('p', "param", "NAME=VALUE", &params,
+			   "Set a parameter of the pipeline"),
+		FORGE_STRING(0, "params", "FILE", &params_file,
+			     "Read parameters from a YAML or JSON file"),
+		FORGE_STRV(0, "force", "STEP", &force, "Run this step even if it is up to date"),
+		FORGE_STRV(0, "from", "STEP", &from,
+			   "Run this step and all that follow from it"),
+		FORGE_STRV(0, "only", "STEP", &only, "Run nothing but this step"),
+		FORGE_STRING(0, "entry", "NAME", &entry,
+			     "Start at this entry of the pipeline"),
+		FORGE_STRV(0, "given", "STEP=DIR", &given,
+			   "Take the outputs of a step that does not run from a directory"),
+		FORGE_UINT('j', "jobs", "N", &jobs,
+			   "Have at most N tasks running or queued"),
+		FORGE_FLAG(0, "stop", &stops, "Start nothing more after a step has failed"),
+		FORGE_FLAG('n', "dry-run", &is_dry, "Say what would run, and why"),
+		FORGE_WORD(0, "format", "text|svg|mermaid", &format, "How to draw the graph"),
+		FORGE_FLAG(0, "json", &is_json, "Print JSON; of a run, an event a line"),
+		FORGE_FLAG('q', "quiet", &is_quiet, "Show only what failed"),
+		FORGE_STORE_ROW,
+		FORGE_CONFIG_ROW,
+		FORGE_HELP_ROW,
+		FORGE_OPTS_END,
+	};
+
+	return opts;
+}
+
+/* ---- a pipeline and all that is needed to evaluate it ---- */
+
+struct place {
+	struct forge_config *cfg;
+	struct forge_home home;
+	char *store;
+	struct forge_pipeline *p;
+	struct forge_graph g;
+	struct forge_head h;
+};
+#define PLACE_INIT ((struct place){ .home = FORGE_HOME_INIT, .h = FORGE_HEAD_INIT })
+
+static void place_done(struct place *w)
+{
+	forge_head_close(&w->h);
+	forge_graph_done(&w->g);
+	forge_pipeline_free(w->p);
+	forge_home_close(&w->home);
+	forge_config_free(w->cfg);
+	free(w->store);
+}
+
+/* With only the file: for lint and graph. */
+static int read_file(struct place *w, const char *path, struct forge_error *err)
+{
+	const struct forge_pipeline_given g = { &params, params_file };
+	int rc = forge_pipeline_read(path, &g, &w->p, err);
+
+	return rc < 0 ? rc : forge_graph_make(w->p, &w->g, err);
+}
+
+/* Repairs, and delivers what earlier runs could not: the store is closed again before anything forks. */
+static int open_place(struct place *w, const char *path, struct forge_error *err)
+{
+	forge_auto_session struct forge_session s = FORGE_SESSION_INIT;
+	int rc = forge_session_open(&s, true, err);
+
+	if (rc < 0)
+		return rc;
+	w->store = strdup(s.url);
+	w->cfg = forge_take_ptr(s.cfg);
+	rc = w->store ? forge_home_open(true, &w->home, err)
+		      : forge_fail(err, ENOMEM, "out of memory");
+	return rc < 0 ? rc : read_file(w, path, err);
+}
+
+/* How the pipeline was asked for, for its records: forge resume uses it. */
+static json_t *given_json(const struct forge_pipeline_run *r)
+{
+	forge_auto_free char *cwd = getcwd(NULL, 0);
+	forge_auto_free char *file_path =
+		r->params_file ? realpath(r->params_file, NULL) : NULL;
+	json_t *o = json_pack("{s:o}", "params",
+			      r->params ? forge_json_texts(r->params) : json_array());
+
+	if (file_path)
+		json_object_set_new(o, "params_file", forge_json_text(file_path));
+	if (cwd)
+		json_object_set_new(o, "cwd", forge_json_text(cwd));
+	return o;
+}
+
+/* ---- run ---- */
+
+struct running {
+	struct forge_pipeline_view view;
+	struct forge_journal journal;
+};
+
+static void on_event(void *arg, const json_t *event)
+{
+	struct running *r = arg;
+
+	forge_journal_add(&r->journal, event);
+	forge_view_event(&r->view, event);
+}
+
+static void on_tick(void *arg)
+{
+	struct running *r = arg;
+
+	forge_view_draw(&r->view);
+}
+
+static void show_event(void *arg, const json_t *event)
+{
+	struct running *r = arg;
+
+	forge_view_event(&r->view, event);
+}
+
+/* Shows what the head does that is there already. The exit status; -EAGAIN: it was killed, and this is the head now. */
+static int follow(struct running *r, struct forge_error *err)
+{
+	sigset_t ours, before;
+	int status = 0;
+
+	fputs("forge: the pipeline is running already; this shows it, and ^C ends only "
+	      "that\n",
+	      stderr);
+	sigemptyset(&ours);
+	sigaddset(&ours, SIGINT);
+	sigaddset(&ours, SIGTERM);
+	(void)sigprocmask(SIG_BLOCK, &ours, &before);
+	forge_auto_close int signals = signalfd(-1, &ours, SFD_CLOEXEC);
+	int rc = forge_journal_follow(&r->journal, signals, show_event, r, &status, err);
+	(void)sigprocmask(SIG_SETMASK, &before, NULL);
+	if (rc == -ECANCELED)
+		return 130;
+	if (rc == 1) {
+		fputs("forge: the process that ran it was killed; going on\n", stderr);
+		return -EAGAIN;
+	}
+	return rc < 0 ? rc : status;
+}
+
+/* 1: another process is the head. */
+static int become_head(struct place *w, struct running *r, struct forge_error *err)
+{
+	int rc = forge_journal_open(&w->home, w->p, &r->journal, err);
+
+	while (rc == 1) {
+		rc = follow(r, err);
+		if (rc != -EAGAIN)
+			return rc < 0 ? rc : 1000 + rc;
+		forge_journal_close(&r->journal);
+		rc = forge_journal_open(&w->home, w->p, &r->journal, err);
+	}
+	return rc;
+}
+
+static json_t *summary(const struct forge_head *h, int status)
+{
+	json_t *o = json_object();
+
+	for (size_t i = 0; i < FORGE_TASK_STATES; i++)
+		json_object_set_new(o, forge_task_state_names[i],
+				    json_integer((json_int_t)h->counts[i]));
+	return json_pack("{s:i, s:o, s:f}", "status", status, "tasks", o, "seconds",
+			 (double)(forge_now_usec() - h->began_usec) / 1e6);
+}
+
+static char *resume_command(const struct forge_pipeline_run *r, const struct place *w)
+{
+	char *text = NULL;
+	size_t size = 0;
+	FILE *f = open_memstream(&text, &size);
+
+	if (!f)
+		return NULL;
+	fprintf(f, "forge pipeline run %s", w->p->shown);
+	for (size_t i = 0; r->params && i < r->params->n; i++)
+		fprintf(f, " -p '%s'", r->params->v[i]);
+	if (r->params_file)
+		fprintf(f, " --params %s", r->params_file);
+	if (fclose(f) != 0) {
+		free(text);
+		return NULL;
+	}
+	return text;
+}
+
+static int run_head(const struct forge_pipeline_run *r, struct place *w,
+		    struct running *running, struct forge_error *err)
+{
+	const struct forge_head_options o = {
+		.force = r->force,
+		.from = r->from,
+		.only = r->only,
+		.entry = r->entry,
+		.given = r->given,
+		.jobs = r->jobs,
+		.stops_at_failure = r->stops,
+		.limits_of = r->limits_of,
+		.limits = r->limits,
+		.given_params = r->given_json,
+		.on_event = on_event,
+		.on_tick = running->view.is_live ? on_tick : NULL,
+		.arg = running,
+	};
+	forge_auto_free char *resume = resume_command(r, w);
+	int rc = forge_head_open(&w->h, &w->g, w->cfg, &w->home, w->store, &o, false, err);
+
+	if (rc < 0)
+		return rc;
+	running->view.h = &w->h;
+	forge_head_event(&w->h, "begin", -1,
+			 json_pack("{s:s, s:s, s:I, s:i}", "pipeline", w->p->name, "file",
+				   w->p->path, "tasks", (json_int_t)w->g.n, "pid",
+				   (int)getpid()));
+	rc = forge_head_run(&w->h, err);
+	int status = rc < 0 || rc > 0 ? FORGE_EXIT_FAILED : FORGE_EXIT_OK;
+	if (w->h.is_stopping && !r->stops)
+		status = 130;
+	forge_head_event(&w->h, "end", -1, summary(&w->h, status));
+	if (rc < 0) {
+		forge_view_clear(&running->view);
+		return rc;
+	}
+	rc = forge_view_end(&running->view, resume, err);
+	return rc < 0 ? rc : status;
+}
+
+int forge_pipeline_run_file(const struct forge_pipeline_run *r, struct forge_error *err)
+{
+	FORGE_CLEANUP(place_done) struct place w = PLACE_INIT;
+	struct forge_pipeline_run with = *r;
+	struct running running = {
+		.view = { .is_json = r->is_json,
+			  .is_quiet = r->is_quiet,
+			  .is_live = !r->is_json && !r->is_quiet && isatty(STDERR_FILENO) },
+		.journal = FORGE_JOURNAL_INIT,
+	};
+	forge_auto_json json_t *how = given_json(r);
+	int rc = open_place(&w, r->path, err);
+
+	with.given_json = how;
+	if (rc == 0)
+		rc = become_head(&w, &running, err);
+	if (rc == 0)
+		rc = run_head(&with, &w, &running, err);
+	else if (rc >= 1000)
+		rc -= 1000;
+	/* The launcher must not hold the lock when this process is gone. */
+	forge_head_close(&w.h);
+	forge_journal_close(&running.journal);
+	return rc;
+}
+
+/* ---- plans ---- */
+
+static int plan(const char *path, const char *step, struct forge_error *err)
+{
+	FORGE_CLEANUP(place_done) struct place w = PLACE_INIT;
+	const struct forge_head_options o = { .force = &force,
+					      .from = &from,
+					      .only = &only,
+					      .entry = entry,
+					      .given = &given };
+	size_t n = 0;
+	int task = -1;
+	int rc = open_place(&w, path, err);
+
+	if (rc == 0 && step) {
+		task = forge_graph_find(&w.g, step, &n, err);
+		rc = task < 0 ? task : 0;
+	}
+	if (rc == 0)
+		rc = forge_head_open(&w.h, &w.g, w.cfg, &w.home, w.store, &o, true, err);
+	if (rc == 0)
+		rc = forge_head_evaluate(&w.h, err);
+	for (unsigned i = 0; i < w.g.n && rc == 0; i++) {
+		struct forge_task_files files = { 0 };
+		forge_auto_json json_t *parts = NULL;
+		char key[FORGE_DIGEST_MAX];
+		if (w.h.tasks[i].state != FORGE_TASK_READY)
+			continue;
+		rc = forge_head_task_facts(&w.h, i, &files, &parts, key, err);
+		if (rc == 0)
+			rc = forge_head_explain(&w.h, i, parts, err);
+		forge_task_files_done(&files);
+	}
+	return rc < 0 ? rc : forge_view_plan(&w.h, task, n, is_json, err);
+}
+
+static int answer(int rc, const struct forge_error *err)
+{
+	return rc < 0 ? forge_session_fail(err) : rc;
+}
+
+static int run_run(const char *word)
+{
+	struct forge_error err = FORGE_ERROR_INIT;
+	const struct forge_pipeline_run r = {
+		.path = word ? word : file,
+		.params = &params,
+		.params_file = params_file,
+		.force = &force,
+		.from = &from,
+		.only = &only,
+		.given = &given,
+		.entry = entry,
+		.jobs = jobs,
+		.stops = stops,
+		.is_json = is_json,
+		.is_quiet = is_quiet,
+	};
+	return answer(is_dry ? plan(r.path, NULL, &err) : forge_pipeline_run_file(&r, &err),
+		      &err);
+}
+
+static int run_status(const char *word)
+{
+	struct forge_error err = FORGE_ERROR_INIT;
+
+	return answer(plan(word ? word : file, NULL, &err), &err);
+}
+
+static int run_explain(const char *word)
+{
+	struct forge_error err = FORGE_ERROR_INIT;
+
+	return answer(plan(file, word, &err), &err);
+}
+
+/* ---- without a store ---- */
+
+static int run_lint(const char *word)
+{
+	FORGE_CLEANUP(place_done) struct place w = PLACE_INIT;
+	struct forge_error err = FORGE_ERROR_INIT;
+	int rc = read_file(&w, word ? word : file, &err);
+
+	if (rc == 0)
+		printf("%s: %zu steps, %zu tasks\n", w.p->shown, w.p->n_steps, w.g.n);
+	return answer(rc, &err);
+}
+
+static int run_graph(const char *word)
+{
+	FORGE_CLEANUP(place_done) struct place w = PLACE_INIT;
+	struct forge_error err = FORGE_ERROR_INIT;
+	int rc = read_file(&w, word ? word : file, &err);
+
+	if (rc < 0)
+		return answer(rc, &err);
+	if (strcmp(format, "svg") == 0)
+		rc = forge_draw_svg(stdout, &w.g, NULL, &err);
+	else if (strcmp(format, "mermaid") == 0)
+		forge_draw_mermaid(stdout, &w.g);
+	else
+		forge_draw_text(stdout, &w.g);
+	return answer(rc, &err);
+}
+
+static int run_schema(const char *word)
+{
+	forge_auto_json json_t *schema = forge_pipeline_schema();
+
+	(void)word;
+	forge_print_json(schema);
+	return FORGE_EXIT_OK;
+}
+
+static const struct forge_verb verbs[] = {
+	{ "run", "[FILE]", "runs every step that is not up to date", run_run },
+	{ "status", "[FILE]", "says which steps are up to date, and why the others are not",
+	  run_status },
+	{ "explain", "STEP", "says the same of one step", run_explain },
+	{ "graph", "[FILE]", "draws which steps read from which", run_graph },
+	{ "lint", "[FILE]", "checks the file, and runs nothing", run_lint },
+	{ "schema", NULL, "prints the JSON Schema of pipeline files, for editors",
+	  run_schema },
+	{ .name = NULL },
+};
+
+const struct forge_cmd forge_cmd_pipeline = {
+	.name = "pipeline",
+	.help = "Run steps that are joined by files, and never the same one twice",
+	.examples = "  forge pipeline run examples/lambda-variants\n"
+		    "  forge pipeline run -p min_quality=30\n"
+		    "  forge pipeline explain call\n"
+		    "  forge pipeline graph --format svg > graph.svg\n",
+	.about = "FILE is a pipeline, or a directory with a pipeline.yaml. Each step is a "
+		 "run, with\n"
+		 "its sandbox, limits and record. A step whose command, parameters, runtime "
+		 "and inputs\n"
+		 "are those of an earlier run is up to date, and its outputs are used again. "
+		 "What was\n"
+		 "killed, with the host or by ^C, goes on with the same command.",
+	.verbs = verbs,
+	.bad_value = FORGE_EXIT_FAILED,
+	.opts = pipeline_opts,
+};

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Running a pipeline: for `forge pipeline run` and `forge resume`. */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "base/error.h"
+#include "base/strv.h"
+#include "config/limits.h"
+
+/* The options of a run; all pointers are borrowed and may be NULL. */
+struct forge_pipeline_run {
+	const char *path;
+	const struct forge_strv *params, *force, *from, *only, *given;
+	const char *params_file, *entry;
+	unsigned jobs;
+	bool stops, is_json, is_quiet;
+	const char *limits_of; /* limits are for the tasks that this word names */
+	struct forge_limits limits;
+	const json_t *given_json; /* set by forge_pipeline_run_file() */
+};
+
+/* Runs it and prints the result. The exit status; negative: it could not go on. */
+FORGE_MUST_CHECK int forge_pipeline_run_file(const struct forge_pipeline_run *r,
+					     struct forge_error *err);

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Is a task up to date? If not, why? */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/glob.h"
+#include "base/json.h"
+#include "pipeline/head.h"
+
+bool forge_task_is_temp(const struct forge_task *t, const char *path)
+{
+	bool is_temp = false;
+
+	for (size_t i = 0; i < t->outputs.n; i++)
+		if (forge_glob_match(t->outputs.v[i], path)) {
+			if (!t->step->outputs[i].is_temp)
+				return false;
+			is_temp = true;
+		}
+	return is_temp;
+}
+
+/* ---- the files of a task ---- */
+
+/* A path without wildcards takes its own name; others keep what is below the pattern's task. */
+static char *name_of(const struct forge_head *h, const struct forge_task *t,
+		     const struct forge_source *s, const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	if (!forge_input_is_dir(h->g, t, s->input))
+		return strdup(slash ? slash + 1 : path);
+	return s->below ? forge_asprintf("%s/%s", s->below, path) : strdup(path);
+}
+
+static int add_outputs(struct forge_head *h, const struct forge_task *t,
+		       const struct forge_source *s, struct forge_task_files *ret,
+		       struct forge_error *err)
+{
+	const struct forge_result *r = &h->tasks[s->task].result;
+	bool has_any = false;
+
+	for (size_t i = 0; i < r->n; i++) {
+		const struct forge_result_file *f = &r->v[i];
+		if (!forge_glob_match(s->pattern, f->path))
+			continue;
+		has_any = true;
+		if (forge_task_files_add(ret, s->input, name_of(h, t, s, f->path), f->host,
+					 f->digest) < 0)
+			return forge_fail(err, ENOMEM, "out of memory");
+	}
+	return has_any ? 0
+		       : forge_fail(err, ENOENT, "input %s: %s left no output '%.100s'",
+				    t->step->inputs[s->input].name,
+				    h->g->tasks[s->task].name, s->pattern);
+}
+
+static int collect_files(struct forge_head *h, const struct forge_task *t,
+			 struct forge_task_files *ret, struct forge_error *err)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < t->n_sources && rc == 0; i++) {
+		const struct forge_source *s = &t->sources[i];
+		const char *real, *digest;
+		if (s->task >= 0 && h->g->tasks[s->task].is_skipped)
+			continue;
+		if (s->task >= 0) {
+			rc = add_outputs(h, t, s, ret, err);
+			continue;
+		}
+		rc = forge_digests_get(h->digests, s->pattern, &real, &digest, err);
+		if (rc < 0)
+			rc = forge_wrap(err, rc, "input %s",
+					t->step->inputs[s->input].name);
+		else if (forge_task_files_add(ret, s->input,
+					      strdup(forge_source_name(s)), real,
+					      digest) < 0)
+			rc = forge_fail(err, ENOMEM, "out of memory");
+	}
+	return rc < 0 ? rc : forge_task_files_sort(ret, t, err);
+}
+
+int forge_head_task_facts(struct forge_head *h, unsigned task,
+			  struct forge_task_files *ret_files, json_t **ret_parts,
+			  char ret_key[FORGE_DIGEST_MAX], struct forge_error *err)
+{
+	const struct forge_task *t = &h->g->tasks[task];
+	size_t step = (size_t)(t->step - h->g->p->steps);
+	int rc = collect_files(h, t, ret_files, err);
+
+	if (rc < 0)
+		return rc;
+	const struct forge_task_facts facts = {
+		.g = h->g,
+		.t = t,
+		.files = ret_files,
+		.runtime = h->runtimes[step][0] ? h->runtimes[step] : NULL,
+		.script = h->scripts[step].text ? h->scripts[step].digest : NULL,
+	};
+	return forge_task_key(&facts, ret_parts, ret_key, err);
+}
+
+/* ---- up to date ---- */
+
+/* Files that only tasks need which are done already may be gone. */
+static bool is_usable(const struct forge_task *t, const struct forge_result *r)
+{
+	for (size_t i = 0; i < r->n; i++)
+		if (r->v[i].is_missing && !forge_task_is_temp(t, r->v[i].path))
+			return false;
+	return true;
+}
+
+int forge_head_evaluate_task(struct forge_head *h, unsigned task, struct forge_error *err)
+{
+	struct forge_head_task *state = &h->tasks[task];
+	const struct forge_task *t = &h->g->tasks[task];
+	struct forge_task_files files = { 0 };
+	forge_auto_json json_t *parts = NULL;
+	char problem[FORGE_PROBLEM_MAX];
+	int rc = forge_head_task_facts(h, task, &files, &parts, state->key, err);
+
+	forge_task_files_done(&files);
+	if (rc < 0)
+		return rc;
+	if (state->is_forced) {
+		if (!state->why)
+			forge_head_set_text(&state->why, "forced");
+		return 0;
+	}
+	forge_result_done(&state->result);
+	rc = forge_result_find(h->store, state->key, &state->result, err);
+	if (rc < 0)
+		return rc;
+	if (rc == 0)
+		return 0;
+	forge_result_check(h->home, &state->result, problem);
+	if (is_usable(t, &state->result)) {
+		(void)snprintf(state->run_id, sizeof(state->run_id), "%s",
+			       state->result.run_id);
+		return 1;
+	}
+	char text[FORGE_PROBLEM_MAX + 40];
+	(void)snprintf(text, sizeof(text), "output %s", problem);
+	forge_head_set_text(&state->why, text);
+	forge_result_done(&state->result);
+	return 0;
+}
+
+/* ---- why not ---- */
+
+struct last {
+	json_t *record;
+	char run_id[FORGE_RUN_ID_MAX];
+};
+
+static int take_last(const struct forge_run_row *row, void *arg)
+{
+	struct last *l = arg;
+
+	(void)snprintf(l->run_id, sizeof(l->run_id), "%s", row->run_id);
+	l->record = row->record ? json_loads(row->record, 0, NULL) : NULL;
+	return 1;
+}
+
+int forge_head_explain(struct forge_head *h, unsigned task, const json_t *parts,
+		       struct forge_error *err)
+{
+	struct forge_head_task *state = &h->tasks[task];
+	const struct forge_run_filter filter = { .pipeline = h->g->p->name,
+						 .step = h->g->tasks[task].name,
+						 .with_record = true,
+						 .limit = 1 };
+	struct last last = { .record = NULL };
+	char change[FORGE_CHANGE_MAX], text[FORGE_CHANGE_MAX + 64];
+
+	if (state->why)
+		return 0;
+	int rc = forge_store_list(h->store, &filter, take_last, &last, err);
+	if (rc < 0)
+		return rc;
+	const json_t *step = json_object_get(last.record, "step");
+	const char *status = forge_json_string_or(last.record, "status", "lost");
+	const char *reason = forge_json_string(last.record, "reason");
+	if (!step)
+		(void)snprintf(text, sizeof(text), "it has not run yet");
+	else if (*forge_parts_change(json_object_get(step, "parts"), parts, change))
+		(void)snprintf(text, sizeof(text), "%s", change);
+	else if (strcmp(status, "succeeded") == 0)
+		(void)snprintf(text, sizeof(text), "its result is not in the store");
+	else
+		(void)snprintf(text, sizeof(text), "its last run %s%.20s%s%.40s",
+			       strcmp(status, "failed") == 0 ? "" : "was ", status,
+			       reason ? ": " : "", reason ? reason : "");
+	forge_head_set_text(&state->why, text);
+	json_decref(last.record);
+	return 0;
+}

@@ -1,0 +1,608 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The loop of the head: what is ready, what runs, what ended. */
+#include "pipeline/head.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "base/sys.h"
+#include "config/budget.h"
+#include "pipeline/job.h"
+#include "record/reconcile.h"
+#include "record/retry.h"
+
+#define TICK_MSEC 500
+
+const char *const forge_task_state_names[FORGE_TASK_STATES] = {
+	"waiting", "ready",  "running", "cached",  "done",
+	"given",   "failed", "blocked", "skipped", "left",
+};
+
+/* ---- states and events ---- */
+
+void forge_head_set_text(char **slot, const char *text)
+{
+	char *copy = text ? strdup(text) : NULL;
+
+	free(*slot);
+	*slot = copy;
+}
+
+void forge_head_set_state(struct forge_head *h, unsigned task, enum forge_task_state to)
+{
+	h->counts[h->tasks[task].state]--;
+	h->counts[to]++;
+	h->tasks[task].state = to;
+}
+
+void forge_head_event(struct forge_head *h, const char *event, int task, json_t *extra)
+{
+	char now[FORGE_TIME_MAX];
+	json_t *e = json_pack("{s:s, s:s}", "time", forge_format_now(now), "event", event);
+
+	if (task >= 0)
+		json_object_set_new(e, "task", forge_json_text(h->g->tasks[task].name));
+	json_object_update(e, extra);
+	json_decref(extra);
+	if (h->o->on_event)
+		h->o->on_event(h->o->arg, e);
+	json_decref(e);
+}
+
+static bool is_finished(enum forge_task_state s)
+{
+	return s == FORGE_TASK_CACHED || s == FORGE_TASK_DONE || s == FORGE_TASK_GIVEN;
+}
+
+/* ---- the heap of tasks that are ready ---- */
+
+static bool goes_first(const struct forge_head *h, unsigned a, unsigned b)
+{
+	unsigned x = h->g->tasks[a].length, y = h->g->tasks[b].length;
+
+	return x != y ? x > y : a < b;
+}
+
+static void push(struct forge_head *h, unsigned task)
+{
+	size_t i = h->n_ready++;
+
+	for (; i > 0 && goes_first(h, task, h->ready[(i - 1) / 2]); i = (i - 1) / 2)
+		h->ready[i] = h->ready[(i - 1) / 2];
+	h->ready[i] = task;
+}
+
+static unsigned pop(struct forge_head *h)
+{
+	unsigned top = h->ready[0], last = h->ready[--h->n_ready];
+	size_t i = 0;
+
+	for (;;) {
+		size_t child = 2 * i + 1;
+		if (child >= h->n_ready)
+			break;
+		if (child + 1 < h->n_ready &&
+		    goes_first(h, h->ready[child + 1], h->ready[child]))
+			child++;
+		if (!goes_first(h, h->ready[child], last))
+			break;
+		h->ready[i] = h->ready[child];
+		i = child;
+	}
+	h->ready[i] = last;
+	return top;
+}
+
+/* ---- consequences of an end ---- */
+
+static int evaluate(struct forge_head *h, unsigned task, struct forge_error *err);
+
+/* A task can be evaluated when nothing is missing; its readers may follow, so this is a list. */
+static int evaluate_list(struct forge_head *h, unsigned *list, size_t n,
+			 struct forge_error *err)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < n && rc == 0; i++)
+		rc = evaluate(h, list[i], err);
+	return rc;
+}
+
+static unsigned count_missing(const struct forge_head *h, unsigned task)
+{
+	const struct forge_task *t = &h->g->tasks[task];
+	unsigned n = 0;
+
+	for (size_t i = 0; i < t->n_deps; i++)
+		n += !is_finished(h->tasks[t->deps[i]].state);
+	return n;
+}
+
+/* The task has a result. *list gets the readers that wait for nothing else. */
+static void release_readers(struct forge_head *h, unsigned task, unsigned *list,
+			    size_t *n)
+{
+	const struct forge_task *t = &h->g->tasks[task];
+
+	for (size_t i = 0; i < t->n_readers; i++) {
+		unsigned reader = t->readers[i];
+		struct forge_head_task *r = &h->tasks[reader];
+		if (r->state != FORGE_TASK_WAITING)
+			continue;
+		r->missing = h->tasks[task].is_redone ? count_missing(h, reader)
+						      : r->missing - 1;
+		if (r->missing == 0)
+			list[(*n)++] = reader;
+	}
+}
+
+/* Those that cannot run any more. */
+static void block_readers(struct forge_head *h, unsigned task)
+{
+	for (unsigned i = task + 1; i < h->g->n; i++) {
+		const struct forge_task *t = &h->g->tasks[i];
+		for (size_t k = 0; k < t->n_deps; k++) {
+			struct forge_head_task *dep = &h->tasks[t->deps[k]];
+			if (h->tasks[i].state != FORGE_TASK_WAITING ||
+			    (dep->state != FORGE_TASK_FAILED &&
+			     dep->state != FORGE_TASK_BLOCKED))
+				continue;
+			char text[200];
+			(void)snprintf(text, sizeof(text), "needs %.150s",
+				       h->g->tasks[t->deps[k]].name);
+			forge_head_set_text(&h->tasks[i].notes, text);
+			forge_head_set_state(h, i, FORGE_TASK_BLOCKED);
+			forge_head_event(h, "blocked", (int)i,
+					 json_pack("{s:s}", "why", text));
+		}
+	}
+}
+
+static void fail(struct forge_head *h, unsigned task, const char *notes)
+{
+	forge_head_set_text(&h->tasks[task].notes, notes);
+	forge_head_set_state(h, task, FORGE_TASK_FAILED);
+	forge_head_event(h, "failed", (int)task,
+			 json_pack("{s:o, s:s?}", "notes", forge_json_text(notes),
+				   "run_id",
+				   h->tasks[task].run_id[0] ? h->tasks[task].run_id
+							    : NULL));
+	block_readers(h, task);
+	h->is_stopping |= h->o->stops_at_failure;
+}
+
+/*
+ * A task has a result; those that waited for it are evaluated, and those that wait for these. The list is as long as
+ * there are tasks: each is added once, when its last dependency has a result.
+ */
+static int finish(struct forge_head *h, unsigned task, enum forge_task_state state,
+		  struct forge_error *err)
+{
+	forge_auto_free unsigned *list = calloc(h->g->n, sizeof(*list));
+	size_t n = 0;
+	int rc = 0;
+
+	if (!list)
+		return forge_fail(err, ENOMEM, "out of memory");
+	forge_head_set_state(h, task, state);
+	release_readers(h, task, list, &n);
+	for (size_t i = 0; i < n && rc == 0; i++) {
+		rc = evaluate_list(h, &list[i], 1, err);
+		if (rc == 0 && h->tasks[list[i]].state == FORGE_TASK_CACHED)
+			release_readers(h, list[i], list, &n);
+	}
+	return rc;
+}
+
+/* Evaluates one task, and changes its state alone. */
+static int evaluate(struct forge_head *h, unsigned task, struct forge_error *err)
+{
+	struct forge_error why = FORGE_ERROR_INIT;
+	struct forge_head_task *t = &h->tasks[task];
+
+	if (!t->is_selected) {
+		int given = forge_head_give(h, task, err);
+		if (given == 0)
+			forge_head_set_state(h, task, FORGE_TASK_GIVEN);
+		return given;
+	}
+	int rc = forge_head_evaluate_task(h, task, &why);
+	if (rc == -ENOMEM || rc == -ENOTCONN) { /* the store is away */
+		*err = why;
+		return rc;
+	}
+	if (rc < 0) {
+		fail(h, task, why.msg);
+	} else if (rc == 1) {
+		forge_head_set_state(h, task, FORGE_TASK_CACHED);
+		forge_head_event(h, "cached", (int)task,
+				 json_pack("{s:s}", "run_id", t->run_id));
+	} else {
+		forge_head_set_state(h, task, FORGE_TASK_READY);
+		push(h, task);
+	}
+	return 0;
+}
+
+/* ---- starting a task ---- */
+
+/*
+ * Inputs of a task that has to run may be temporary outputs that were dropped. The tasks that made them run again, and
+ * this one waits. 1: it does.
+ */
+static int demand_inputs(struct forge_head *h, unsigned task)
+{
+	const struct forge_task *t = &h->g->tasks[task];
+	bool waits = false;
+
+	for (size_t i = 0; i < t->n_deps; i++) {
+		struct forge_head_task *dep = &h->tasks[t->deps[i]];
+		const char *missing = NULL;
+		for (size_t k = 0; k < dep->result.n && !missing; k++)
+			if (dep->result.v[k].is_missing)
+				missing = dep->result.v[k].path;
+		if (!missing || !is_finished(dep->state))
+			continue;
+		char text[300];
+		(void)snprintf(text, sizeof(text),
+			       "its temporary output %.100s is needed by %.100s", missing,
+			       t->name);
+		forge_head_set_text(&dep->why, text);
+		dep->is_forced = dep->is_redone = true;
+		forge_result_done(&dep->result);
+		forge_head_set_state(h, t->deps[i], FORGE_TASK_READY);
+		push(h, t->deps[i]);
+		waits = true;
+	}
+	if (!waits)
+		return 0;
+	forge_head_set_state(h, task, FORGE_TASK_WAITING);
+	h->tasks[task].missing = count_missing(h, task);
+	return 1;
+}
+
+static int start(struct forge_head *h, unsigned task, struct forge_error *err)
+{
+	struct forge_head_task *t = &h->tasks[task];
+	struct forge_error why = FORGE_ERROR_INIT;
+
+	if (demand_inputs(h, task))
+		return 0;
+	int rc = forge_job_start(h, task, &why);
+	if (rc == 0) {
+		t->began_usec = t->began_usec ? t->began_usec : forge_now_usec();
+		forge_head_set_state(h, task, FORGE_TASK_RUNNING);
+		forge_head_event(h, "started", (int)task,
+				 json_pack("{s:s, s:i, s:s}", "why", t->why ? t->why : "",
+					   "attempt", (int)t->attempt, "key", t->key));
+		return 0;
+	}
+	if (rc == -ENOMEM || rc == -ENOTCONN || rc == -EPIPE) {
+		*err = why;
+		return rc;
+	}
+	fail(h, task, why.msg);
+	return 0;
+}
+
+/* ---- the end of a run ---- */
+
+static void set_usage(struct forge_head_task *t, const json_t *record)
+{
+	json_decref(t->usage);
+	json_decref(t->allowed);
+	t->usage = json_incref(json_object_get(record, "usage"));
+	t->allowed = json_incref(json_object_get(record, "limits"));
+	t->ended_usec = forge_now_usec();
+	(void)snprintf(t->run_id, sizeof(t->run_id), "%s",
+		       forge_json_string_or(record, "run_id", ""));
+}
+
+/* The limits that a run had, from its record. */
+static void limits_of(const json_t *record, struct forge_limits *ret)
+{
+	const json_t *limits = json_object_get(record, "limits");
+
+	for (size_t i = 0; i < FORGE_LIMIT_COUNT_ROWS; i++) {
+		const struct forge_limit_row *row = &forge_limit_rows[i];
+		const json_t *v = json_object_get(limits, row->json);
+		double scale = row->type == FORGE_LIMIT_DURATION ? 1e6
+			       : row->type == FORGE_LIMIT_CPUS	 ? 1e3
+								 : 1;
+		if (json_is_number(v))
+			*forge_limit_slot(ret, row) =
+				(uint64_t)(json_number_value(v) * scale + 0.5);
+		else
+			*forge_limit_slot(ret, row) = FORGE_UNLIMITED;
+	}
+}
+
+/* Whether the task is tried again, with which limits. */
+static bool choose_retry(struct forge_head *h, unsigned task, const json_t *record)
+{
+	struct forge_head_task *t = &h->tasks[task];
+	const struct forge_step *s = h->g->tasks[task].step;
+	struct forge_retry_chain chain = { .policy = s->has_retry ? s->retry : h->cfg->retry,
+					   .attempt = t->attempt };
+	struct forge_limits had = { 0 }, most = h->cfg->caps;
+	struct forge_retry_choice choice = { 0 };
+	struct forge_budget budget;
+
+	memcpy(chain.used, t->used, sizeof(chain.used));
+	limits_of(record, &had);
+	forge_budget_of(h->cfg, &budget);
+	if (!h->is_remote[s - h->g->p->steps] &&
+	    (!most.memory_bytes || budget.memory_bytes < most.memory_bytes))
+		most.memory_bytes = budget.memory_bytes;
+	const struct forge_retry_case c = {
+		.status = forge_json_string_or(record, "status", "lost"),
+		.reason = forge_json_string_or(record, "reason", "host_lost"),
+		.chain = &chain,
+		.limits = &had,
+		.most = &most,
+	};
+	forge_retry_choose(&c, &choice);
+	if (!choice.is_retried || h->is_stopping)
+		return false;
+	t->used[choice.reason]++;
+	if (choice.raised)
+		*forge_limit_slot(&t->limits, choice.raised) =
+			forge_limit_value(&choice.limits, choice.raised);
+	char with[FORGE_RETRY_WITH_MAX];
+	(void)forge_retry_describe(with, choice.raised, &choice.limits);
+	forge_head_event(h, "retry", (int)task,
+			 json_pack("{s:s, s:s, s:s}", "reason", c.reason, "with", with,
+				   "run_id", t->run_id));
+	return true;
+}
+
+int forge_head_record(struct forge_head *h, unsigned task, const json_t *record,
+		      struct forge_error *err)
+{
+	struct forge_head_task *t = &h->tasks[task];
+	const char *status = forge_json_string_or(record, "status", "lost");
+
+	set_usage(t, record);
+	forge_head_set_text(&t->notes, forge_json_string(record, "completion_notes"));
+	if (strcmp(status, "succeeded") == 0) {
+		forge_result_done(&t->result);
+		if (forge_result_of_record(record, &t->result) < 0)
+			return forge_fail(err, ENOMEM, "out of memory");
+		forge_head_event(
+			h, "done", (int)task,
+			json_pack("{s:s, s:O?, s:O?, s:I}", "run_id", t->run_id, "usage",
+				  t->usage, "limits", t->allowed, "outputs",
+				  (json_int_t)t->result.n));
+		return finish(h, task, FORGE_TASK_DONE, err);
+	}
+	if (choose_retry(h, task, record)) {
+		t->attempt++;
+		forge_head_set_state(h, task, FORGE_TASK_READY);
+		push(h, task);
+		return 0;
+	}
+	fail(h, task, t->notes ? t->notes : "it ended without a verdict");
+	return 0;
+}
+
+int forge_head_lost(struct forge_head *h, unsigned task, struct forge_error *err)
+{
+	struct forge_head_task *t = &h->tasks[task];
+	forge_auto_json json_t *record = NULL;
+
+	/* Repair closes its record and keeps its workdir, for the checkpoint. */
+	(void)!forge_reconcile(NULL, false, NULL);
+	if (t->run_id[0] && forge_store_get(h->store, t->run_id, &record, NULL) < 0)
+		record = NULL;
+	if (!record)
+		record = json_pack("{s:s, s:s, s:s, s:s}", "run_id", t->run_id, "status",
+				   "lost", "reason", "host_lost", "completion_notes",
+				   "Lost: the supervisor of the run was killed.");
+	return record ? forge_head_record(h, task, record, err)
+		      : forge_fail(err, ENOMEM, "out of memory");
+}
+
+int forge_head_again(struct forge_head *h, unsigned task, struct forge_error *err)
+{
+	/* The other pipeline has made the result, or its run failed and this one tries. */
+	h->tasks[task].is_forced = false;
+	forge_head_set_text(&h->tasks[task].why, NULL);
+	forge_head_set_state(h, task, FORGE_TASK_WAITING);
+	int rc = evaluate(h, task, err);
+	if (rc == 0 && h->tasks[task].state == FORGE_TASK_CACHED)
+		rc = finish(h, task, FORGE_TASK_CACHED, err);
+	return rc;
+}
+
+/* ---- the loop ---- */
+
+static int begin(struct forge_head *h, struct forge_error *err)
+{
+	int rc = 0;
+
+	for (unsigned i = 0; i < h->g->n; i++) {
+		const struct forge_task *t = &h->g->tasks[i];
+		bool is_needed = h->tasks[i].is_selected;
+		for (size_t k = 0; k < t->n_readers && !is_needed; k++)
+			is_needed = h->tasks[t->readers[k]].is_selected;
+		h->tasks[i].missing = h->tasks[i].is_selected ? (unsigned)t->n_deps : 0;
+		if (t->is_skipped) {
+			forge_head_set_state(h, i, FORGE_TASK_SKIPPED);
+			forge_head_set_text(&h->tasks[i].notes, t->why_skipped);
+		} else if (!is_needed) {
+			forge_head_set_state(h, i, FORGE_TASK_LEFT);
+		}
+	}
+	for (unsigned i = 0; i < h->g->n && rc == 0; i++) {
+		if (h->tasks[i].state != FORGE_TASK_WAITING || h->tasks[i].missing)
+			continue;
+		rc = evaluate(h, i, err);
+		if (rc == 0 && is_finished(h->tasks[i].state))
+			rc = finish(h, i, h->tasks[i].state, err);
+	}
+	return rc;
+}
+
+int forge_head_evaluate(struct forge_head *h, struct forge_error *err)
+{
+	return begin(h, err);
+}
+
+/* Asks all running tasks to end; the second time at once. */
+static void cancel(struct forge_head *h)
+{
+	if (!h->is_stopping)
+		forge_head_event(h, "stopping", -1, NULL);
+	h->is_stopping = true;
+	for (size_t i = 0; i < h->n_jobs; i++)
+		forge_job_signal(h->jobs[i], SIGTERM);
+}
+
+static int wait_for_events(struct forge_head *h, int signals, struct forge_error *err)
+{
+	size_t n = h->n_jobs;
+	struct pollfd *p = calloc(2 * n + 1, sizeof(*p));
+	bool needs_clock = h->o->on_tick != NULL;
+
+	if (!p)
+		return forge_fail(err, ENOMEM, "out of memory");
+	p[0] = (struct pollfd){ .fd = signals, .events = POLLIN };
+	for (size_t i = 0; i < n; i++) {
+		forge_job_poll(h->jobs[i], &p[2 * i + 1]);
+		needs_clock |= forge_job_is_watched(h->jobs[i]);
+	}
+	int ready = poll(p, 2 * n + 1, needs_clock ? TICK_MSEC : -1);
+	int rc = ready < 0 && errno != EINTR ? forge_fail_errno(err, errno, "poll") : 0;
+	if (rc == 0 && p[0].revents) {
+		struct signalfd_siginfo info;
+		if (read(signals, &info, sizeof(info)) == sizeof(info))
+			cancel(h);
+	}
+	/* A job that ends leaves the list: from the last to the first. */
+	for (size_t i = n; i-- > 0 && rc == 0;)
+		if (ready <= 0 || p[2 * i + 1].revents || p[2 * i + 2].revents)
+			rc = forge_job_look(h, i, err);
+	free(p);
+	return rc;
+}
+
+static int loop(struct forge_head *h, int signals, struct forge_error *err)
+{
+	int rc = 0;
+
+	while (rc == 0) {
+		while (rc == 0 && h->n_ready && h->n_jobs < h->max_jobs && !h->is_stopping)
+			rc = start(h, pop(h), err);
+		if (rc < 0 || h->n_jobs == 0)
+			break;
+		if (h->o->on_tick)
+			h->o->on_tick(h->o->arg);
+		rc = wait_for_events(h, signals, err);
+	}
+	return rc;
+}
+
+int forge_head_run(struct forge_head *h, struct forge_error *err)
+{
+	sigset_t ours, before;
+
+	sigemptyset(&ours);
+	sigaddset(&ours, SIGINT);
+	sigaddset(&ours, SIGTERM);
+	(void)sigprocmask(SIG_BLOCK, &ours, &before);
+	forge_auto_close int signals = signalfd(-1, &ours, SFD_CLOEXEC | SFD_NONBLOCK);
+	int rc = signals < 0 ? forge_fail_errno(err, errno, "signalfd") : begin(h, err);
+	if (rc == 0)
+		rc = loop(h, signals, err);
+	(void)sigprocmask(SIG_SETMASK, &before, NULL);
+	if (rc < 0)
+		return rc;
+	return h->counts[FORGE_TASK_FAILED] || h->counts[FORGE_TASK_BLOCKED] ||
+	       h->counts[FORGE_TASK_READY] || h->counts[FORGE_TASK_WAITING];
+}
+
+/* ---- open and close ---- */
+
+/* As many as can run, and two more that are being prepared. */
+static size_t default_jobs(const struct forge_head *h)
+{
+	struct forge_budget b;
+	bool has_remote = false;
+
+	forge_budget_of(h->cfg, &b);
+	for (size_t i = 0; i < h->g->p->n_steps; i++)
+		has_remote |= h->is_remote[i];
+	size_t cpus = b.cpus_milli == FORGE_UNLIMITED ? 64 : (size_t)(b.cpus_milli / 1000);
+	return has_remote ? 500 : 2 * cpus + 2;
+}
+
+int forge_head_open(struct forge_head *h, const struct forge_graph *g,
+		    const struct forge_config *cfg, const struct forge_home *home,
+		    const char *store_url, const struct forge_head_options *o, bool is_dry,
+		    struct forge_error *err)
+{
+	*h = FORGE_HEAD_INIT;
+	h->g = g;
+	h->cfg = cfg;
+	h->home = home;
+	h->o = o;
+	h->is_dry = is_dry;
+	h->began_usec = forge_now_usec();
+	h->store_url = strdup(store_url);
+	h->tasks = calloc(g->n, sizeof(*h->tasks));
+	h->ready = calloc(g->n + 1, sizeof(*h->ready));
+	h->digests = forge_digests_new(home);
+	if (!h->store_url || !h->tasks || !h->ready || !h->digests)
+		return forge_fail(err, ENOMEM, "out of memory");
+	h->counts[FORGE_TASK_WAITING] = g->n;
+	for (size_t i = 0; i < g->n; i++)
+		h->tasks[i].attempt = 1;
+	int rc = forge_head_prepare(h, err);
+	if (rc == 0)
+		rc = forge_head_select(h, err);
+	if (rc < 0)
+		return rc;
+	h->max_jobs = o->jobs ? o->jobs : default_jobs(h);
+	h->jobs = calloc(h->max_jobs, sizeof(struct forge_head_job *));
+	if (!h->jobs)
+		return forge_fail(err, ENOMEM, "out of memory");
+	h->env = (struct forge_launch_env){ g, cfg, home, h->store_url, h->scripts };
+	if (!is_dry)
+		rc = forge_launcher_start(&h->env, &h->launcher, err);
+	return rc < 0 ? rc : forge_store_open(h->store_url, &h->store, err);
+}
+
+void forge_head_close(struct forge_head *h)
+{
+	for (size_t i = h->n_jobs; i-- > 0;)
+		forge_job_free(h->jobs[i]);
+	for (size_t i = 0; h->tasks && i < h->g->n; i++) {
+		struct forge_head_task *t = &h->tasks[i];
+		forge_result_done(&t->result);
+		free(t->why);
+		free(t->notes);
+		json_decref(t->usage);
+		json_decref(t->allowed);
+	}
+	for (size_t i = 0; h->scripts && i < h->g->p->n_steps; i++)
+		free(h->scripts[i].text);
+	forge_launcher_stop(&h->launcher);
+	forge_store_close(h->store);
+	forge_digests_free(h->digests);
+	free(h->store_url);
+	free(h->tasks);
+	free(h->ready);
+	free(h->jobs);
+	free(h->scripts);
+	free(h->runtimes);
+	free(h->is_remote);
+	*h = FORGE_HEAD_INIT;
+}

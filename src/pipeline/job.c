@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A task that runs: what the launcher gets, and the messages of the supervisor. */
+#include "pipeline/job.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "base/sys.h"
+#include "store/state.h"
+
+/* A record has at most a few megabytes. */
+#define MESSAGE_MAX (64u << 20)
+#define CHECKPOINTS 10 /* runs that are searched for a checkpoint */
+
+struct forge_head_job {
+	unsigned task;
+	int fd;	   /* of the pipe; -1: the run has no supervisor that we started */
+	int pidfd; /* of the supervisor; -1: not known yet */
+	char *buf;
+	size_t len, cap;
+};
+
+void forge_job_free(struct forge_head_job *j)
+{
+	if (j->fd >= 0)
+		close(j->fd);
+	if (j->pidfd >= 0)
+		close(j->pidfd);
+	free(j->buf);
+	free(j);
+}
+
+void forge_job_poll(const struct forge_head_job *j, struct pollfd p[2])
+{
+	p[0] = (struct pollfd){ .fd = j->fd, .events = POLLIN };
+	p[1] = (struct pollfd){ .fd = j->pidfd, .events = POLLIN };
+}
+
+bool forge_job_is_watched(const struct forge_head_job *j)
+{
+	return j->fd < 0;
+}
+
+void forge_job_signal(const struct forge_head_job *j, int signal)
+{
+	if (j->pidfd >= 0)
+		(void)sys_pidfd_send_signal(j->pidfd, signal, NULL);
+}
+
+static struct forge_head_job *add_job(struct forge_head *h, unsigned task, int fd)
+{
+	struct forge_head_job *j = calloc(1, sizeof(*j));
+
+	if (!j)
+		return NULL;
+	*j = (struct forge_head_job){ .task = task, .fd = fd, .pidfd = -1 };
+	h->jobs[h->n_jobs++] = j;
+	h->tasks[task].job = j;
+	return j;
+}
+
+static void remove_job(struct forge_head *h, size_t index)
+{
+	struct forge_head_job *j = h->jobs[index];
+
+	h->tasks[j->task].job = NULL;
+	h->jobs[index] = h->jobs[--h->n_jobs];
+	forge_job_free(j);
+}
+
+/* ---- starting ---- */
+
+/* What the record of the run says of the step. */
+static json_t *step_json(const struct forge_head *h, unsigned task, const char *key,
+			 const json_t *parts, const struct forge_task_files *files)
+{
+	const struct forge_task *t = &h->g->tasks[task];
+	json_t *expects = json_object();
+
+	for (size_t i = 0; i < files->n; i++)
+		if (files->v[i].path) {
+			json_t *path = forge_json_text(files->v[i].path);
+			json_object_set_new(expects, json_string_value(path),
+					    json_string(files->v[i].digest));
+			json_decref(path);
+		}
+	return json_pack("{s:s, s:o, s:s, s:s, s:o, s:O, s:O?, s:o}", "pipeline",
+			 h->g->p->name, "task", forge_json_text(t->name), "step",
+			 t->step->name, "key", key, "file",
+			 forge_json_text(h->g->p->path ? h->g->p->path : ""), "parts",
+			 parts, "given", h->o->given_params, "expects", expects);
+}
+
+struct search {
+	json_t *files;
+	char kept_run[FORGE_RUN_ID_MAX];
+};
+
+static int take_checkpoint(const struct forge_run_row *row, void *arg)
+{
+	struct search *s = arg;
+	forge_auto_json json_t *record =
+		row->record ? json_loads(row->record, 0, NULL) : NULL;
+	json_t *o;
+	size_t i;
+
+	json_array_foreach (json_object_get(record, "outputs"), i, o)
+		if (json_is_true(json_object_get(o, "checkpoint"))) {
+			if (!s->files)
+				s->files = json_array();
+			json_array_append(s->files, o);
+		}
+	if (!s->files && json_is_true(json_object_get(record, "workdir_kept")))
+		(void)snprintf(s->kept_run, sizeof(s->kept_run), "%s", row->run_id);
+	return s->files || s->kept_run[0];
+}
+
+/* The files that the last run with this key left in its checkpoint directory. */
+static int find_checkpoint(struct forge_head *h, const char *key, struct search *ret,
+			   struct forge_error *err)
+{
+	const struct forge_run_filter filter = { .step_key = key,
+						 .with_record = true,
+						 .limit = CHECKPOINTS };
+	int rc = forge_store_list(h->store, &filter, take_checkpoint, ret, err);
+
+	return rc < 0 ? rc : 0;
+}
+
+static int take_open(const struct forge_run_row *row, void *arg)
+{
+	(void)snprintf(arg, FORGE_RUN_ID_MAX, "%s", row->run_id);
+	return 1;
+}
+
+/*
+ * A run on a cluster or in a container goes on without its supervisor. If one with this key does, it is followed
+ * instead of starting another one. 1: it is.
+ */
+static int attach(struct forge_head *h, unsigned task, struct forge_error *err)
+{
+	struct forge_head_task *t = &h->tasks[task];
+	const struct forge_run_filter filter = { .step_key = t->key,
+						 .open_only = true,
+						 .limit = 1 };
+	char run_id[FORGE_RUN_ID_MAX] = "";
+
+	if (!h->is_remote[h->g->tasks[task].step - h->g->p->steps])
+		return 0;
+	int rc = forge_store_list(h->store, &filter, take_open, run_id, err);
+	if (rc < 0 || !run_id[0])
+		return rc < 0 ? rc : 0;
+	memcpy(t->run_id, run_id, sizeof(t->run_id));
+	forge_head_set_text(&t->notes, "follows a run that was there already");
+	return add_job(h, task, -1) ? 1 : forge_fail(err, ENOMEM, "out of memory");
+}
+
+int forge_job_start(struct forge_head *h, unsigned task, struct forge_error *err)
+{
+	struct forge_head_task *t = &h->tasks[task];
+	struct forge_task_files files = { 0 };
+	struct search found = { .files = NULL };
+	json_t *parts = NULL, *step = NULL;
+	char previous[FORGE_RUN_ID_MAX];
+	int fd = -1;
+
+	/* Again: a file of the host may have changed since the task was evaluated. */
+	int rc = forge_head_task_facts(h, task, &files, &parts, t->key, err);
+	if (rc == 0)
+		rc = forge_head_explain(h, task, parts, err);
+	if (rc == 0)
+		rc = attach(h, task, err);
+	if (rc == 0 && h->g->tasks[task].step->checkpoint)
+		rc = find_checkpoint(h, t->key, &found, err);
+	if (rc == 0 && !(step = step_json(h, task, t->key, parts, &files)))
+		rc = forge_fail(err, ENOMEM, "out of memory");
+	memcpy(previous, t->run_id, sizeof(previous));
+	if (rc == 0) {
+		const struct forge_launch job = {
+			.task = task,
+			.key = t->key,
+			.files = &files,
+			.step = step,
+			.limits = t->limits,
+			.attempt = t->attempt,
+			.previous = t->attempt > 1 && previous[0] ? previous : NULL,
+			.checkpoint = found.files,
+			.kept_run = found.kept_run[0] ? found.kept_run : NULL,
+		};
+		t->run_id[0] = '\0';
+		forge_head_set_text(&t->notes, NULL);
+		rc = forge_launcher_run(&h->launcher, &job, &fd, err);
+	}
+	if (rc == 0 && !add_job(h, task, fd)) {
+		close(fd);
+		rc = forge_fail(err, ENOMEM, "out of memory");
+	}
+	forge_task_files_done(&files);
+	json_decref(found.files);
+	json_decref(parts);
+	json_decref(step);
+	return rc == 1 ? 0 : rc;
+}
+
+/* ---- messages ---- */
+
+enum verdict { GOES_ON, RECORD, ERROR, AGAIN };
+
+/* One message. *ret is its object when it is the last one. */
+static enum verdict read_message(struct forge_head *h, struct forge_head_job *j,
+				 const char *line, size_t len, json_t **ret)
+{
+	json_t *m = json_loadb(line, len, 0, NULL);
+	struct forge_head_task *t = &h->tasks[j->task];
+	const char *text;
+	enum verdict v = GOES_ON;
+
+	if (json_object_get(m, "pid"))
+		j->pidfd = sys_pidfd_open(
+			(pid_t)json_integer_value(json_object_get(m, "pid")), 0);
+	if ((text = forge_json_string(m, "run_id"))) {
+		(void)snprintf(t->run_id, sizeof(t->run_id), "%s", text);
+		forge_head_event(h, "recorded", (int)j->task,
+				 json_pack("{s:s}", "run_id", text));
+	}
+	if ((text = forge_json_string(m, "note"))) {
+		forge_head_set_text(&t->notes, text);
+		forge_head_event(h, "note", (int)j->task, json_pack("{s:s}", "text", text));
+	}
+	if ((text = forge_json_string(m, "warning")))
+		forge_head_event(h, "warning", (int)j->task,
+				 json_pack("{s:s}", "text", text));
+	if (json_object_get(m, "record"))
+		v = RECORD;
+	else if (json_object_get(m, "error"))
+		v = ERROR;
+	else if (json_object_get(m, "again"))
+		v = AGAIN;
+	if (v == GOES_ON)
+		json_decref(m);
+	else
+		*ret = m;
+	return v;
+}
+
+/* Reads what is there. 1: the pipe has ended. */
+static int fill(struct forge_head_job *j)
+{
+	for (;;) {
+		if (j->cap - j->len < 4096) {
+			size_t cap = j->cap ? 2 * j->cap : 16384;
+			char *grown = cap <= MESSAGE_MAX ? realloc(j->buf, cap) : NULL;
+			if (!grown)
+				return 1;
+			j->buf = grown;
+			j->cap = cap;
+		}
+		struct pollfd p = { .fd = j->fd, .events = POLLIN };
+		if (poll(&p, 1, 0) <= 0)
+			return 0;
+		ssize_t n = read(j->fd, j->buf + j->len, j->cap - j->len);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return 1;
+		j->len += (size_t)n;
+	}
+}
+
+/* A run that was there already: asks the store. */
+static int look_at_store(struct forge_head *h, size_t index, struct forge_error *err)
+{
+	unsigned task = h->jobs[index]->task;
+	forge_auto_json json_t *record = NULL;
+	int rc = forge_store_get(h->store, h->tasks[task].run_id, &record, err);
+
+	if (rc < 0 ||
+	    !forge_status_is_terminal(forge_status_of(forge_json_string(record, "status"))))
+		return rc;
+	remove_job(h, index);
+	return forge_head_record(h, task, record, err);
+}
+
+static int end_with_error(struct forge_head *h, unsigned task, const json_t *m,
+			  struct forge_error *err)
+{
+	const char *why = forge_json_string_or(m, "error", "it could not be started");
+	const char *hint = forge_json_string_or(m, "hint", "");
+	char text[1100];
+
+	(void)snprintf(text, sizeof(text), "%s%s%s", why, *hint ? ". " : "", hint);
+	forge_auto_json json_t *record = json_pack(
+		"{s:s, s:s, s:s, s:o}", "run_id", h->tasks[task].run_id, "status",
+		"rejected", "reason", "input", "completion_notes", forge_json_text(text));
+	return record ? forge_head_record(h, task, record, err)
+		      : forge_fail(err, ENOMEM, "out of memory");
+}
+
+int forge_job_look(struct forge_head *h, size_t index, struct forge_error *err)
+{
+	struct forge_head_job *j = h->jobs[index];
+	unsigned task = j->task;
+	struct pollfd dead = { .fd = j->pidfd, .events = POLLIN };
+	forge_auto_json json_t *last = NULL;
+	enum verdict v = GOES_ON;
+	size_t at = 0;
+
+	if (j->fd < 0)
+		return look_at_store(h, index, err);
+	/* First: what a supervisor wrote before it died is in the pipe. */
+	bool is_dead = j->pidfd >= 0 && poll(&dead, 1, 0) > 0;
+	bool has_ended = fill(j) == 1 || is_dead;
+	for (const char *end; v == GOES_ON && at < j->len &&
+			      (end = memchr(j->buf + at, '\n', j->len - at));
+	     at = (size_t)(end - j->buf) + 1)
+		v = read_message(h, j, j->buf + at, (size_t)(end - j->buf) - at, &last);
+	if (v == GOES_ON && !has_ended) {
+		memmove(j->buf, j->buf + at, j->len - at);
+		j->len -= at;
+		return 0;
+	}
+	remove_job(h, index);
+	switch (v) {
+	case RECORD:
+		return forge_head_record(h, task, json_object_get(last, "record"), err);
+	case ERROR:
+		return end_with_error(h, task, last, err);
+	case AGAIN:
+		return forge_head_again(h, task, err);
+	case GOES_ON:
+		break;
+	}
+	return forge_head_lost(h, task, err);
+}

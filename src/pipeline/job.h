@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inside src/pipeline only: a task that runs, as the head sees it. */
+#pragma once
+
+#include <poll.h>
+
+#include "pipeline/head.h"
+
+/* Starts a task. Its why is set. */
+FORGE_MUST_CHECK int forge_job_start(struct forge_head *h, unsigned task,
+				     struct forge_error *err);
+/* What to wait for: two entries. */
+void forge_job_poll(const struct forge_head_job *j, struct pollfd p[2]);
+/* Whether nothing reports its end: it has to be looked at now and then. */
+bool forge_job_is_watched(const struct forge_head_job *j);
+/* Reads what it reports, and acts. The job may be gone afterwards. */
+FORGE_MUST_CHECK int forge_job_look(struct forge_head *h, size_t index,
+				    struct forge_error *err);
+void forge_job_signal(const struct forge_head_job *j, int signal);
+void forge_job_free(struct forge_head_job *j);
+
+/* ---- head.c: what follows ---- */
+
+/* The run of a task ended with this record. */
+FORGE_MUST_CHECK int forge_head_record(struct forge_head *h, unsigned task,
+				       const json_t *record, struct forge_error *err);
+/* Its supervisor was killed. */
+FORGE_MUST_CHECK int forge_head_lost(struct forge_head *h, unsigned task,
+				     struct forge_error *err);
+/* Another pipeline computed the same: look for its result. */
+FORGE_MUST_CHECK int forge_head_again(struct forge_head *h, unsigned task,
+				      struct forge_error *err);

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Results of tasks: files by their names and digests, and whether their objects are there. */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/sha256.h"
+#include "state/home.h"
+#include "store/store.h"
+
+struct forge_result_file {
+	char *path; /* as the run named it */
+	uint64_t size;
+	char digest[FORGE_DIGEST_MAX];
+	bool is_missing; /* its object is not there, or damaged */
+	char *host;	 /* a file that the user gave instead; NULL: an object */
+};
+
+struct forge_result {
+	char run_id[FORGE_RUN_ID_MAX]; /* "": none */
+	struct forge_result_file *v;   /* sorted by path */
+	size_t n, cap;
+};
+
+/* Takes the path. */
+FORGE_MUST_CHECK int forge_result_add(struct forge_result *r, char *path, uint64_t size,
+				      const char *digest);
+void forge_result_done(struct forge_result *r);
+/* The result of the newest successful run with this key. 1: found, 0: there is none. */
+FORGE_MUST_CHECK int forge_result_find(struct forge_store *st, const char *key,
+				       struct forge_result *ret, struct forge_error *err);
+/* The files of a record that its run left for others; not those of its checkpoint. */
+FORGE_MUST_CHECK int forge_result_of_record(const json_t *record,
+					    struct forge_result *ret);
+/*
+ * Looks whether the objects are there and have their content: small ones are read, big ones if their times changed
+ * since they were last read. Sets is_missing; of an object that is damaged, the mark for forge verify is made.
+ * problem: "" or the first one, "aln.bam is damaged".
+ */
+#define FORGE_PROBLEM_MAX 200
+void forge_result_check(const struct forge_home *home, struct forge_result *r,
+			char problem[FORGE_PROBLEM_MAX]);
