@@ -64,7 +64,7 @@ extern const struct forge_cmd *const forge_cmds[]; /* main.c; ends with NULL */
 extern const struct forge_cmd forge_cmd_run, forge_cmd_doctor, forge_cmd_gc,
 	forge_cmd_submit, forge_cmd_ps, forge_cmd_show, forge_cmd_logs, forge_cmd_wait,
 	forge_cmd_kill, forge_cmd_outputs, forge_cmd_post_process, forge_cmd_runtime, forge_cmd_executor, forge_cmd_health,
-	forge_cmd_rm, forge_cmd_rerun, forge_cmd_diff, forge_cmd_top, forge_cmd_setup,
+	forge_cmd_rm, forge_cmd_rerun, forge_cmd_resume, forge_cmd_diff, forge_cmd_top, forge_cmd_setup,
 	forge_cmd_config, forge_cmd_completion, forge_cmd_help, forge_cmd_names, forge_cmd_attend,
 	forge_cmd_watch, forge_cmd_node,
 	forge_cmd_retry, forge_cmd_guard, forge_cmd_verify, forge_cmd_pipeline,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* forge rerun: repeats the request of a run, with changes. */
+/* forge rerun and forge resume: repeat the request of a run, with changes; go on with a pipeline. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -8,9 +8,11 @@
 #include <unistd.h>
 
 #include "base/json.h"
+#include "cli/pipeline_cli.h"
 #include "cli/request.h"
 #include "cli/session.h"
 #include "record/deliver.h"
+#include "record/record.h"
 #include "spec/asked.h"
 
 static bool is_json, is_quiet;
@@ -71,12 +73,46 @@ static int find(const char *word, json_t **ret, struct forge_error *err)
 	return rc;
 }
 
+/* Carries out the request of a record again. The exit status, or a negative error. */
+static int repeat(const json_t *record, struct forge_error *err)
+{
+	forge_auto_config struct forge_config *cfg = NULL;
+	char **words = NULL;
+	int status = go_there(record, err);
+
+	if (status == 0)
+		status = forge_request_prepare(&cfg, err);
+	if (status == 0)
+		status = forge_asked_again(record, &forge_request, &words, err);
+	if (status == 0) {
+		forge_request.rerun_of = forge_json_string(record, "run_id");
+		status = forge_request_run(cfg, is_json, is_quiet, err);
+	}
+	free(words);
+	return status;
+}
+
+/* Only the pipeline has the inputs of a step. */
+static int refuse_step(const json_t *record, struct forge_error *err)
+{
+	const json_t *step = json_object_get(record, "step");
+	const char *file = forge_json_string_or(step, "file", "");
+
+	if (!step)
+		return 0;
+	return forge_hint(err,
+			  forge_fail(err, EINVAL, "run %s is step %s of pipeline %s",
+				     forge_json_string(record, "run_id"),
+				     forge_json_string_or(step, "task", ""),
+				     forge_json_string_or(step, "pipeline", "")),
+			  "To run it again: forge pipeline run --force %s %s",
+			  forge_json_string_or(step, "step", ""), file);
+}
+
 static int cmd_rerun(int argc, char **argv)
 {
 	struct forge_error err = FORGE_ERROR_INIT;
-	forge_auto_config struct forge_config *cfg = NULL;
 	forge_auto_json json_t *record = NULL;
-	char **words = NULL;
 
 	if (argc != 1) {
 		(void)forge_fail(&err, EINVAL, "rerun: one run is needed");
@@ -87,20 +123,86 @@ static int cmd_rerun(int argc, char **argv)
 	if (status == 0)
 		status = find(argv[0], &record, &err);
 	if (status == 0)
-		status = go_there(record, &err);
+		status = refuse_step(record, &err);
 	if (status == 0)
-		status = forge_request_prepare(&cfg, &err);
+		status = repeat(record, &err);
+	if (status < 0) {
+		forge_print_error(&err);
+		status = FORGE_EXIT_NOT_RUN;
+	}
+	forge_request_done();
+	return status;
+}
+
+/* ---- resume ---- */
+
+/* Runs the pipeline of a step again, with other limits for this step. */
+static int resume_step(const json_t *step, struct forge_error *err)
+{
+	forge_auto_config struct forge_config *cfg = NULL;
+	forge_auto_strv struct forge_strv params = { 0 };
+	const json_t *given = json_object_get(step, "given"), *text;
+	const char *cwd = forge_json_string(given, "cwd");
+	size_t i;
+
+	json_array_foreach (json_object_get(given, "params"), i, text)
+		if (forge_strv_add(&params, json_string_value(text)) < 0)
+			return forge_fail(err, ENOMEM, "out of memory");
+	/* ./forge.yaml is part of the configuration. */
+	if (cwd && chdir(cwd) < 0)
+		return forge_fail_errno(err, errno, "the pipeline was run in %s", cwd);
+	int rc = forge_request_prepare(&cfg, err);
+	if (rc < 0)
+		return rc;
+	const struct forge_pipeline_run r = {
+		.path = forge_json_string(step, "file"),
+		.params = &params,
+		.params_file = forge_json_string(given, "params_file"),
+		.limits_of = forge_json_string(step, "task"),
+		.limits = forge_request.limits,
+		.is_json = is_json,
+		.is_quiet = is_quiet,
+	};
+	forge_session_config = forge_request_config;
+	return forge_pipeline_run_file(&r, err);
+}
+
+static int check_resumable(const json_t *record, struct forge_error *err)
+{
+	const char *status = forge_json_string_or(record, "status", "");
+	const char *id = forge_json_string(record, "run_id");
+
+	if (!forge_record_is_over(record))
+		return forge_hint(err, forge_fail(err, EBUSY, "run %s is %s", id, status),
+				  "`forge wait %s` waits for it", id);
+	if (strcmp(status, "succeeded") != 0 || json_object_get(record, "step"))
+		return 0;
+	return forge_hint(err, forge_fail(err, EINVAL, "run %s has succeeded", id),
+			  "`forge rerun %s` runs it again", id);
+}
+
+static int cmd_resume(int argc, char **argv)
+{
+	struct forge_error err = FORGE_ERROR_INIT;
+	forge_auto_json json_t *record = NULL;
+
+	if (argc != 1) {
+		(void)forge_fail(&err, EINVAL, "resume: one run is needed");
+		return forge_print_usage(&forge_cmd_resume, &err);
+	}
+	int status = forge_request_absolute(&err);
 	if (status == 0)
-		status = forge_asked_again(record, &forge_request, &words, &err);
+		status = find(argv[0], &record, &err);
+	if (status == 0)
+		status = check_resumable(record, &err);
 	if (status == 0) {
-		forge_request.rerun_of = forge_json_string(record, "run_id");
-		status = forge_request_run(cfg, is_json, is_quiet, &err);
+		const json_t *step = json_object_get(record, "step");
+		status = step ? resume_step(step, &err) : repeat(record, &err);
 	}
 	if (status < 0) {
 		forge_print_error(&err);
 		status = FORGE_EXIT_NOT_RUN;
 	}
-	free(words);
 	forge_request_done();
 	return status;
 }
@@ -124,5 +226,23 @@ const struct forge_cmd forge_cmd_rerun = {
 	.first = "RUN",
 	.bad_value = FORGE_EXIT_NOT_RUN,
 	.run = cmd_rerun,
+	.opts = rerun_opts,
+};
+
+const struct forge_cmd forge_cmd_resume = {
+	.name = "resume",
+	.synopsis = "[OPTIONS] RUN",
+	.help = "Go on after a kill, a crash or a limit, with more",
+	.examples = "  forge resume --memory 8G last\n",
+	.about = "RUN did not succeed. If it is a step of a pipeline, the pipeline goes on: "
+		 "steps that\n"
+		 "are done stay done, this one gets the limits that are given here and its "
+		 "checkpoint\n"
+		 "directory, and those after it follow. Any other run is asked for again, as "
+		 "by\n"
+		 "`forge rerun`.",
+	.first = "RUN",
+	.bad_value = FORGE_EXIT_NOT_RUN,
+	.run = cmd_resume,
 	.opts = rerun_opts,
 };

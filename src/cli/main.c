@@ -25,6 +25,7 @@ const struct forge_cmd *const forge_cmds[] = {
 	&forge_cmd_kill,
 	&forge_cmd_rm,
 	&forge_cmd_rerun,
+	&forge_cmd_resume,
 	&forge_cmd_diff,
 	&forge_cmd_outputs,
 	&forge_cmd_post_process,

@@ -186,7 +186,7 @@ int forge_head_explain(struct forge_head *h, unsigned task, const json_t *parts,
 	const char *status = forge_json_string_or(last.record, "status", "lost");
 	const char *reason = forge_json_string(last.record, "reason");
 	if (!step)
-		(void)snprintf(text, sizeof(text), "it has not run yet");
+		(void)snprintf(text, sizeof(text), FORGE_NOT_RUN_YET);
 	else if (*forge_parts_change(json_object_get(step, "parts"), parts, change))
 		(void)snprintf(text, sizeof(text), "%s", change);
 	else if (strcmp(status, "succeeded") == 0)

@@ -166,9 +166,11 @@ static void block_readers(struct forge_head *h, unsigned task)
 	}
 }
 
-static void fail(struct forge_head *h, unsigned task, const char *notes)
+/* text may be the notes that the task has. */
+static void fail(struct forge_head *h, unsigned task, const char *text)
 {
-	forge_head_set_text(&h->tasks[task].notes, notes);
+	forge_head_set_text(&h->tasks[task].notes, text);
+	const char *notes = h->tasks[task].notes ? h->tasks[task].notes : "";
 	forge_head_set_state(h, task, FORGE_TASK_FAILED);
 	forge_head_event(h, "failed", (int)task,
 			 json_pack("{s:o, s:s?}", "notes", forge_json_text(notes),

@@ -132,6 +132,8 @@ FORGE_MUST_CHECK int forge_head_task_facts(struct forge_head *h, unsigned task,
 					   json_t **ret_parts,
 					   char ret_key[FORGE_DIGEST_MAX],
 					   struct forge_error *err);
+/* Why a task runs that no run of the store is of. */
+#define FORGE_NOT_RUN_YET "it has not run yet"
 /* Why a task that has to run is not up to date, from its last run in the store. */
 FORGE_MUST_CHECK int forge_head_explain(struct forge_head *h, unsigned task,
 					const json_t *parts, struct forge_error *err);

@@ -537,7 +537,29 @@ static int sweep_objects(struct gc *g, struct forge_error *err)
 
 /* ---- staging directories and caches ---- */
 
-/* A live post-process holds a lock on its directory; those of killed ones are removed. */
+/*
+ * A run on a cluster or in a container goes on without its supervisor, and needs the inputs that were staged for it: its
+ * slot names them.
+ */
+static bool is_staged_for_slot(const struct gc *g, const char *name)
+{
+	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
+	bool is_used = false;
+
+	if (strncmp(name, "step.", 5) != 0)
+		return false;
+	(void)forge_entries_open(&d, g->home.fd, "active"); /* d keeps the error */
+	for (const char *slot; !is_used && (slot = forge_entries_next(&d));) {
+		forge_auto_free char *text = NULL;
+		size_t len;
+		int rc = forge_read_file(forge_entries_fd(&d), slot, 64u << 20, &text, &len);
+		/* One that cannot be read may be the one. */
+		is_used = rc < 0 ? rc != -ENOENT : strstr(text, name) != NULL;
+	}
+	return is_used || d.error;
+}
+
+/* Its maker holds a lock on each directory; those of killed ones are removed. */
 static void sweep_staging(struct gc *g)
 {
 	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
@@ -554,7 +576,8 @@ static void sweep_staging(struct gc *g)
 		forge_auto_close int fd =
 			openat(forge_entries_fd(&d), name,
 			       O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-		if (fd < 0 || fstat(fd, &st) < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
+		if (fd < 0 || fstat(fd, &st) < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0 ||
+		    is_staged_for_slot(g, name))
 			continue;
 		forge_auto_free char *path =
 			forge_asprintf("%s/staging/%s", g->home.path, name);
