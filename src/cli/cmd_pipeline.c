@@ -34,19 +34,23 @@ static const struct forge_opt *pipeline_opts(void)
 			   "Set a parameter of the pipeline"),
 		FORGE_STRING(0, "params", "FILE", &params_file,
 			     "Read parameters from a YAML or JSON file"),
-		FORGE_STRV(0, "force", "STEP", &force, "Run this step even if it is up to date"),
+		FORGE_STRV(0, "force", "STEP", &force,
+			   "Run this step even if it is up to date"),
 		FORGE_STRV(0, "from", "STEP", &from,
 			   "Run this step and all that follow from it"),
 		FORGE_STRV(0, "only", "STEP", &only, "Run nothing but this step"),
 		FORGE_STRING(0, "entry", "NAME", &entry,
 			     "Start at this entry of the pipeline"),
-		FORGE_STRV(0, "given", "STEP=DIR", &given,
-			   "Take the outputs of a step that does not run from a directory"),
+		FORGE_STRV(
+			0, "given", "STEP=DIR", &given,
+			"Take the outputs of a step that does not run from a directory"),
 		FORGE_UINT('j', "jobs", "N", &jobs,
 			   "Have at most N tasks running or queued"),
-		FORGE_FLAG(0, "stop", &stops, "Start nothing more after a step has failed"),
+		FORGE_FLAG(0, "stop", &stops,
+			   "Start nothing more after a step has failed"),
 		FORGE_FLAG('n', "dry-run", &is_dry, "Say what would run, and why"),
-		FORGE_WORD(0, "format", "text|svg|mermaid", &format, "How to draw the graph"),
+		FORGE_WORD(0, "format", "text|svg|mermaid", &format,
+			   "How to draw the graph"),
 		FORGE_FLAG(0, "json", &is_json, "Print JSON; of a run, an event a line"),
 		FORGE_FLAG('q', "quiet", &is_quiet, "Show only what failed"),
 		FORGE_STORE_ROW,
@@ -239,7 +243,8 @@ static int run_head(const struct forge_pipeline_run *r, struct place *w,
 		.arg = running,
 	};
 	forge_auto_free char *resume = resume_command(r, w);
-	int rc = forge_head_open(&w->h, &w->g, w->cfg, &w->home, w->store, &o, false, err);
+	int rc =
+		forge_head_open(&w->h, &w->g, w->cfg, &w->home, w->store, &o, false, err);
 
 	if (rc < 0)
 		return rc;
@@ -268,7 +273,8 @@ int forge_pipeline_run_file(const struct forge_pipeline_run *r, struct forge_err
 	struct running running = {
 		.view = { .is_json = r->is_json,
 			  .is_quiet = r->is_quiet,
-			  .is_live = !r->is_json && !r->is_quiet && isatty(STDERR_FILENO) },
+			  .is_live =
+				  !r->is_json && !r->is_quiet && isatty(STDERR_FILENO) },
 		.journal = FORGE_JOURNAL_INIT,
 	};
 	forge_auto_json json_t *how = given_json(r);
@@ -345,7 +351,8 @@ static int run_run(const char *word)
 		.is_json = is_json,
 		.is_quiet = is_quiet,
 	};
-	return answer(is_dry ? plan(r.path, NULL, &err) : forge_pipeline_run_file(&r, &err),
+	return answer(is_dry ? plan(r.path, NULL, &err)
+			     : forge_pipeline_run_file(&r, &err),
 		      &err);
 }
 
@@ -404,8 +411,8 @@ static int run_schema(const char *word)
 
 static const struct forge_verb verbs[] = {
 	{ "run", "[FILE]", "runs every step that is not up to date", run_run },
-	{ "status", "[FILE]", "says which steps are up to date, and why the others are not",
-	  run_status },
+	{ "status", "[FILE]",
+	  "says which steps are up to date, and why the others are not", run_status },
 	{ "explain", "STEP", "says the same of one step", run_explain },
 	{ "graph", "[FILE]", "draws which steps read from which", run_graph },
 	{ "lint", "[FILE]", "checks the file, and runs nothing", run_lint },
@@ -421,13 +428,16 @@ const struct forge_cmd forge_cmd_pipeline = {
 		    "  forge pipeline run -p min_quality=30\n"
 		    "  forge pipeline explain call\n"
 		    "  forge pipeline graph --format svg > graph.svg\n",
-	.about = "FILE is a pipeline, or a directory with a pipeline.yaml. Each step is a "
-		 "run, with\n"
-		 "its sandbox, limits and record. A step whose command, parameters, runtime "
-		 "and inputs\n"
-		 "are those of an earlier run is up to date, and its outputs are used again. "
-		 "What was\n"
-		 "killed, with the host or by ^C, goes on with the same command.",
+	.about =
+		"FILE is a pipeline, or a directory with a pipeline.yaml. Each step is a "
+		"run, with\n"
+		"its sandbox, limits and record. A step whose command, parameters, "
+		"runtime "
+		"and inputs\n"
+		"are those of an earlier run is up to date, and its outputs are used "
+		"again. "
+		"What was\n"
+		"killed, with the host or by ^C, goes on with the same command.",
 	.verbs = verbs,
 	.bad_value = FORGE_EXIT_FAILED,
 	.opts = pipeline_opts,

@@ -78,8 +78,8 @@ static enum forge_colour state_colour(enum forge_task_state s)
 
 /* "310 MiB of 1.00 GiB": what a running task uses now. */
 static void live_memory(const struct forge_pipeline_view *v,
-			const struct forge_step *step,
-			const struct forge_head_task *t, char buf[80])
+			const struct forge_step *step, const struct forge_head_task *t,
+			char buf[80])
 {
 	char used[FORGE_FORMAT_MAX], most[FORGE_FORMAT_MAX];
 	struct forge_usage_now u;
@@ -102,8 +102,8 @@ static void draw_step(struct forge_pipeline_view *v, size_t step)
 	const struct forge_step *s = &h->g->p->steps[step];
 	size_t done, width = forge_terminal_width(stderr);
 	enum forge_task_state state = step_state(h, step, &done);
-	char time[FORGE_FORMAT_MAX] = "", memory[80] = "", count[40] = "", attempt[32] = "",
-	     line[400];
+	char time[FORGE_FORMAT_MAX] = "", memory[80] = "", count[40] = "",
+	     attempt[32] = "", line[400];
 	const struct forge_head_task *t = &h->tasks[h->g->first[step]];
 
 	for (unsigned i = 0; i < h->g->count[step] && state == FORGE_TASK_RUNNING; i++)
@@ -215,8 +215,7 @@ static int add_cell(struct table *t, const char *text, enum forge_colour colour)
 	size_t n = t->texts.n;
 
 	if (n % 64 == 0) {
-		struct forge_cell *grown =
-			reallocarray(t->cells, n + 64, sizeof(*grown));
+		struct forge_cell *grown = reallocarray(t->cells, n + 64, sizeof(*grown));
 		if (!grown)
 			return -ENOMEM;
 		t->cells = grown;
@@ -342,7 +341,7 @@ static int add_step_row(struct table *table, const struct forge_head *h, size_t 
 
 static int print_tasks(const struct forge_head *h)
 {
-	static const char *const words[] = { "STEP", "STATE", "TIME", "MEMORY",
+	static const char *const words[] = { "STEP",   "STATE", "TIME", "MEMORY",
 					     "OUTPUT", "RUN",	"WHY" };
 	FORGE_CLEANUP(table_done) struct table t = { .cells = NULL };
 	int rc = add_heading(&t, words, FORGE_ARRAY_SIZE(words));
@@ -351,9 +350,8 @@ static int print_tasks(const struct forge_head *h)
 	for (size_t i = 0; rc == 0 && is_short && i < h->g->n; i++)
 		if (h->tasks[i].state != FORGE_TASK_LEFT)
 			rc = add_task_row(&t, h, i);
-	for (size_t i = 0; rc == 0 && !is_short && i < h->g->p->n_steps &&
-			   i < TASKS_LISTED;
-	     i++)
+	for (size_t i = 0;
+	     rc == 0 && !is_short && i < h->g->p->n_steps && i < TASKS_LISTED; i++)
 		rc = add_step_row(&t, h, i);
 	if (rc == 0)
 		print_table(stdout, &t);
@@ -447,13 +445,12 @@ int forge_view_plan(const struct forge_head *h, int only_task, size_t n, bool is
 		const char *why = t->why ? t->why : t->notes ? t->notes : text;
 		if (is_json) {
 			json_array_append_new(
-				all,
-				json_pack("{s:o, s:s, s:o, s:s?, s:s?}", "task",
-					  forge_json_text(h->g->tasks[i].name), "state",
-					  forge_task_state_names[t->state], "why",
-					  forge_json_text(why), "run_id",
-					  t->run_id[0] ? t->run_id : NULL, "key",
-					  t->key[0] ? t->key : NULL));
+				all, json_pack("{s:o, s:s, s:o, s:s?, s:s?}", "task",
+					       forge_json_text(h->g->tasks[i].name),
+					       "state", forge_task_state_names[t->state],
+					       "why", forge_json_text(why), "run_id",
+					       t->run_id[0] ? t->run_id : NULL, "key",
+					       t->key[0] ? t->key : NULL));
 			continue;
 		}
 		printf("%s: %s", h->g->tasks[i].name, plan_word(t));

@@ -102,8 +102,8 @@ static struct place *lay_out(const struct forge_graph *g, unsigned *ret_rows,
 				one->row = at[before[k]].row + 1;
 		one->column = used[one->row]++;
 		*ret_rows = one->row >= *ret_rows ? one->row + 1 : *ret_rows;
-		*ret_columns = used[one->row] > *ret_columns ? used[one->row]
-							     : *ret_columns;
+		*ret_columns =
+			used[one->row] > *ret_columns ? used[one->row] : *ret_columns;
 	}
 	if (!used) {
 		free(at);
@@ -138,7 +138,8 @@ int forge_draw_svg(FILE *f, const struct forge_graph *g, const char *const *stat
 	fprintf(f,
 		"<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%u\" height=\"%u\" "
 		"font-family=\"sans-serif\" font-size=\"13\">\n",
-		columns * (BOX_WIDTH + GAP_X) + GAP_X, rows * (BOX_HEIGHT + GAP_Y) + GAP_Y);
+		columns * (BOX_WIDTH + GAP_X) + GAP_X,
+		rows * (BOX_HEIGHT + GAP_Y) + GAP_Y);
 	for (size_t i = 0; i < g->p->n_steps; i++) {
 		const struct forge_step *s = &g->p->steps[i];
 		size_t n = steps_before(g->p, s, before, BEFORE_MAX);
@@ -148,7 +149,8 @@ int forge_draw_svg(FILE *f, const struct forge_graph *g, const char *const *stat
 			unsigned px = GAP_X + at[before[k]].column * (BOX_WIDTH + GAP_X) +
 				      BOX_WIDTH / 2;
 			unsigned py = GAP_Y / 2 +
-				      at[before[k]].row * (BOX_HEIGHT + GAP_Y) + BOX_HEIGHT;
+				      at[before[k]].row * (BOX_HEIGHT + GAP_Y) +
+				      BOX_HEIGHT;
 			fprintf(f,
 				"<path d=\"M%u %u C%u %u %u %u %u %u\" fill=\"none\" "
 				"stroke=\"#888\"/>\n",

@@ -47,8 +47,8 @@ static int add_outputs(struct forge_head *h, const struct forge_task *t,
 		if (!forge_glob_match(s->pattern, f->path))
 			continue;
 		has_any = true;
-		if (forge_task_files_add(ret, s->input, name_of(h, t, s, f->path), f->host,
-					 f->digest) < 0)
+		if (forge_task_files_add(ret, s->input, name_of(h, t, s, f->path),
+					 f->host, f->digest) < 0)
 			return forge_fail(err, ENOMEM, "out of memory");
 	}
 	return has_any ? 0
@@ -75,9 +75,8 @@ static int collect_files(struct forge_head *h, const struct forge_task *t,
 		if (rc < 0)
 			rc = forge_wrap(err, rc, "input %s",
 					t->step->inputs[s->input].name);
-		else if (forge_task_files_add(ret, s->input,
-					      strdup(forge_source_name(s)), real,
-					      digest) < 0)
+		else if (forge_task_files_add(ret, s->input, strdup(forge_source_name(s)),
+					      real, digest) < 0)
 			rc = forge_fail(err, ENOMEM, "out of memory");
 	}
 	return rc < 0 ? rc : forge_task_files_sort(ret, t, err);

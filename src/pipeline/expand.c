@@ -42,10 +42,9 @@ int forge_expand(const char *text, forge_variable_finder *find, void *arg, char 
 			continue;
 		}
 		if (len == 0 || (is_braced && name[len] != '}')) {
-			rc = forge_hint(err,
-					forge_fail(err, EINVAL,
-						   "'%.32s' is no variable", p),
-					"Write $NAME or ${NAME}; $$ is a dollar sign");
+			rc = forge_hint(
+				err, forge_fail(err, EINVAL, "'%.32s' is no variable", p),
+				"Write $NAME or ${NAME}; $$ is a dollar sign");
 			break;
 		}
 		const char *value = find(name, len, arg);
@@ -174,10 +173,10 @@ int forge_condition(const char *text, forge_variable_finder *find, void *arg,
 
 int forge_variable_check(const char *name, struct forge_error *err)
 {
-	static const char *const taken[] = { "PATH",	"HOME", "TMPDIR", "USER", "LOGNAME",
-					     "SHELL",	"PWD",	"OLDPWD", "IFS",  "ENV",
-					     "LANG",	"TERM", "UID",	  "EUID", "PPID",
-					     "HOSTNAME" };
+	static const char *const taken[] = { "PATH",	"HOME",	 "TMPDIR", "USER",
+					     "LOGNAME", "SHELL", "PWD",	   "OLDPWD",
+					     "IFS",	"ENV",	 "LANG",   "TERM",
+					     "UID",	"EUID",	 "PPID",   "HOSTNAME" };
 	static const char *const families[] = { "FORGE_", "LD_",    "LC_", "BASH",
 						"PYTHON", "CONDA_", "R_" };
 	int rc = forge_parse_env_name(name, strlen(name), err);
@@ -192,8 +191,8 @@ int forge_variable_check(const char *name, struct forge_error *err)
 		if (strncmp(families[i], name, strlen(families[i])) == 0)
 			return forge_fail(err, EINVAL, "'%.64s': names with %s are taken",
 					  name, families[i]);
-	return strlen(name) <= 64 ? 0
-				  : forge_fail(err, EINVAL,
-					       "'%.32s...' has more than 64 characters",
-					       name);
+	return strlen(name) <= 64
+		       ? 0
+		       : forge_fail(err, EINVAL, "'%.32s...' has more than 64 characters",
+				    name);
 }

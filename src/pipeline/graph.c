@@ -91,20 +91,20 @@ static bool is_pattern(const char *text)
 static int check_ambiguous(const struct forge_graph *g, const struct forge_step *s,
 			   const struct forge_step_text *v, struct forge_error *err)
 {
-	forge_auto_free char *beside = forge_asprintf(
-		"%s/%.*s", g->p->dir, (int)strcspn(v->text, "/"), v->text);
+	forge_auto_free char *beside =
+		forge_asprintf("%s/%.*s", g->p->dir, (int)strcspn(v->text, "/"), v->text);
 
 	if (!beside)
 		return out_of_memory(err);
 	if (access(beside, F_OK) < 0)
 		return 0;
-	return forge_hint(err,
-			  forge_fail_at(err, g->p->shown, v->line, v->column,
-					"steps.%s.inputs: '%.100s' is ambiguous: there is "
-					"a step and a file '%.*s'",
-					s->name, v->text, (int)strcspn(v->text, "/"),
-					v->text),
-			  "Write ./%s for the file, or give the step another name", v->text);
+	return forge_hint(
+		err,
+		forge_fail_at(err, g->p->shown, v->line, v->column,
+			      "steps.%s.inputs: '%.100s' is ambiguous: there is "
+			      "a step and a file '%.*s'",
+			      s->name, v->text, (int)strcspn(v->text, "/"), v->text),
+		"Write ./%s for the file, or give the step another name", v->text);
 }
 
 /* Kahn's algorithm over the steps; *ret_order has their indices. */
@@ -288,7 +288,8 @@ static int evaluate(const struct forge_graph *g, struct forge_task *t,
 		return at(g, t->step->line, t->step->column, t->step, "when", rc, &why,
 			  err);
 	t->is_skipped = rc == 0;
-	if (t->is_skipped && !(t->why_skipped = forge_asprintf("when: %s", t->step->when)))
+	if (t->is_skipped &&
+	    !(t->why_skipped = forge_asprintf("when: %s", t->step->when)))
 		return out_of_memory(err);
 	return 0;
 }
@@ -363,7 +364,8 @@ static int add_source(struct maker *m, unsigned input, int task, char *pattern,
 		return out_of_memory(m->err);
 	if (t->n_sources == m->cap) {
 		size_t cap = m->cap ? 2 * m->cap : 4;
-		struct forge_source *grown = reallocarray(t->sources, cap, sizeof(*grown));
+		struct forge_source *grown =
+			reallocarray(t->sources, cap, sizeof(*grown));
 		if (!grown) {
 			free(pattern);
 			return out_of_memory(m->err);
@@ -445,10 +447,12 @@ static int add_reference(struct maker *m, unsigned input, const char *text,
 		return rc;
 	if (strncmp(pattern, "../", 3) == 0 || strstr(pattern, "/../"))
 		return forge_fail(why, EINVAL, "'%.100s' leads out of the outputs", text);
-	unsigned step = (unsigned)(m->t->step - g->p->steps), i = 0, end = g->count[other];
+	unsigned step = (unsigned)(m->t->step - g->p->steps), i = 0,
+		 end = g->count[other];
 	/* Two steps over the same list: their tasks have the same order. */
 	unsigned same = (unsigned)(m->t - g->tasks) - g->first[step];
-	if (!is_many && same < end && is_matching(m->t, &g->tasks[g->first[other] + same])) {
+	if (!is_many && same < end &&
+	    is_matching(m->t, &g->tasks[g->first[other] + same])) {
 		i = same;
 		end = same + 1;
 	}
@@ -518,7 +522,8 @@ static int check_files(const struct forge_graph *g, const struct forge_task *t,
 {
 	for (size_t i = 0; i < t->n_sources; i++)
 		for (size_t k = 0; k < i && t->n_sources < 1000; k++) {
-			const struct forge_source *a = &t->sources[i], *b = &t->sources[k];
+			const struct forge_source *a = &t->sources[i],
+						  *b = &t->sources[k];
 			if (a->input != b->input || a->task >= 0 || b->task >= 0 ||
 			    strcmp(forge_source_name(a), forge_source_name(b)) != 0)
 				continue;

@@ -17,21 +17,22 @@ struct forge_source {
 	unsigned input; /* index in step->inputs */
 	int task;	/* takes its outputs; -1: a file of the host */
 	char *pattern;	/* outputs of that task; or the absolute path of the file */
-	const char *below; /* directory for them below inputs/NAME; NULL: none. Borrowed */
+	const char
+		*below; /* directory for them below inputs/NAME; NULL: none. Borrowed */
 };
 
 struct forge_task {
 	const struct forge_step *step;
-	char *name;		   /* "align", or "align[a]" */
-	char *label;		   /* of this task among those of its step: "a"; NULL: it has one */
-	const char **values;	   /* of step->loops; borrowed from the graph */
+	char *name;  /* "align", or "align[a]" */
+	char *label; /* of this task among those of its step: "a"; NULL: it has one */
+	const char **values; /* of step->loops; borrowed from the graph */
 	struct forge_source *sources;
 	size_t n_sources;
 	unsigned *deps; /* tasks that this one reads from, each once, ascending */
 	size_t n_deps;
 	unsigned *readers; /* the other way round */
 	size_t n_readers;
-	unsigned length;       /* of the longest chain of tasks that begins here */
+	unsigned length;	   /* of the longest chain of tasks that begins here */
 	struct forge_strv outputs; /* patterns */
 	bool is_skipped;
 	char *why_skipped;
@@ -41,7 +42,7 @@ struct forge_graph {
 	const struct forge_pipeline *p; /* borrowed */
 	struct forge_task *tasks;	/* a task comes after those that it waits for */
 	size_t n;
-	unsigned *first, *count; /* of each step: its tasks are neighbours */
+	unsigned *first, *count;   /* of each step: its tasks are neighbours */
 	struct forge_strv *values; /* of each loop of each step */
 	size_t n_values;
 };

@@ -46,7 +46,8 @@ void forge_head_set_state(struct forge_head *h, unsigned task, enum forge_task_s
 void forge_head_event(struct forge_head *h, const char *event, int task, json_t *extra)
 {
 	char now[FORGE_TIME_MAX];
-	json_t *e = json_pack("{s:s, s:s}", "time", forge_format_now(now), "event", event);
+	json_t *e =
+		json_pack("{s:s, s:s}", "time", forge_format_now(now), "event", event);
 
 	if (task >= 0)
 		json_object_set_new(e, "task", forge_json_text(h->g->tasks[task].name));
@@ -172,11 +173,10 @@ static void fail(struct forge_head *h, unsigned task, const char *text)
 	forge_head_set_text(&h->tasks[task].notes, text);
 	const char *notes = h->tasks[task].notes ? h->tasks[task].notes : "";
 	forge_head_set_state(h, task, FORGE_TASK_FAILED);
-	forge_head_event(h, "failed", (int)task,
-			 json_pack("{s:o, s:s?}", "notes", forge_json_text(notes),
-				   "run_id",
-				   h->tasks[task].run_id[0] ? h->tasks[task].run_id
-							    : NULL));
+	forge_head_event(
+		h, "failed", (int)task,
+		json_pack("{s:o, s:s?}", "notes", forge_json_text(notes), "run_id",
+			  h->tasks[task].run_id[0] ? h->tasks[task].run_id : NULL));
 	block_readers(h, task);
 	h->is_stopping |= h->o->stops_at_failure;
 }
@@ -332,7 +332,8 @@ static bool choose_retry(struct forge_head *h, unsigned task, const json_t *reco
 {
 	struct forge_head_task *t = &h->tasks[task];
 	const struct forge_step *s = h->g->tasks[task].step;
-	struct forge_retry_chain chain = { .policy = s->has_retry ? s->retry : h->cfg->retry,
+	struct forge_retry_chain chain = { .policy = s->has_retry ? s->retry
+								  : h->cfg->retry,
 					   .attempt = t->attempt };
 	struct forge_limits had = { 0 }, most = h->cfg->caps;
 	struct forge_retry_choice choice = { 0 };
@@ -378,11 +379,10 @@ int forge_head_record(struct forge_head *h, unsigned task, const json_t *record,
 		forge_result_done(&t->result);
 		if (forge_result_of_record(record, &t->result) < 0)
 			return forge_fail(err, ENOMEM, "out of memory");
-		forge_head_event(
-			h, "done", (int)task,
-			json_pack("{s:s, s:O?, s:O?, s:I}", "run_id", t->run_id, "usage",
-				  t->usage, "limits", t->allowed, "outputs",
-				  (json_int_t)t->result.n));
+		forge_head_event(h, "done", (int)task,
+				 json_pack("{s:s, s:O?, s:O?, s:I}", "run_id", t->run_id,
+					   "usage", t->usage, "limits", t->allowed,
+					   "outputs", (json_int_t)t->result.n));
 		return finish(h, task, FORGE_TASK_DONE, err);
 	}
 	if (choose_retry(h, task, record)) {
@@ -501,7 +501,8 @@ static int loop(struct forge_head *h, int signals, struct forge_error *err)
 	int rc = 0;
 
 	while (rc == 0) {
-		while (rc == 0 && h->n_ready && h->n_jobs < h->max_jobs && !h->is_stopping)
+		while (rc == 0 && h->n_ready && h->n_jobs < h->max_jobs &&
+		       !h->is_stopping)
 			rc = start(h, pop(h), err);
 		if (rc < 0 || h->n_jobs == 0)
 			break;
@@ -542,14 +543,15 @@ static size_t default_jobs(const struct forge_head *h)
 	forge_budget_of(h->cfg, &b);
 	for (size_t i = 0; i < h->g->p->n_steps; i++)
 		has_remote |= h->is_remote[i];
-	size_t cpus = b.cpus_milli == FORGE_UNLIMITED ? 64 : (size_t)(b.cpus_milli / 1000);
+	size_t cpus =
+		b.cpus_milli == FORGE_UNLIMITED ? 64 : (size_t)(b.cpus_milli / 1000);
 	return has_remote ? 500 : 2 * cpus + 2;
 }
 
 int forge_head_open(struct forge_head *h, const struct forge_graph *g,
 		    const struct forge_config *cfg, const struct forge_home *home,
-		    const char *store_url, const struct forge_head_options *o, bool is_dry,
-		    struct forge_error *err)
+		    const char *store_url, const struct forge_head_options *o,
+		    bool is_dry, struct forge_error *err)
 {
 	*h = FORGE_HEAD_INIT;
 	h->g = g;

@@ -27,7 +27,7 @@ enum forge_task_state {
 	FORGE_TASK_RUNNING,
 	FORGE_TASK_CACHED, /* up to date */
 	FORGE_TASK_DONE,   /* it ran and succeeded */
-	FORGE_TASK_GIVEN,  /* not part of this run: an older result, or files of the user */
+	FORGE_TASK_GIVEN, /* not part of this run: an older result, or files of the user */
 	FORGE_TASK_FAILED,
 	FORGE_TASK_BLOCKED, /* it needs one that failed */
 	FORGE_TASK_SKIPPED, /* when: does not hold */
@@ -48,9 +48,10 @@ struct forge_head_task {
 	char *notes; /* how it ended, or why it cannot run; or what it waits for */
 	unsigned attempt;
 	unsigned used[FORGE_RETRY_COUNT]; /* further attempts that each reason has had */
-	struct forge_limits limits; /* above those of the step; 0 where not set */
-	uint64_t began_usec, ended_usec; /* of the monotonic clock */
-	json_t *usage, *allowed; /* of the record: usage and limits; NULL: it did not run */
+	struct forge_limits limits;	  /* above those of the step; 0 where not set */
+	uint64_t began_usec, ended_usec;  /* of the monotonic clock */
+	json_t *usage,
+		*allowed; /* of the record: usage and limits; NULL: it did not run */
 	struct forge_head_job *job;
 };
 
@@ -80,9 +81,9 @@ struct forge_head {
 	struct forge_store *store;
 	struct forge_launch_env env;
 	struct forge_launcher launcher;
-	struct forge_script *scripts;	     /* of each step */
+	struct forge_script *scripts;	    /* of each step */
 	char (*runtimes)[FORGE_DIGEST_MAX]; /* of each step; "": none */
-	bool *is_remote;		     /* each step: its runs outlive a supervisor */
+	bool *is_remote;		    /* each step: its runs outlive a supervisor */
 	struct forge_digests *digests;
 	struct forge_head_task *tasks;
 	unsigned *ready; /* a heap: the longest chain first */

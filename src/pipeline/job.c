@@ -226,12 +226,13 @@ static enum verdict read_message(struct forge_head *h, struct forge_head_job *j,
 			(pid_t)json_integer_value(json_object_get(m, "pid")), 0);
 	if ((text = forge_json_string(m, "run_id"))) {
 		(void)snprintf(t->run_id, sizeof(t->run_id), "%s", text);
-		forge_head_event(h, "recorded", (int)j->task,
+		forge_head_event(h, "run", (int)j->task,
 				 json_pack("{s:s}", "run_id", text));
 	}
 	if ((text = forge_json_string(m, "note"))) {
 		forge_head_set_text(&t->notes, text);
-		forge_head_event(h, "note", (int)j->task, json_pack("{s:s}", "text", text));
+		forge_head_event(h, "note", (int)j->task,
+				 json_pack("{s:s}", "text", text));
 	}
 	if ((text = forge_json_string(m, "warning")))
 		forge_head_event(h, "warning", (int)j->task,
@@ -280,8 +281,8 @@ static int look_at_store(struct forge_head *h, size_t index, struct forge_error 
 	forge_auto_json json_t *record = NULL;
 	int rc = forge_store_get(h->store, h->tasks[task].run_id, &record, err);
 
-	if (rc < 0 ||
-	    !forge_status_is_terminal(forge_status_of(forge_json_string(record, "status"))))
+	if (rc < 0 || !forge_status_is_terminal(
+			      forge_status_of(forge_json_string(record, "status"))))
 		return rc;
 	remove_job(h, index);
 	return forge_head_record(h, task, record, err);

@@ -51,10 +51,9 @@ int forge_task_files_sort(struct forge_task_files *f, const struct forge_task *t
 		qsort(f->v, f->n, sizeof(*f->v), by_name);
 	for (size_t i = 1; i < f->n; i++)
 		if (by_name(&f->v[i - 1], &f->v[i]) == 0)
-			return forge_fail(err, EEXIST,
-					  "input %s: two files have the name '%.100s'",
-					  t->step->inputs[f->v[i].input].name,
-					  f->v[i].name);
+			return forge_fail(
+				err, EEXIST, "input %s: two files have the name '%.100s'",
+				t->step->inputs[f->v[i].input].name, f->v[i].name);
 	return 0;
 }
 
@@ -168,7 +167,8 @@ static json_t *env_json(const struct forge_task_facts *f, struct forge_error *er
 	forge_strv_foreach (pair, &f->t->step->env) {
 		size_t len = strcspn(pair, "=");
 		forge_auto_free char *key = strndup(pair, len), *value = NULL;
-		if (!key || forge_task_expand(f->g, f->t, pair + len + 1, &value, err) < 0) {
+		if (!key ||
+		    forge_task_expand(f->g, f->t, pair + len + 1, &value, err) < 0) {
 			json_decref(o);
 			return NULL;
 		}
@@ -210,7 +210,8 @@ static json_t *inputs_json(const struct forge_task_facts *f)
 
 	for (size_t i = 0; i < f->files->n;) {
 		size_t end = i;
-		while (end < f->files->n && f->files->v[end].input == f->files->v[i].input)
+		while (end < f->files->n &&
+		       f->files->v[end].input == f->files->v[i].input)
 			end++;
 		json_object_set_new(o, f->t->step->inputs[f->files->v[i].input].name,
 				    input_json(f->files, i, end));
@@ -230,11 +231,11 @@ int forge_task_key(const struct forge_task_facts *f, json_t **ret_parts,
 		return rc;
 	struct forge_error why = FORGE_ERROR_INIT;
 	json_t *command = command_json(f, &why), *env = env_json(f, &why);
-	json_t *parts = json_pack(
-		"{s:o, s:o, s:s?, s:o, s:o, s:o, s:s}", "command", command, "params",
-		pairs_json(&variables), "runtime", f->runtime, "inputs", inputs_json(f),
-		"outputs", forge_json_texts(&f->t->outputs), "env", env, "network",
-		f->t->step->network ? f->t->step->network : "none");
+	json_t *parts = json_pack("{s:o, s:o, s:s?, s:o, s:o, s:o, s:s}", "command",
+				  command, "params", pairs_json(&variables), "runtime",
+				  f->runtime, "inputs", inputs_json(f), "outputs",
+				  forge_json_texts(&f->t->outputs), "env", env, "network",
+				  f->t->step->network ? f->t->step->network : "none");
 	forge_auto_free char *text =
 		parts ? json_dumps(parts, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
 	if (!text) {
@@ -275,7 +276,8 @@ static bool describe_map(const char *what, const json_t *was, const json_t *is,
 	const char *key;
 	json_t *value;
 
-	json_object_foreach ((json_t *)is, key, value) {
+	json_object_foreach((json_t *)is, key, value)
+	{
 		const json_t *old = json_object_get(was, key);
 		char a[40], b[40];
 		if (json_equal(old, value))
@@ -284,18 +286,19 @@ static bool describe_map(const char *what, const json_t *was, const json_t *is,
 		shorten(text_of(old), a);
 		shorten(text_of(value), b);
 		if (!old)
-			(void)snprintf(buf, FORGE_CHANGE_MAX, "%s%.100s is new", what, key);
+			(void)snprintf(buf, FORGE_CHANGE_MAX, "%s%.100s is new", what,
+				       key);
 		else
-			(void)snprintf(buf, FORGE_CHANGE_MAX, "%s%.100s changed (%s%s -> %s)",
-				       what, key, is_digest ? "sha256 " : "", a, b);
+			(void)snprintf(buf, FORGE_CHANGE_MAX,
+				       "%s%.100s changed (%s%s -> %s)", what, key,
+				       is_digest ? "sha256 " : "", a, b);
 		return true;
 	}
-	json_object_foreach ((json_t *)was, key, value)
-		if (!json_object_get(is, key)) {
-			(void)snprintf(buf, FORGE_CHANGE_MAX, "%s%.100s is gone", what,
-				       key);
-			return true;
-		}
+	json_object_foreach((json_t *)was, key, value) if (!json_object_get(is, key))
+	{
+		(void)snprintf(buf, FORGE_CHANGE_MAX, "%s%.100s is gone", what, key);
+		return true;
+	}
 	return false;
 }
 
@@ -305,7 +308,8 @@ static bool describe_inputs(const json_t *was, const json_t *is,
 	const char *name;
 	json_t *value;
 
-	json_object_foreach ((json_t *)is, name, value) {
+	json_object_foreach((json_t *)is, name, value)
+	{
 		const json_t *old = json_object_get(was, name);
 		char what[128];
 		if (json_equal(old, value))
@@ -343,8 +347,8 @@ static bool describe_command(const json_t *was, const json_t *is,
 const char *forge_parts_change(const json_t *was, const json_t *is,
 			       char buf[FORGE_CHANGE_MAX])
 {
-	static const char *const order[] = { "command", "params",  "runtime", "inputs",
-					     "outputs", "env",	   "network" };
+	static const char *const order[] = { "command", "params", "runtime", "inputs",
+					     "outputs", "env",	  "network" };
 	bool found = false;
 
 	buf[0] = '\0';

@@ -23,8 +23,8 @@
 
 /* A file that a task gets. */
 struct forge_task_file {
-	unsigned input;	 /* index in step->inputs */
-	char *name;	 /* below inputs/NAME */
+	unsigned input;	  /* index in step->inputs */
+	char *name;	  /* below inputs/NAME */
 	const char *path; /* of the host, canonical; NULL: it is an object */
 	char digest[FORGE_DIGEST_MAX];
 };

@@ -71,8 +71,8 @@ static void close_others(const struct forge_home *home, int fd)
 	qsort(keep, FORGE_ARRAY_SIZE(keep), sizeof(int), by_number);
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(keep); i++) {
 		unsigned first = (unsigned)keep[i] + 1;
-		unsigned last = i + 1 < FORGE_ARRAY_SIZE(keep) ? (unsigned)keep[i + 1] - 1
-							       : ~0u;
+		unsigned last =
+			i + 1 < FORGE_ARRAY_SIZE(keep) ? (unsigned)keep[i + 1] - 1 : ~0u;
 		if (keep[i] >= 2 && first <= last)
 			(void)sys_close_range(first, last, 0);
 	}
@@ -86,8 +86,8 @@ _Noreturn static void serve(const struct forge_launch_env *env, int fd)
 
 	close_others(env->home, fd);
 	(void)prctl(PR_SET_NAME, "forge-launcher"); /* for ps(1) */
-	(void)signal(SIGCHLD, SIG_IGN);		    /* the head learns of an end by other means */
-	(void)signal(SIGINT, SIG_IGN);		    /* of the terminal: the head decides */
+	(void)signal(SIGCHLD, SIG_IGN); /* the head learns of an end by other means */
+	(void)signal(SIGINT, SIG_IGN);	/* of the terminal: the head decides */
 	while (receive_length(fd, &len, &pipe)) {
 		char *text = malloc((size_t)len + 1);
 		if (!text || !read_all(fd, text, len))
@@ -150,12 +150,12 @@ static json_t *files_json(const struct forge_launch *job)
 
 static char *job_text(const struct forge_launch *job)
 {
-	json_t *o = json_pack("{s:i, s:s, s:o, s:O, s:o, s:i, s:s?, s:s?, s:O?}", "task",
-			      (int)job->task, "key", job->key, "files", files_json(job),
-			      "step", job->step, "limits",
-			      forge_saved_limits(&job->limits), "attempt",
-			      (int)job->attempt, "previous", job->previous, "kept_run",
-			      job->kept_run, "checkpoint", job->checkpoint);
+	json_t *o =
+		json_pack("{s:i, s:s, s:o, s:O, s:o, s:i, s:s?, s:s?, s:O?}", "task",
+			  (int)job->task, "key", job->key, "files", files_json(job),
+			  "step", job->step, "limits", forge_saved_limits(&job->limits),
+			  "attempt", (int)job->attempt, "previous", job->previous,
+			  "kept_run", job->kept_run, "checkpoint", job->checkpoint);
 	char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
 
 	json_decref(o);

@@ -11,7 +11,7 @@
  * supervisor reports, a line of JSON for each message:
  *
  *	{"pid": N}                 first
- *	{"run_id": "..."}          the run is recorded
+ *	{"run_id": "..."}          the id that the run is going to have
  *	{"note": "..."}            it is queued, or the like
  *	{"warning": "..."}
  *	{"again": true}            another process had the lock of this key, and is done: look for its result
@@ -49,7 +49,7 @@ struct forge_launch_env {
 	const struct forge_graph *g;
 	const struct forge_config *cfg;
 	const struct forge_home *home;
-	const char *store; /* URL */
+	const char *store;		    /* URL */
 	const struct forge_script *scripts; /* of each step */
 };
 
@@ -58,13 +58,14 @@ struct forge_launch {
 	unsigned task;
 	const char *key;
 	const struct forge_task_files *files;
-	const json_t *step; /* for the record */
+	const json_t *step;	    /* for the record */
 	struct forge_limits limits; /* all that are set go before the step's */
 	unsigned attempt;	    /* 1: the first */
 	const char *previous;	    /* the attempt before; NULL: none */
 	/* [{path, sha256}]: files of the checkpoint directory, below it; NULL: none */
 	const json_t *checkpoint;
-	const char *kept_run; /* a run whose kept workdir has the checkpoint; NULL: none */
+	const char
+		*kept_run; /* a run whose kept workdir has the checkpoint; NULL: none */
 };
 
 /* Must be called before a store is opened. */

@@ -36,7 +36,8 @@ static const struct forge_param *list_param(const struct forge_pipeline *p,
 static int check_value(const char *value, struct forge_error *err)
 {
 	if (!*value || strcmp(value, ".") == 0 || strcmp(value, "..") == 0)
-		return forge_fail(err, EINVAL, "'%s' cannot be the name of a task", value);
+		return forge_fail(err, EINVAL, "'%s' cannot be the name of a task",
+				  value);
 	if (strlen(value) > 128)
 		return forge_fail(err, EINVAL, "'%.32s...' is longer than 128 bytes",
 				  value);
@@ -90,9 +91,9 @@ static int match_star(const char *dir, const char *pattern, struct forge_strv *r
 	while (begin > pattern && begin[-1] != '/')
 		begin--;
 	size_t before = (size_t)(star - begin), after = (size_t)(end - star - 1);
-	forge_auto_free char *parent =
-		forge_asprintf("%s%s%.*s.", *pattern == '/' ? "" : dir,
-			       *pattern == '/' ? "" : "/", (int)(begin - pattern), pattern);
+	forge_auto_free char *parent = forge_asprintf(
+		"%s%s%.*s.", *pattern == '/' ? "" : dir, *pattern == '/' ? "" : "/",
+		(int)(begin - pattern), pattern);
 	if (!parent)
 		return forge_fail(err, ENOMEM, "out of memory");
 	int rc = forge_entries_follow(&d, parent);

@@ -32,7 +32,8 @@ static int out_of_memory(struct forge_error *err)
 
 /* Fails at the key of a node. */
 #define FAIL_KEY(r, node, err, ...)                                                      \
-	forge_fail_at(err, (r)->ld.name, (node)->key_line, (node)->key_column, __VA_ARGS__)
+	forge_fail_at(err, (r)->ld.name, (node)->key_line, (node)->key_column,           \
+		      __VA_ARGS__)
 #define FAIL_STEP(r, s, err, ...)                                                        \
 	forge_fail_at(err, (r)->ld.name, (s)->line, (s)->column, __VA_ARGS__)
 
@@ -108,9 +109,9 @@ static int by_wanted(const void *key, const void *element)
 int forge_pipeline_find_step(const struct forge_pipeline *p, const char *name, size_t len)
 {
 	const struct wanted w = { p, name, len };
-	const size_t *found =
-		p->n_steps ? bsearch(&w, p->by_name, p->n_steps, sizeof(size_t), by_wanted)
-			   : NULL;
+	const size_t *found = p->n_steps ? bsearch(&w, p->by_name, p->n_steps,
+						   sizeof(size_t), by_wanted)
+					 : NULL;
 
 	return found ? (int)*found : -1;
 }
@@ -151,8 +152,7 @@ const struct forge_param *forge_pipeline_find_param(const struct forge_pipeline 
 						    const char *name, size_t len)
 {
 	for (size_t i = 0; i < p->n_params; i++)
-		if (strncmp(p->params[i].name, name, len) == 0 &&
-		    !p->params[i].name[len])
+		if (strncmp(p->params[i].name, name, len) == 0 && !p->params[i].name[len])
 			return &p->params[i];
 	return NULL;
 }
@@ -222,8 +222,7 @@ static int read_params(struct reader *r, struct forge_error *err)
 		*one = (struct forge_param){ .line = n->key_line,
 					     .column = n->key_column };
 		one->name = strdup(n->key);
-		rc = one->name ? check_variable(r, n, "params", err)
-			       : out_of_memory(err);
+		rc = one->name ? check_variable(r, n, "params", err) : out_of_memory(err);
 		if (rc == 0)
 			rc = read_values(r, n, "params", &one->values, &one->is_list,
 					 err);
@@ -236,7 +235,8 @@ static int read_whole(const char *path, char **ret, size_t *ret_len,
 		      struct forge_error *err)
 {
 	struct stat st;
-	forge_auto_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	forge_auto_close int fd =
+		open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return forge_fail_errno(err, errno, "%s", path);
@@ -258,9 +258,9 @@ static int unknown_param(const struct forge_pipeline *p, const char *name,
 
 	for (; n < p->n_params && n < FORGE_ARRAY_SIZE(words); n++)
 		words[n] = p->params[n].name;
-	return forge_fail(err, EINVAL, "%s",
-			  forge_describe_unknown(text, "unknown parameter", name, words,
-						 n));
+	return forge_fail(
+		err, EINVAL, "%s",
+		forge_describe_unknown(text, "unknown parameter", name, words, n));
 }
 
 /* A list is given as "a,b,c". */
@@ -304,9 +304,8 @@ static int apply_file(struct reader *r, const char *path, struct forge_error *er
 	for (const struct forge_yaml *n = rc == 0 ? tree->child : NULL; n && rc == 0;
 	     n = n->next) {
 		struct forge_error why = FORGE_ERROR_INIT;
-		struct forge_param *one =
-			(struct forge_param *)forge_pipeline_find_param(r->p, n->key,
-									strlen(n->key));
+		struct forge_param *one = (struct forge_param *)forge_pipeline_find_param(
+			r->p, n->key, strlen(n->key));
 		bool is_list;
 		if (!one) {
 			(void)unknown_param(r->p, n->key, &why);
@@ -332,9 +331,9 @@ static int apply_given(struct reader *r, const struct forge_pipeline_given *give
 	     i++) {
 		const char *text = given->params->v[i];
 		size_t len = strcspn(text, "=");
-		rc = text[len] ? set_param(r->p, text, len, text + len + 1, err)
-			       : forge_fail(err, EINVAL, "'%.64s' is not NAME=VALUE",
-					    text);
+		rc = text[len]
+			     ? set_param(r->p, text, len, text + len + 1, err)
+			     : forge_fail(err, EINVAL, "'%.64s' is not NAME=VALUE", text);
 		if (rc < 0)
 			rc = forge_wrap(err, rc, "-p");
 	}
@@ -355,8 +354,9 @@ static int read_input(const struct reader *r, const struct forge_yaml *node,
 	if (!ret->name || !ret->v)
 		return out_of_memory(err);
 	if (node->type == FORGE_YAML_MAP)
-		return forge_loader_fail(&r->ld, node, path, err,
-					 "must be a file, STEP/PATTERN, or a list of these");
+		return forge_loader_fail(
+			&r->ld, node, path, err,
+			"must be a file, STEP/PATTERN, or a list of these");
 	for (const struct forge_yaml *n = ret->is_list ? node->child : node; n;
 	     n = ret->is_list ? n->next : NULL) {
 		if (n->type != FORGE_YAML_SCALAR || !*n->scalar)
@@ -428,7 +428,8 @@ static int add_output(struct reader *r, struct forge_step *s, const struct forge
 	if (n->type == FORGE_YAML_MAP)
 		rc = read_output_map(r, n, path, one, err);
 	else if (n->type == FORGE_YAML_LIST || !*n->scalar)
-		rc = forge_loader_fail(&r->ld, n, path, err, "must be a list of patterns");
+		rc = forge_loader_fail(&r->ld, n, path, err,
+				       "must be a list of patterns");
 	else if (!(one->pattern = strdup(n->scalar)))
 		rc = out_of_memory(err);
 	one->is_temp = one->is_temp || s->is_temp;
@@ -499,10 +500,10 @@ static int check_names(const struct reader *r, const struct forge_step *s,
 					 s->name, in->name);
 		for (size_t k = 0; k < s->n_loops; k++)
 			if (strcmp(s->loops[k].name, in->name) == 0)
-				return FAIL_STEP(
-					r, in, err,
-					"steps.%s: '%s' is an input and a name of foreach",
-					s->name, in->name);
+				return FAIL_STEP(r, in, err,
+						 "steps.%s: '%s' is an input and a name "
+						 "of foreach",
+						 s->name, in->name);
 		if (forge_strv_getenv(&s->env, in->name))
 			return FAIL_STEP(r, in, err,
 					 "steps.%s: '%s' is an input and in env", s->name,
@@ -555,10 +556,11 @@ static int check_checkpoint(const struct reader *r, const struct forge_step *s,
 	if (strpbrk(s->checkpoint, "*?$") || strcmp(s->checkpoint, ".") == 0 ||
 	    strcmp(s->checkpoint, "inputs") == 0 ||
 	    strncmp(s->checkpoint, "inputs/", 7) == 0)
-		return FAIL_STEP(r, s, err,
-				 "steps.%s.checkpoint: '%.64s' is not the plain name of a "
-				 "directory of its own",
-				 s->name, s->checkpoint);
+		return FAIL_STEP(
+			r, s, err,
+			"steps.%s.checkpoint: '%.64s' is not the plain name of a "
+			"directory of its own",
+			s->name, s->checkpoint);
 	return 0;
 }
 
@@ -696,7 +698,8 @@ int forge_pipeline_parse(const char *text, size_t len, const char *name, const c
 	if (rc == 0 && !p->name)
 		rc = set_default_name(p, err);
 	if (rc == 0 && forge_parse_id(p->name, &why) < 0)
-		rc = forge_hint(err, forge_fail(err, EINVAL, "%s: name: %s", name, why.msg),
+		rc = forge_hint(err,
+				forge_fail(err, EINVAL, "%s: name: %s", name, why.msg),
 				"Give the pipeline a name: in the file");
 	p->params_node = p->steps_node = p->entries_node = NULL;
 	if (rc == 0)

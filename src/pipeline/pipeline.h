@@ -57,9 +57,9 @@ struct forge_step {
 	char *name;
 	unsigned line, column;
 	char *description, *runtime, *executor, *profile, *network;
-	char *run;	  /* a text for a shell */
-	char *shell;	  /* "bash" (also NULL) or "sh" */
-	char *script;	  /* a file beside the pipeline, instead of run */
+	char *run;		  /* a text for a shell */
+	char *shell;		  /* "bash" (also NULL) or "sh" */
+	char *script;		  /* a file beside the pipeline, instead of run */
 	struct forge_strv args;	  /* of the script */
 	struct forge_strv params; /* names of parameters that a script needs */
 	struct forge_strv env;	  /* "K=V" */
@@ -127,7 +127,8 @@ FORGE_DEFINE_AUTO(pipeline, struct forge_pipeline *, forge_pipeline_free)
 #define forge_auto_pipeline FORGE_CLEANUP(forge_auto_pipeline_)
 
 /* -1: there is none. */
-int forge_pipeline_find_step(const struct forge_pipeline *p, const char *name, size_t len);
+int forge_pipeline_find_step(const struct forge_pipeline *p, const char *name,
+			     size_t len);
 const struct forge_param *forge_pipeline_find_param(const struct forge_pipeline *p,
 						    const char *name, size_t len);
 /* Fails with "unknown step 'x' (have: ...)". */
@@ -152,7 +153,8 @@ FORGE_MUST_CHECK int forge_expand(const char *text, forge_variable_finder *find,
 				  void *arg, char **ret, struct forge_error *err);
 /* Calls visit for each name that a text of a shell refers to: $NAME, ${NAME...}. */
 void forge_expand_names(const char *text,
-			void (*visit)(const char *name, size_t len, void *arg), void *arg);
+			void (*visit)(const char *name, size_t len, void *arg),
+			void *arg);
 /*
  * Whether a condition holds, after its variables were replaced word by word: "a == b", "a != b", "1 < 2" (also
  * <=, >, >=), or one word, which is false when it is empty, "0", "false" or "no". 1, 0 or -EINVAL.

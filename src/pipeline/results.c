@@ -15,7 +15,8 @@
 #include "state/damage.h"
 #include "state/objects.h"
 
-int forge_result_add(struct forge_result *r, char *path, uint64_t size, const char *digest)
+int forge_result_add(struct forge_result *r, char *path, uint64_t size,
+		     const char *digest)
 {
 	if (!path)
 		return -ENOMEM;

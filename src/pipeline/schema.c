@@ -48,8 +48,8 @@ static const struct forge_named_row step_rows[] = {
 	  "The shell that executes run", shells },
 	{ "script", FORGE_NAMED_WORD, STEP(script), "file",
 	  "A script or notebook to execute, instead of run", NULL },
-	{ "args", FORGE_NAMED_LIST, STEP(args), "list of words", "Arguments of the script",
-	  NULL },
+	{ "args", FORGE_NAMED_LIST, STEP(args), "list of words",
+	  "Arguments of the script", NULL },
 	{ "params", FORGE_NAMED_LIST, STEP(params), "list of names",
 	  "Parameters that the script gets as variables", NULL },
 	{ "outputs", FORGE_NAMED_NODE, STEP(outputs_node), "list of patterns",
@@ -59,14 +59,16 @@ static const struct forge_named_row step_rows[] = {
 	{ "temp", FORGE_NAMED_BOOL, STEP(is_temp), "true or false",
 	  "All outputs are temporary", NULL },
 	{ "foreach", FORGE_NAMED_NODE, STEP(foreach_node), "map of lists",
-	  "NAME: a list, a pattern with one *, or $PARAM: one task for each value", NULL },
+	  "NAME: a list, a pattern with one *, or $PARAM: one task for each value",
+	  NULL },
 	{ "when", FORGE_NAMED_WORD, STEP(when), "condition",
 	  "The step is skipped unless this holds: $a == b, $n > 3, $flag", NULL },
 	{ "env", FORGE_NAMED_PAIRS, STEP(env), "map of values", "Variables of the run",
 	  NULL },
 	{ "network", FORGE_NAMED_ONE_OF, STEP(network), "none or host",
 	  "The network it sees", networks },
-	{ "limits", FORGE_NAMED_LIMITS, STEP(limits), "map of limits", "Its budget", NULL },
+	{ "limits", FORGE_NAMED_LIMITS, STEP(limits), "map of limits", "Its budget",
+	  NULL },
 	{ "profile", FORGE_NAMED_WORD, STEP(profile), "name", "Limits to start from",
 	  NULL },
 	{ "retry", FORGE_NAMED_NODE, STEP(retry_node), "map of rules",
@@ -149,11 +151,10 @@ static json_t *node_schema(const char *key)
 	}
 	if (strcmp(key, "outputs") == 0)
 		return list_of(either(
-			scalar(),
-			json_pack("{s:s, s:{s:o, s:{s:s}}, s:[s], s:b}", "type", "object",
-				  "properties", "path", scalar(), "temp", "type",
-				  "boolean", "required", "path", "additionalProperties",
-				  0)));
+			scalar(), json_pack("{s:s, s:{s:o, s:{s:s}}, s:[s], s:b}", "type",
+					    "object", "properties", "path", scalar(),
+					    "temp", "type", "boolean", "required", "path",
+					    "additionalProperties", 0)));
 	if (strcmp(key, "retry") == 0)
 		return retry_schema();
 	/* params, inputs, foreach, entries: values or lists of them */

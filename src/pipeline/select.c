@@ -35,23 +35,23 @@ static int fail_step(const struct forge_head *h, const struct forge_step *s,
 static int read_script(const struct forge_head *h, const struct forge_step *s,
 		       struct forge_script *ret, struct forge_error *err)
 {
-	forge_auto_free char *path = *s->script == '/'
-					     ? strdup(s->script)
-					     : forge_asprintf("%s/%s", h->g->p->dir,
-							      s->script);
+	forge_auto_free char *path =
+		*s->script == '/' ? strdup(s->script)
+				  : forge_asprintf("%s/%s", h->g->p->dir, s->script);
 	struct forge_sha256 hash;
 	struct stat st;
 
 	if (!path)
 		return -ENOMEM;
 	if (!forge_script_is_notebook(s->script) && !forge_script_interpreter(s->script))
-		return forge_hint(err,
-				  forge_fail(err, EINVAL,
-					     "'%.100s': its interpreter is not known",
-					     s->script),
-				  "Endings that are known: .py .R .sh .pl .jl .ipynb; for "
-				  "others make it an input and write run:");
-	forge_auto_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+		return forge_hint(
+			err,
+			forge_fail(err, EINVAL, "'%.100s': its interpreter is not known",
+				   s->script),
+			"Endings that are known: .py .R .sh .pl .jl .ipynb; for "
+			"others make it an input and write run:");
+	forge_auto_close int fd =
+		open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return forge_fail_errno(err, errno, "'%.100s'", s->script);
 	if (!S_ISREG(st.st_mode))
@@ -126,8 +126,8 @@ static int check_names(struct forge_head *h, size_t step, struct forge_error *er
 		if (rc < 0)
 			return fail_step(h, s, "executor", rc, &why, err);
 		const struct forge_executor_ops *ops = forge_executor_find(decl->kind);
-		h->is_remote[step] =
-			ops && ops->caps & (FORGE_EXECUTOR_REMOTE | FORGE_EXECUTOR_OUTLIVES);
+		h->is_remote[step] = ops && ops->caps & (FORGE_EXECUTOR_REMOTE |
+							 FORGE_EXECUTOR_OUTLIVES);
 	}
 	rc = s->profile ? forge_config_profile(h->cfg, s->profile, &profile, &why) : 0;
 	return rc < 0 ? fail_step(h, s, "profile", rc, &why, err) : 0;
@@ -248,10 +248,10 @@ static int check_given(const struct forge_head *h, struct forge_error *err)
 			return forge_fail(err, EINVAL, "--given: %s has %zu tasks", word,
 					  n);
 		if (h->tasks[first].is_selected)
-			return forge_hint(err,
-					  forge_fail(err, EINVAL,
-						     "--given: %s would run", word),
-					  "Start after it, with --entry or --only");
+			return forge_hint(
+				err,
+				forge_fail(err, EINVAL, "--given: %s would run", word),
+				"Start after it, with --entry or --only");
 	}
 	return 0;
 }
@@ -300,10 +300,10 @@ static int add_given_files(struct forge_head *h, const struct forge_task *t,
 	int rc = dir ? forge_entries_follow(&d, dir) : -ENOMEM;
 
 	for (const char *name; rc == 0 && (name = forge_entries_next(&d));) {
-		forge_auto_free char *path = *below ? forge_asprintf("%s/%s", below, name)
-						    : strdup(name);
-		forge_auto_free char *full = path ? forge_asprintf("%s/%s", top, path)
-						  : NULL;
+		forge_auto_free char *path =
+			*below ? forge_asprintf("%s/%s", below, name) : strdup(name);
+		forge_auto_free char *full =
+			path ? forge_asprintf("%s/%s", top, path) : NULL;
 		const char *real, *digest;
 		struct stat st;
 		if (!full)
@@ -324,7 +324,8 @@ static int add_given_files(struct forge_head *h, const struct forge_task *t,
 		rc = forge_digests_get(h->digests, full, &real, &digest, err);
 		if (rc < 0)
 			return rc;
-		if (forge_result_add(ret, strdup(path), (uint64_t)st.st_size, digest) < 0 ||
+		if (forge_result_add(ret, strdup(path), (uint64_t)st.st_size, digest) <
+			    0 ||
 		    !(ret->v[ret->n - 1].host = strdup(real)))
 			return forge_fail(err, ENOMEM, "out of memory");
 	}
@@ -372,20 +373,20 @@ int forge_head_give(struct forge_head *h, unsigned task, struct forge_error *err
 	if (rc < 0)
 		return rc;
 	if (!record || forge_result_of_record(record, &state->result) < 0)
-		return forge_hint(err,
-				  forge_fail(err, ENOENT, "step %s has no result yet",
-					     t->name),
-				  "Run the whole pipeline, or give its outputs: --given "
-				  "%s=DIR",
-				  t->name);
+		return forge_hint(
+			err,
+			forge_fail(err, ENOENT, "step %s has no result yet", t->name),
+			"Run the whole pipeline, or give its outputs: --given "
+			"%s=DIR",
+			t->name);
 	forge_result_check(h->home, &state->result, problem);
 	if (*problem)
-		return forge_hint(err,
-				  forge_fail(err, ENOENT, "step %s: output %s", t->name,
-					     problem),
-				  "Run the whole pipeline, or give its outputs: --given "
-				  "%s=DIR",
-				  t->name);
+		return forge_hint(
+			err,
+			forge_fail(err, ENOENT, "step %s: output %s", t->name, problem),
+			"Run the whole pipeline, or give its outputs: --given "
+			"%s=DIR",
+			t->name);
 	(void)snprintf(state->run_id, sizeof(state->run_id), "%s", state->result.run_id);
 	return 0;
 }

@@ -30,6 +30,7 @@ struct supervisor {
 	struct forge_run_request req;
 	struct forge_again again;
 	struct forge_strv argv;
+	char run_id[FORGE_RUN_ID_MAX];
 };
 
 /* ---- reports ---- */
@@ -53,11 +54,6 @@ static void report_text(const struct supervisor *s, const char *key, const char 
 	report(s, json_pack("{s:o}", key, forge_json_text(text)));
 }
 
-static void on_recorded(void *arg, const char *run_id)
-{
-	report_text(arg, "run_id", run_id);
-}
-
 static void on_warning(void *arg, const struct forge_error *warning)
 {
 	report_text(arg, "warning", warning->msg);
@@ -72,8 +68,11 @@ static void on_note(void *arg, const char *text)
 
 static const struct {
 	const char *ending, *program;
-} interpreters[] = { { ".py", "python3" }, { ".R", "Rscript" }, { ".sh", "/bin/bash" },
-		     { ".pl", "perl" },	   { ".jl", "julia" } };
+} interpreters[] = { { ".py", "python3" },
+		     { ".R", "Rscript" },
+		     { ".sh", "/bin/bash" },
+		     { ".pl", "perl" },
+		     { ".jl", "julia" } };
 
 const char *forge_script_interpreter(const char *script)
 {
@@ -107,11 +106,11 @@ static int add_checkpoint(struct supervisor *s, bool has_files)
 	if (rc == 0)
 		rc = forge_strv_add(&s->argv, "-c");
 	if (rc == 0)
-		rc = forge_strv_add(&s->argv,
-				    has_files ? "/bin/mkdir -p \"$0\" && /bin/cp -R "
-						"inputs/.checkpoint/. \"$0\" && /bin/chmod "
-						"-R u+w \"$0\" && exec \"$@\""
-					      : "/bin/mkdir -p \"$0\" && exec \"$@\"");
+		rc = forge_strv_add(
+			&s->argv, has_files ? "/bin/mkdir -p \"$0\" && /bin/cp -R "
+					      "inputs/.checkpoint/. \"$0\" && /bin/chmod "
+					      "-R u+w \"$0\" && exec \"$@\""
+					    : "/bin/mkdir -p \"$0\" && exec \"$@\"");
 	return rc < 0 ? rc : forge_strv_add(&s->argv, s->t->step->checkpoint);
 }
 
@@ -215,7 +214,8 @@ static int stage_file(struct supervisor *s, const json_t *f, struct forge_error 
 		json_object_get(f, "path")
 			? forge_json_name_decode(forge_json_string_or(f, "path", ""))
 			: NULL;
-	forge_auto_free char *below = name ? forge_asprintf("%s/%s", in->name, name) : NULL;
+	forge_auto_free char *below =
+		name ? forge_asprintf("%s/%s", in->name, name) : NULL;
 	int rc = below ? 0 : -ENOMEM;
 
 	if (rc == 0 && path) {
@@ -268,17 +268,19 @@ static int collect_kept(struct supervisor *s, const char *run_id, json_t **ret)
 	if (outer < 0 || fstat(outer, &st) < 0 || st.st_dev != kept.dev ||
 	    st.st_ino != kept.ino)
 		return -ENOENT;
-	forge_auto_close int work = openat(
-		outer, "work", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	const struct forge_collect_spec spec = { .workdir_fd = work >= 0 ? work : outer,
-						 .patterns = &patterns,
-						 .links = &(const struct forge_strv){ 0 },
-						 .max_bytes = s->env->cfg->outputs_max_bytes
-								      ? s->env->cfg->outputs_max_bytes
-								      : 10ull << 30,
-						 .max_files = s->env->cfg->outputs_max_files,
-						 .max_holes = 64ull << 30,
-						 .stop_fd = -1 };
+	forge_auto_close int work =
+		openat(outer, "work", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	const struct forge_collect_spec spec = {
+		.workdir_fd = work >= 0 ? work : outer,
+		.patterns = &patterns,
+		.links = &(const struct forge_strv){ 0 },
+		.max_bytes = s->env->cfg->outputs_max_bytes
+				     ? s->env->cfg->outputs_max_bytes
+				     : 10ull << 30,
+		.max_files = s->env->cfg->outputs_max_files,
+		.max_holes = 64ull << 30,
+		.stop_fd = -1
+	};
 	int rc = forge_objects_open(s->env->home, -1, &objects, NULL);
 	if (rc == 0)
 		rc = forge_collect(&spec, &objects, &c, NULL);
@@ -367,7 +369,6 @@ static int make_request(struct supervisor *s, struct forge_error *err)
 
 	s->req.store = s->env->store;
 	s->req.stdout_fd = s->req.stderr_fd = -1;
-	s->req.on_recorded = on_recorded;
 	s->req.on_warning = on_warning;
 	s->req.on_note = on_note;
 	s->req.arg = s;
@@ -389,12 +390,16 @@ static int make_request(struct supervisor *s, struct forge_error *err)
 		rc = forge_strv_add(&s->req.outputs, is_notebook ? "outputs/**" : "none");
 	if (rc < 0)
 		return forge_fail(err, ENOMEM, "out of memory");
+	rc = forge_make_run_id(s->run_id);
+	s->req.run_id = s->run_id;
+	if (rc == 0)
+		report_text(s, "run_id", s->run_id);
 	if (previous) {
 		(void)snprintf(s->again.previous, sizeof(s->again.previous), "%s",
 			       previous);
-		rc = forge_make_run_id(s->again.run_id);
-		s->again.chain.attempt = (unsigned)json_integer_value(
-			json_object_get(s->job, "attempt"));
+		memcpy(s->again.run_id, s->run_id, sizeof(s->run_id));
+		s->again.chain.attempt =
+			(unsigned)json_integer_value(json_object_get(s->job, "attempt"));
 		s->again.limits = raised;
 		s->req.again = &s->again;
 	}

@@ -141,11 +141,22 @@ static void note_runtime(struct run *r)
 	forge_record_event(&r->record, "runtime_changed", now);
 }
 
+/* The digests of the inputs as they are now: one may have changed after it was hashed. */
+static json_t *hash_again(struct run *r)
+{
+	forge_auto_close int signals = forge_signals_fd();
+
+	if (!r->spec->inputs.n)
+		return json_array();
+	forge_hasher_start(&r->hasher, r->home, &r->spec->inputs);
+	return forge_hasher_finish(&r->hasher, &r->spec->inputs, signals, 30);
+}
+
 /*
  * The result of a step is found by its key, and that says which inputs and which runtime it was made with. If one
  * of them changed meanwhile, this run is not that result.
  */
-static void check_step(const struct run *r, struct forge_verdict *v)
+static void check_step(struct run *r, struct forge_verdict *v)
 {
 	const json_t *record = r->record.json, *input;
 	const json_t *step = json_object_get(record, "step");
@@ -157,7 +168,8 @@ static void check_step(const struct run *r, struct forge_verdict *v)
 
 	if (!step || strcmp(v->status, "succeeded") != 0)
 		return;
-	json_array_foreach (json_object_get(record, "inputs"), i, input) {
+	forge_auto_json json_t *now = hash_again(r);
+	json_array_foreach (now, i, input) {
 		const char *path = forge_json_string_or(input, "path", "");
 		const char *is = forge_json_string_or(input, "sha256", "");
 		const char *was = forge_json_string(expects, path);

@@ -25,6 +25,7 @@ struct forge_again {
 
 /* All pointers are borrowed for the duration of the call. */
 struct forge_run_request {
+	const char *run_id;	      /* of forge_make_run_id(); NULL: a new one */
 	const char *analysis_id;      /* NULL: the run id */
 	const char *profile;	      /* NULL: "default" */
 	const char *executor;	      /* NULL: the runtime's, the configured, or local */

@@ -49,6 +49,8 @@ static int resolve_ids(struct forge_spec *s, const struct forge_run_request *req
 {
 	if (req->again)
 		memcpy(s->run_id, req->again->run_id, sizeof(s->run_id));
+	else if (req->run_id)
+		(void)snprintf(s->run_id, sizeof(s->run_id), "%s", req->run_id);
 	else if (forge_make_run_id(s->run_id) < 0)
 		return forge_fail(err, EIO, "no random numbers");
 	if (req->analysis_id) {

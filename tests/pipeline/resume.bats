@@ -1,0 +1,336 @@
+#!/usr/bin/env bats
+# Heads, supervisors and inputs that go away while a pipeline runs: nothing finished is lost, nothing runs twice.
+# SPDX-License-Identifier: Apache-2.0
+
+load ../lib/pipeline.bash
+setup() {
+    setup_pipeline
+    # A directory that every run sees and that is no part of a key.
+    gated_config
+}
+teardown() { teardown_pipeline; }
+
+gated_config() {
+    chmod 755 "$T/gate"
+    configure 'host: {budget: {cpus: 64, memory: 64G}}' "read_only: [$T/gate]"
+}
+
+# slow: three steps; the second waits until there is a file gate/open.
+slow() {
+    cat >pipeline.yaml <<Y
+name: slow
+steps:
+  a: {run: echo 1 >o, outputs: [o]}
+  b:
+    inputs: {o: a/o}
+    run: |
+      until [ -e $T/gate/open ]; do sleep 0.05; done
+      echo b >o
+    outputs: [o]
+  c: {inputs: {o: b/o}, run: 'cat \$o >o', outputs: [o]}
+Y
+}
+
+# start [ARG...]: a head in the background, its events in head.json.
+start() {
+    forge pipeline run --json "$@" >head.json 2>head.err 3>&- &
+    head=$!
+}
+
+# ended PID: waits for it; $status is its exit status.
+ended() {
+    status=0
+    wait "$1" || status=$?
+}
+
+# event NAME TASK [FILE]: it was reported.
+event() { jq -en "[inputs | select(.event == \"$1\" and .task == \"$2\")] | length > 0" "${3:-head.json}" >/dev/null 2>&1; }
+is_running() { [ "$(forge ps -aq --status running | wc -l)" -ge "${1:-1}" ]; }
+runs_of() { forge ps -a --json | jq -r "select(.analysis_id == \"slow.$1\") | .run_id" | wc -l; }
+supervisor_of() { forge show --json "$1" | jq .supervisor.pid; }
+running_run() { forge ps -aq --status running | head -1; }
+
+@test "the head is killed: its step goes on, and the next head takes the result" {
+    slow
+    start
+    patiently is_running
+    kill -KILL "$head"
+    wait "$head" || true
+    is_running
+    start
+    patiently event note b
+    touch "$T/gate/open"
+    wait "$head"
+    [ "$(runs_of a)" -eq 1 ]
+    [ "$(runs_of b)" -eq 1 ]
+    [ "$(runs_of c)" -eq 1 ]
+    cp head.json run.json
+    [ "$(output_of c o)" = b ]
+}
+
+@test "the head is killed, and the step ends before the next head comes" {
+    slow
+    start
+    patiently is_running
+    kill -KILL "$head"
+    wait "$head" || true
+    touch "$T/gate/open"
+    patiently_not is_running
+    pipeline_run
+    [ "$(ran)" = c ]
+    [ "$(runs_of b)" -eq 1 ]
+}
+
+@test "a supervisor is killed: the step is lost, and runs again" {
+    slow
+    start
+    patiently is_running
+    kill -KILL "$(supervisor_of "$(running_run)")"
+    ended "$head"
+    [ "$status" -eq 1 ]
+    event failed b
+    touch "$T/gate/open"
+    pipeline_run
+    [ "$(ran)" = "b c" ]
+    [ "$(why b)" = "its last run was lost: host_lost" ]
+    [ "$(runs_of a)" -eq 1 ]
+}
+
+@test "... at once, where retry says so" {
+    slow
+    sed -i 's/  b:/  b:\n    retry: {host_lost: {times: 1}}/' pipeline.yaml
+    start
+    patiently is_running
+    first=$(running_run)
+    kill -KILL "$(supervisor_of "$first")"
+    patiently event retry b
+    touch "$T/gate/open"
+    wait "$head"
+    cp head.json run.json
+    [ "$(forge show --json "$(run_of b)" | jq -r .parent_run)" = "$first" ]
+    [ "$(forge show --json "$(run_of b)" | jq -r .attempt)" = 2 ]
+}
+
+@test "SIGTERM cancels what runs; the same command goes on" {
+    slow
+    start
+    patiently is_running
+    kill -TERM "$head"
+    ended "$head"
+    [ "$status" -eq 130 ]
+    [ "$(forge ps -a --json | jq -r 'select(.analysis_id == "slow.b") | .status')" = cancelled ]
+    touch "$T/gate/open"
+    pipeline_run
+    [ "$(ran)" = "b c" ]
+}
+
+@test "two heads on one pipeline: the second shows the first" {
+    slow
+    start
+    patiently is_running
+    forge pipeline run --json >second.json 2>second.err 3>&- &
+    second=$!
+    patiently event started b second.json
+    touch "$T/gate/open"
+    wait "$head"
+    wait "$second"
+    grep -q "running already" second.err
+    [ "$(runs_of b)" -eq 1 ]
+    event done c second.json
+}
+
+@test "the second head takes over when the first is killed" {
+    slow
+    start
+    patiently is_running
+    forge pipeline run --json >second.json 2>second.err 3>&- &
+    second=$!
+    patiently event started b second.json
+    kill -KILL "$head"
+    wait "$head" || true
+    patiently grep -q "going on" second.err
+    touch "$T/gate/open"
+    wait "$second"
+    [ "$(runs_of a)" -eq 1 ]
+    [ "$(runs_of b)" -eq 1 ]
+}
+
+@test "two pipelines with the same step at once: it is computed once" {
+    slow
+    sed 's/name: slow/name: other/' pipeline.yaml >other.yaml
+    start
+    patiently is_running
+    forge pipeline run --json other.yaml >second.json 2>/dev/null 3>&- &
+    second=$!
+    patiently event note b second.json
+    touch "$T/gate/open"
+    wait "$head"
+    wait "$second"
+    [ "$(forge ps -aq | wc -l)" -eq 3 ]
+    [ "$(jq 'select(.event == "end") | .tasks.cached' second.json)" -eq 3 ]
+}
+
+@test "a file that is edited while the pipeline runs: the running one keeps its copy" {
+    slow
+    printf 'import os\nopen("o", "w").write(open(os.environ["o"]).read() + "old")\n' >c.py
+    sed -i "s/run: 'cat .*', outputs/script: c.py, outputs/" pipeline.yaml
+    start
+    patiently is_running
+    sed -i 's/echo b/echo changed/' pipeline.yaml
+    sed -i 's/old/new/' c.py
+    touch "$T/gate/open"
+    wait "$head"
+    cp head.json run.json
+    [ "$(output_of c o)" = $'b\nold' ]
+    pipeline_run
+    [ "$(why c)" != "" ]
+    [ "$(output_of c o)" = $'changed\nnew' ]
+}
+
+@test "an input that changes while its step runs: the result is not used" {
+    slow
+    echo 1 >data/x
+    sed -i 's/    inputs: {o: a\/o}/    inputs: {o: a\/o, x: data\/x}/' pipeline.yaml
+    start
+    patiently is_running
+    echo 2 >data/x
+    touch "$T/gate/open"
+    ended "$head"
+    [ "$status" -eq 1 ]
+    [ "$(forge ps -a --json | jq -r 'select(.analysis_id == "slow.b") | .reason')" = input ]
+    grep -q "data/x changed while it ran" head.err head.json
+    # Back to the first content: that key has no result.
+    echo 1 >data/x
+    pipeline_run
+    [ "$(ran)" = "b c" ]
+}
+
+@test "an input that is gone before its step starts" {
+    slow
+    echo 1 >data/x
+    sed -i "s/  c: {inputs: {o: b\/o}/  c: {inputs: {o: b\/o, x: data\/x}/" pipeline.yaml
+    start
+    patiently is_running
+    rm data/x
+    touch "$T/gate/open"
+    ended "$head"
+    [ "$status" -eq 1 ]
+    grep -q "data/x: No such file" head.json
+}
+
+@test "a damaged result is noticed, reported and computed again" {
+    slow
+    touch "$T/gate/open"
+    pipeline_run
+    digest=$(forge show --json "$(run_of b)" | jq -r '.outputs[0].sha256' | cut -d: -f2)
+    object=$FORGE_HOME/objects/${digest:0:2}/${digest:2}
+    chmod u+w "$object"
+    printf x >"$object"
+    run forge pipeline explain b
+    says "b: rerun: output o is damaged"
+    pipeline_run
+    [ "$(ran)" = b ]
+    [ "$(why b)" = "output o is damaged" ]
+    [ "$(cat "$object")" = b ]
+    rm -f "$object"
+    pipeline_run
+    [ "$(why b)" = "output o is gone" ]
+    run forge pipeline run
+    says "3 steps up to date"
+}
+
+@test "a checkpoint comes back after a limit, and forge resume gives more" {
+    cat >pipeline.yaml <<'Y'
+name: train
+steps:
+  fit:
+    checkpoint: state
+    limits: {memory: 48M}
+    run: |
+      n=$(cat state/n 2>/dev/null || echo 0)
+      echo "begins at $n" >&2
+      echo $((n + 1)) >state/n
+      python3 -c 'x = bytearray(64 << 20)'
+      echo $n >model
+    outputs: [model]
+Y
+    run forge pipeline run
+    [ "$status" -eq 1 ]
+    says "Killed: memory"
+    cd /
+    run forge resume --memory 512M train.fit
+    [ "$status" -eq 0 ]
+    says "1 ran"
+    run forge logs train.fit
+    says "begins at 1"
+    cd "$T/project"
+    run forge pipeline run
+    says "1 step up to date"
+    run forge resume train.fit
+    says "1 step up to date"
+    # Another key has nothing of this checkpoint.
+    sed -i 's/begins/starts/; s/48M/512M/' pipeline.yaml
+    pipeline_run
+    run forge logs train.fit
+    says "starts at 0"
+    # On success the checkpoint is no output, and nobody misses it.
+    [ "$(forge show --json train.fit | jq '.outputs | length')" -eq 1 ]
+    says_not "not kept"
+}
+
+@test "a checkpoint comes back after the supervisor was killed" {
+    cat >pipeline.yaml <<Y
+name: train
+steps:
+  fit:
+    checkpoint: state/deep
+    run: |
+      n=\$(cat state/deep/n 2>/dev/null || echo 0)
+      echo "begins at \$n" >&2
+      echo \$((n + 1)) >state/deep/n
+      until [ -e $T/gate/open ]; do sleep 0.05; done
+      echo \$n >model
+    outputs: [model]
+Y
+    start
+    patiently is_running
+    patiently grep -q "begins at 0" "$FORGE_HOME/runs/$(running_run)/stderr"
+    kill -KILL "$(supervisor_of "$(running_run)")"
+    wait "$head" || true
+    touch "$T/gate/open"
+    pipeline_run
+    [ "$(output_of fit model)" = 1 ]
+}
+
+@test "retry: the head tries again with more memory" {
+    cat >pipeline.yaml <<'Y'
+name: hungry
+steps:
+  eat:
+    limits: {memory: 48M}
+    retry: {memory: {times: 2, factor: 4}}
+    run: python3 -c 'x = bytearray(64 << 20)' && echo >o
+    outputs: [o]
+Y
+    pipeline_run
+    [ "$(jq -r 'select(.event == "retry") | .with' run.json)" = "--memory 192M" ]
+    [ "$(forge show --json "$(run_of eat)" | jq .attempt)" -eq 2 ]
+    [ "$(forge ps -aq | wc -l)" -eq 2 ]
+}
+
+@test "forge resume and forge rerun say what they are for" {
+    slow
+    touch "$T/gate/open"
+    pipeline_run
+    run forge rerun "$(run_of b)"
+    [ "$status" -eq 125 ]
+    says "is step b of pipeline slow"
+    forge run -q --id plain -- true
+    run forge resume plain
+    [ "$status" -eq 125 ]
+    says "has succeeded"
+    run forge run -q --id broken --memory 48M -- python3 -c 'x = bytearray(64 << 20)'
+    [ "$status" -eq 137 ]
+    run forge resume -q --memory 256M broken
+    [ "$status" -eq 0 ]
+}
