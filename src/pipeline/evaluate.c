@@ -7,7 +7,7 @@
 
 #include "base/glob.h"
 #include "base/json.h"
-#include "pipeline/head.h"
+#include "pipeline/head_state.h"
 
 bool forge_task_is_temp(const struct forge_task *t, const char *path)
 {

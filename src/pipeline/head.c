@@ -16,8 +16,10 @@
 #include "base/sys.h"
 #include "config/budget.h"
 #include "pipeline/job.h"
+#include "record/deliver.h"
 #include "record/reconcile.h"
 #include "record/retry.h"
+#include "state/slot.h"
 
 #define TICK_MSEC 500
 
@@ -279,6 +281,11 @@ static int start(struct forge_head *h, unsigned task, struct forge_error *err)
 	if (demand_inputs(h, task))
 		return 0;
 	int rc = forge_job_start(h, task, &why);
+	if (rc == 1) {
+		forge_head_event(h, "cached", (int)task,
+				 json_pack("{s:s}", "run_id", t->run_id));
+		return finish(h, task, FORGE_TASK_CACHED, err);
+	}
 	if (rc == 0) {
 		t->began_usec = t->began_usec ? t->began_usec : forge_now_usec();
 		forge_head_set_state(h, task, FORGE_TASK_RUNNING);
@@ -401,7 +408,9 @@ int forge_head_lost(struct forge_head *h, unsigned task, struct forge_error *err
 	forge_auto_json json_t *record = NULL;
 
 	/* Repair closes its record and keeps its workdir, for the checkpoint. */
-	(void)!forge_reconcile(NULL, false, NULL);
+	int caught = forge_head_catch_up(h, err);
+	if (caught < 0)
+		return caught;
 	if (t->run_id[0] && forge_store_get(h->store, t->run_id, &record, NULL) < 0)
 		record = NULL;
 	if (!record)
@@ -412,8 +421,21 @@ int forge_head_lost(struct forge_head *h, unsigned task, struct forge_error *err
 		      : forge_fail(err, ENOMEM, "out of memory");
 }
 
+int forge_head_catch_up(struct forge_head *h, struct forge_error *err)
+{
+	int rc = forge_reconcile(NULL, false, err);
+
+	if (rc >= 0)
+		(void)forge_deliver_pending(h->store, h->store_url, NULL); /* a count */
+	return rc < 0 ? rc : 0;
+}
+
 int forge_head_again(struct forge_head *h, unsigned task, struct forge_error *err)
 {
+	int caught = forge_head_catch_up(h, err);
+
+	if (caught < 0)
+		return caught;
 	/* The other pipeline has made the result, or its run failed and this one tries. */
 	h->tasks[task].is_forced = false;
 	forge_head_set_text(&h->tasks[task].why, NULL);
@@ -426,11 +448,29 @@ int forge_head_again(struct forge_head *h, unsigned task, struct forge_error *er
 
 /* ---- the loop ---- */
 
+/* Whether another process carries out a run, in this FORGE_HOME. */
+static bool has_runs(const struct forge_head *h)
+{
+	json_t *slots = forge_slot_all(h->home);
+	bool has_any = !slots || json_object_size(slots) > 0;
+
+	json_decref(slots);
+	return has_any;
+}
+
 static int begin(struct forge_head *h, struct forge_error *err)
 {
 	int rc = 0;
 
-	for (unsigned i = 0; i < h->g->n; i++) {
+	/*
+	 * In this order: a run that is not active any more has reported, or left its record for the next process to
+	 * deliver.
+	 */
+	h->has_strangers = !h->is_dry && has_runs(h);
+	if (!h->is_dry)
+		rc = forge_head_catch_up(h, err);
+
+	for (unsigned i = 0; i < h->g->n && rc == 0; i++) {
 		const struct forge_task *t = &h->g->tasks[i];
 		bool is_needed = h->tasks[i].is_selected;
 		for (size_t k = 0; k < t->n_readers && !is_needed; k++)

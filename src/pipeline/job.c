@@ -12,6 +12,7 @@
 
 #include "base/json.h"
 #include "base/sys.h"
+#include "pipeline/keylock.h"
 #include "store/state.h"
 
 /* A record has at most a few megabytes. */
@@ -161,37 +162,61 @@ static int attach(struct forge_head *h, unsigned task, struct forge_error *err)
 	return add_job(h, task, -1) ? 1 : forge_fail(err, ENOMEM, "out of memory");
 }
 
-int forge_job_start(struct forge_head *h, unsigned task, struct forge_error *err)
+/*
+ * Takes the lock of the key. Whoever had it before may have computed the result since the task was evaluated. 1: it is
+ * there; *ret_fd -1: another process has the lock.
+ */
+static int lock_key(struct forge_head *h, unsigned task, int *ret_fd,
+		    struct forge_error *err)
 {
 	struct forge_head_task *t = &h->tasks[task];
-	struct forge_task_files files = { 0 };
+	int rc = forge_key_lock(h->home, t->key, false, ret_fd, err);
+
+	if (rc != 0)
+		return rc < 0 ? rc : 0;
+	if (t->is_forced)
+		return 0;
+	if (h->has_strangers) {
+		rc = forge_head_catch_up(h, err);
+		if (rc < 0)
+			return rc;
+	}
+	rc = forge_head_evaluate_task(h, task, err);
+	if (rc != 0) {
+		close(*ret_fd);
+		*ret_fd = -1;
+	}
+	return rc;
+}
+
+/* Hands the task over to the launcher. Takes lock. */
+static int launch(struct forge_head *h, unsigned task, int lock,
+		  const struct forge_task_files *files, const json_t *parts,
+		  struct forge_error *err)
+{
+	struct forge_head_task *t = &h->tasks[task];
+	forge_auto_close int held = lock;
 	struct search found = { .files = NULL };
-	json_t *parts = NULL, *step = NULL;
+	forge_auto_json json_t *step = step_json(h, task, t->key, parts, files);
 	char previous[FORGE_RUN_ID_MAX];
 	int fd = -1;
+	int rc = step ? 0 : forge_fail(err, ENOMEM, "out of memory");
 
-	/* Again: a file of the host may have changed since the task was evaluated. */
-	int rc = forge_head_task_facts(h, task, &files, &parts, t->key, err);
-	if (rc == 0)
-		rc = forge_head_explain(h, task, parts, err);
-	if (rc == 0)
-		rc = attach(h, task, err);
 	if (rc == 0 && h->g->tasks[task].step->checkpoint)
 		rc = find_checkpoint(h, t->key, &found, err);
-	if (rc == 0 && !(step = step_json(h, task, t->key, parts, &files)))
-		rc = forge_fail(err, ENOMEM, "out of memory");
 	memcpy(previous, t->run_id, sizeof(previous));
 	if (rc == 0) {
 		const struct forge_launch job = {
 			.task = task,
 			.key = t->key,
-			.files = &files,
+			.files = files,
 			.step = step,
 			.limits = t->limits,
 			.attempt = t->attempt,
 			.previous = t->attempt > 1 && previous[0] ? previous : NULL,
 			.checkpoint = found.files,
 			.kept_run = found.kept_run[0] ? found.kept_run : NULL,
+			.lock_fd = held,
 		};
 		t->run_id[0] = '\0';
 		forge_head_set_text(&t->notes, NULL);
@@ -201,11 +226,37 @@ int forge_job_start(struct forge_head *h, unsigned task, struct forge_error *err
 		close(fd);
 		rc = forge_fail(err, ENOMEM, "out of memory");
 	}
-	forge_task_files_done(&files);
 	json_decref(found.files);
-	json_decref(parts);
-	json_decref(step);
-	return rc == 1 ? 0 : rc;
+	return rc;
+}
+
+int forge_job_start(struct forge_head *h, unsigned task, struct forge_error *err)
+{
+	struct forge_head_task *t = &h->tasks[task];
+	struct forge_task_files files = { 0 };
+	forge_auto_json json_t *parts = NULL;
+	int lock = -1;
+
+	/* Again: a file of the host may have changed since the task was evaluated. */
+	int rc = forge_head_task_facts(h, task, &files, &parts, t->key, err);
+	if (rc == 0)
+		rc = lock_key(h, task, &lock, err);
+	if (rc == 0)
+		rc = forge_head_explain(h, task, parts, err);
+	if (rc == 0) {
+		int attached = attach(h, task, err);
+		if (attached != 0) {
+			if (lock >= 0)
+				close(lock);
+			rc = attached < 0 ? attached : 0;
+		} else {
+			rc = launch(h, task, lock, &files, parts, err);
+		}
+	} else if (lock >= 0) {
+		close(lock);
+	}
+	forge_task_files_done(&files);
+	return rc;
 }
 
 /* ---- messages ---- */

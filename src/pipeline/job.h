@@ -4,9 +4,9 @@
 
 #include <poll.h>
 
-#include "pipeline/head.h"
+#include "pipeline/head_state.h"
 
-/* Starts a task. Its why is set. */
+/* Starts a task. Its why is set. 1: it is up to date by now, and its result is set. */
 FORGE_MUST_CHECK int forge_job_start(struct forge_head *h, unsigned task,
 				     struct forge_error *err);
 /* What to wait for: two entries. */

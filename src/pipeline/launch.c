@@ -20,11 +20,11 @@
 
 /* ---- in the launcher ---- */
 
-/* Reads the length of a line and the descriptor that comes with it. False: the head is gone. */
-static bool receive_length(int fd, uint32_t *ret_len, int *ret_pipe)
+/* Reads the length of a line and the descriptors that come with it. False: the head is gone. */
+static bool receive_length(int fd, uint32_t *ret_len, int *ret_pipe, int *ret_lock)
 {
 	union {
-		char buf[CMSG_SPACE(sizeof(int))];
+		char buf[CMSG_SPACE(2 * sizeof(int))];
 		struct cmsghdr align;
 	} control = { .buf = "" };
 	struct iovec iov = { .iov_base = ret_len, .iov_len = sizeof(*ret_len) };
@@ -41,6 +41,9 @@ static bool receive_length(int fd, uint32_t *ret_len, int *ret_pipe)
 	if (n != sizeof(*ret_len) || !c || c->cmsg_type != SCM_RIGHTS)
 		return false;
 	memcpy(ret_pipe, CMSG_DATA(c), sizeof(int));
+	*ret_lock = -1;
+	if (c->cmsg_len == CMSG_LEN(2 * sizeof(int)))
+		memcpy(ret_lock, CMSG_DATA(c) + sizeof(int), sizeof(int));
 	return true;
 }
 
@@ -82,13 +85,13 @@ static void close_others(const struct forge_home *home, int fd)
 _Noreturn static void serve(const struct forge_launch_env *env, int fd)
 {
 	uint32_t len;
-	int pipe;
+	int pipe, lock;
 
 	close_others(env->home, fd);
 	(void)prctl(PR_SET_NAME, "forge-launcher"); /* for ps(1) */
 	(void)signal(SIGCHLD, SIG_IGN); /* the head learns of an end by other means */
 	(void)signal(SIGINT, SIG_IGN);	/* of the terminal: the head decides */
-	while (receive_length(fd, &len, &pipe)) {
+	while (receive_length(fd, &len, &pipe, &lock)) {
 		char *text = malloc((size_t)len + 1);
 		if (!text || !read_all(fd, text, len))
 			break;
@@ -106,6 +109,8 @@ _Noreturn static void serve(const struct forge_launch_env *env, int fd)
 		}
 		free(text);
 		close(pipe);
+		if (lock >= 0)
+			close(lock); /* the supervisor has it */
 	}
 	_exit(0);
 }
@@ -150,37 +155,39 @@ static json_t *files_json(const struct forge_launch *job)
 
 static char *job_text(const struct forge_launch *job)
 {
-	json_t *o =
-		json_pack("{s:i, s:s, s:o, s:O, s:o, s:i, s:s?, s:s?, s:O?}", "task",
-			  (int)job->task, "key", job->key, "files", files_json(job),
-			  "step", job->step, "limits", forge_saved_limits(&job->limits),
-			  "attempt", (int)job->attempt, "previous", job->previous,
-			  "kept_run", job->kept_run, "checkpoint", job->checkpoint);
+	json_t *o = json_pack("{s:b, s:i, s:s, s:o, s:O, s:o, s:i, s:s?, s:s?, s:O?}",
+			      "waits", job->lock_fd < 0, "task", (int)job->task, "key",
+			      job->key, "files", files_json(job), "step", job->step,
+			      "limits", forge_saved_limits(&job->limits), "attempt",
+			      (int)job->attempt, "previous", job->previous, "kept_run",
+			      job->kept_run, "checkpoint", job->checkpoint);
 	char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
 
 	json_decref(o);
 	return text;
 }
 
-static int send_job(int fd, const char *text, int pipe)
+static int send_job(int fd, const char *text, int pipe, int lock)
 {
 	uint32_t len = (uint32_t)strlen(text);
+	const int fds[2] = { pipe, lock };
+	size_t size = (lock >= 0 ? 2 : 1) * sizeof(int);
 	union {
-		char buf[CMSG_SPACE(sizeof(int))];
+		char buf[CMSG_SPACE(2 * sizeof(int))];
 		struct cmsghdr align;
 	} control = { .buf = "" };
 	struct iovec iov = { .iov_base = &len, .iov_len = sizeof(len) };
 	struct msghdr m = { .msg_iov = &iov,
 			    .msg_iovlen = 1,
 			    .msg_control = control.buf,
-			    .msg_controllen = sizeof(control.buf) };
+			    .msg_controllen = CMSG_SPACE(size) };
 	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
 	ssize_t n;
 
 	c->cmsg_level = SOL_SOCKET;
 	c->cmsg_type = SCM_RIGHTS;
-	c->cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(c), &pipe, sizeof(int));
+	c->cmsg_len = CMSG_LEN(size);
+	memcpy(CMSG_DATA(c), fds, size);
 	do
 		n = sendmsg(fd, &m, MSG_NOSIGNAL);
 	while (n < 0 && errno == EINTR);
@@ -205,7 +212,7 @@ int forge_launcher_run(struct forge_launcher *l, const struct forge_launch *job,
 		return forge_fail(err, ENOMEM, "out of memory");
 	if (pipe2(fds, O_CLOEXEC) < 0)
 		return forge_fail_errno(err, errno, "pipe");
-	int rc = send_job(l->fd, text, fds[1]);
+	int rc = send_job(l->fd, text, fds[1], job->lock_fd);
 	close(fds[1]);
 	if (rc < 0) {
 		close(fds[0]);

@@ -18,8 +18,7 @@
  *	{"record": {...}}          how it ended
  *	{"error": "...", "hint": "..."}   nothing was run
  *
- * The supervisor holds a lock on the task's key ($FORGE_HOME/pipelines/keys/), so that two pipelines at once, or a new
- * head after the first was killed, do not compute one result twice.
+ * With it comes the lock of the task's key (keylock.h), which the supervisor holds until it ends.
  */
 #pragma once
 
@@ -64,6 +63,7 @@ struct forge_launch {
 	const char *previous;	    /* the attempt before; NULL: none */
 	/* [{path, sha256}]: files of the checkpoint directory, below it; NULL: none */
 	const json_t *checkpoint;
+	int lock_fd; /* of the key; -1: another process has it, and this one only waits */
 	const char
 		*kept_run; /* a run whose kept workdir has the checkpoint; NULL: none */
 };

@@ -13,7 +13,7 @@
 #include "base/glob.h"
 #include "base/json.h"
 #include "executor/executor.h"
-#include "pipeline/head.h"
+#include "pipeline/head_state.h"
 #include "run/runtime_identity.h"
 #include "runtime/runtime.h"
 

@@ -13,6 +13,7 @@
 
 #include "base/fd.h"
 #include "base/json.h"
+#include "pipeline/keylock.h"
 #include "pipeline/launch.h"
 #include "run/collect.h"
 #include "run/run.h"
@@ -406,34 +407,6 @@ static int make_request(struct supervisor *s, struct forge_error *err)
 	return rc < 0 ? forge_fail_errno(err, -rc, "make a run id") : 0;
 }
 
-/*
- * Locks the byte of pipelines/keys whose number is the beginning of the key, so that there is one file for all keys.
- * 1: another process had the lock, and is done.
- */
-static int lock_key(const struct supervisor *s, int *ret_fd, struct forge_error *err)
-{
-	const char *key = forge_json_string_or(s->job, "key", "sha256:");
-	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1 };
-	char digits[16] = "";
-
-	forge_auto_close int dir = forge_home_subdir(s->env->home, "pipelines", err);
-	if (dir < 0)
-		return dir;
-	(void)snprintf(digits, sizeof(digits), "%.15s", key + strlen("sha256:"));
-	lock.l_start = (off_t)strtoull(digits, NULL, 16);
-	*ret_fd = openat(dir, "keys", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (*ret_fd < 0)
-		return forge_fail_errno(err, errno, "open %s/pipelines/keys",
-					s->env->home->path);
-	if (fcntl(*ret_fd, F_OFD_SETLK, &lock) == 0)
-		return 0;
-	report_text(s, "note", "waits for the same step in another pipeline");
-	while (fcntl(*ret_fd, F_OFD_SETLKW, &lock) < 0)
-		if (errno != EINTR)
-			return forge_fail_errno(err, errno, "lock the key");
-	return 1;
-}
-
 /* Releases everything of the head: its terminal and its pipes. */
 static void detach(void)
 {
@@ -474,6 +447,20 @@ static int run(struct supervisor *s, struct forge_error *err)
 	return result.record ? 0 : rc;
 }
 
+/* Another process has the lock of the key: this one only waits for its end. */
+static int wait_for_key(const struct supervisor *s, struct forge_error *err)
+{
+	int fd = -1;
+
+	report_text(s, "note", "waits for the same step in another pipeline");
+	int rc = forge_key_lock(s->env->home,
+				forge_json_string_or(s->job, "key", "sha256:"), true, &fd,
+				err);
+	if (rc >= 0)
+		report(s, json_pack("{s:b}", "again", 1));
+	return rc < 0 ? rc : 0;
+}
+
 void forge_supervise_task(const struct forge_launch_env *env, const json_t *job, int fd)
 {
 	struct forge_error err = FORGE_ERROR_INIT;
@@ -484,15 +471,11 @@ void forge_supervise_task(const struct forge_launch_env *env, const json_t *job,
 		.fd = fd,
 		.stage = FORGE_STAGE_INIT
 	};
-	int lock = -1;
 
 	detach();
 	report(&s, json_pack("{s:i}", "pid", (int)getpid()));
-	int rc = lock_key(&s, &lock, &err);
-	if (rc == 1)
-		report(&s, json_pack("{s:b}", "again", 1));
-	else if (rc == 0)
-		rc = run(&s, &err);
+	int rc = json_is_true(json_object_get(job, "waits")) ? wait_for_key(&s, &err)
+							     : run(&s, &err);
 	if (rc < 0)
 		report(&s, json_pack("{s:o, s:o}", "error", forge_json_text(err.msg),
 				     "hint", forge_json_text(err.hint)));

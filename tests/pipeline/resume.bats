@@ -136,7 +136,7 @@ running_run() { forge ps -aq --status running | head -1; }
     wait "$second"
     grep -q "running already" second.err
     [ "$(runs_of b)" -eq 1 ]
-    event done c second.json
+    event 'done' c second.json
 }
 
 @test "the second head takes over when the first is killed" {

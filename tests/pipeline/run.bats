@@ -36,6 +36,7 @@ teardown() { teardown_pipeline; }
 changed() {
     pipeline_run
     [ "$(ran)" = "$1" ] || { echo "ran: $(ran)"; return 1; }
+    # shellcheck disable=SC2053 # a pattern
     [[ "$(why "$3")" == $2 ]] || { echo "why: $(why "$3")"; return 1; }
 }
 
@@ -158,7 +159,7 @@ changed() {
     [ "$(ran)" = count ]
     [ "$(output_of count n.json)" = '{"lines": 2}' ]
     pipeline_run
-    [ "$(count done)" -eq 4 ]
+    [ "$(count "done")" -eq 4 ]
     echo changed >data/a.txt
     pipeline_run --entry end
     [ "$(ran)" = "" ]
@@ -193,7 +194,7 @@ steps:
   three: {foreach: {y: [1, 2]}, inputs: {p: two/p}, run: 'cat $p/*/p >q', outputs: [q]}
 Y
     pipeline_run
-    [ "$(count done)" -eq 11 ]
+    [ "$(count "done")" -eq 11 ]
     [ "$(output_of 'two[b,2]' p)" = "b 2" ]
     [ "$(output_of 'three[1]' q)" = $'a 1\nb 1\nc 1' ]
 }
