@@ -104,13 +104,42 @@ int forge_head_task_facts(struct forge_head *h, unsigned task,
 
 /* ---- up to date ---- */
 
+/* Whether every declared output has a file. */
+static bool is_complete(const struct forge_task *t, const struct forge_result *r)
+{
+	forge_strv_foreach (pattern, &t->outputs) {
+		bool has_any = false;
+		for (size_t i = 0; i < r->n && !has_any; i++)
+			has_any = forge_glob_match(pattern, r->v[i].path);
+		if (!has_any)
+			return false;
+	}
+	return true;
+}
+
 /* Files that only tasks need which are done already may be gone. */
 static bool is_usable(const struct forge_task *t, const struct forge_result *r)
 {
 	for (size_t i = 0; i < r->n; i++)
 		if (r->v[i].is_missing && !forge_task_is_temp(t, r->v[i].path))
 			return false;
-	return true;
+	return is_complete(t, r);
+}
+
+/* Temporary outputs that were dropped: the record has their digests. */
+static int add_removed(struct forge_head *h, const struct forge_task *t,
+		       struct forge_result *r, struct forge_error *err)
+{
+	forge_auto_json json_t *record = NULL;
+
+	if (is_complete(t, r))
+		return 0;
+	int rc = forge_store_get(h->store, r->run_id, &record, err);
+	if (rc < 0)
+		return rc == -ENOENT ? 0 : rc;
+	return forge_result_add_removed(record, r) == -ENOMEM
+		       ? forge_fail(err, ENOMEM, "out of memory")
+		       : 0;
 }
 
 int forge_head_evaluate_task(struct forge_head *h, unsigned task, struct forge_error *err)
@@ -137,13 +166,17 @@ int forge_head_evaluate_task(struct forge_head *h, unsigned task, struct forge_e
 	if (rc == 0)
 		return 0;
 	forge_result_check(h->home, &state->result, problem);
+	rc = add_removed(h, t, &state->result, err);
+	if (rc < 0)
+		return rc;
 	if (is_usable(t, &state->result)) {
 		(void)snprintf(state->run_id, sizeof(state->run_id), "%s",
 			       state->result.run_id);
 		return 1;
 	}
 	char text[FORGE_PROBLEM_MAX + 40];
-	(void)snprintf(text, sizeof(text), "output %s", problem);
+	(void)snprintf(text, sizeof(text), "output %s",
+		       *problem ? problem : "files were removed");
 	forge_head_set_text(&state->why, text);
 	forge_result_done(&state->result);
 	return 0;

@@ -12,6 +12,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "base/glob.h"
 #include "base/json.h"
 #include "base/sys.h"
 #include "config/budget.h"
@@ -108,17 +109,6 @@ static unsigned pop(struct forge_head *h)
 
 static int evaluate(struct forge_head *h, unsigned task, struct forge_error *err);
 
-/* A task can be evaluated when nothing is missing; its readers may follow, so this is a list. */
-static int evaluate_list(struct forge_head *h, unsigned *list, size_t n,
-			 struct forge_error *err)
-{
-	int rc = 0;
-
-	for (size_t i = 0; i < n && rc == 0; i++)
-		rc = evaluate(h, list[i], err);
-	return rc;
-}
-
 static unsigned count_missing(const struct forge_head *h, unsigned task)
 {
 	const struct forge_task *t = &h->g->tasks[task];
@@ -198,10 +188,15 @@ static int finish(struct forge_head *h, unsigned task, enum forge_task_state sta
 		return forge_fail(err, ENOMEM, "out of memory");
 	forge_head_set_state(h, task, state);
 	release_readers(h, task, list, &n);
+	if (!h->is_dry)
+		rc = forge_head_drop_temp(h, task, err);
 	for (size_t i = 0; i < n && rc == 0; i++) {
-		rc = evaluate_list(h, &list[i], 1, err);
-		if (rc == 0 && h->tasks[list[i]].state == FORGE_TASK_CACHED)
-			release_readers(h, list[i], list, &n);
+		rc = evaluate(h, list[i], err);
+		if (rc != 0 || h->tasks[list[i]].state != FORGE_TASK_CACHED)
+			continue;
+		release_readers(h, list[i], list, &n);
+		if (!h->is_dry)
+			rc = forge_head_drop_temp(h, list[i], err);
 	}
 	return rc;
 }
@@ -238,6 +233,19 @@ static int evaluate(struct forge_head *h, unsigned task, struct forge_error *err
 
 /* ---- starting a task ---- */
 
+/* A file that the task needs of another one and that was dropped; NULL: none. */
+static const char *missing_input(const struct forge_head *h, const struct forge_source *s)
+{
+	const struct forge_result *r = &h->tasks[s->task].result;
+
+	if (h->g->tasks[s->task].is_skipped || !is_finished(h->tasks[s->task].state))
+		return NULL;
+	for (size_t i = 0; i < r->n; i++)
+		if (r->v[i].is_missing && forge_glob_match(s->pattern, r->v[i].path))
+			return r->v[i].path;
+	return NULL;
+}
+
 /*
  * Inputs of a task that has to run may be temporary outputs that were dropped. The tasks that made them run again, and
  * this one waits. 1: it does.
@@ -247,14 +255,12 @@ static int demand_inputs(struct forge_head *h, unsigned task)
 	const struct forge_task *t = &h->g->tasks[task];
 	bool waits = false;
 
-	for (size_t i = 0; i < t->n_deps; i++) {
-		struct forge_head_task *dep = &h->tasks[t->deps[i]];
-		const char *missing = NULL;
-		for (size_t k = 0; k < dep->result.n && !missing; k++)
-			if (dep->result.v[k].is_missing)
-				missing = dep->result.v[k].path;
-		if (!missing || !is_finished(dep->state))
+	for (size_t i = 0; i < t->n_sources; i++) {
+		const struct forge_source *s = &t->sources[i];
+		const char *missing = s->task < 0 ? NULL : missing_input(h, s);
+		if (!missing)
 			continue;
+		struct forge_head_task *dep = &h->tasks[s->task];
 		char text[300];
 		(void)snprintf(text, sizeof(text),
 			       "its temporary output %.100s is needed by %.100s", missing,
@@ -262,8 +268,8 @@ static int demand_inputs(struct forge_head *h, unsigned task)
 		forge_head_set_text(&dep->why, text);
 		dep->is_forced = dep->is_redone = true;
 		forge_result_done(&dep->result);
-		forge_head_set_state(h, t->deps[i], FORGE_TASK_READY);
-		push(h, t->deps[i]);
+		forge_head_set_state(h, (unsigned)s->task, FORGE_TASK_READY);
+		push(h, (unsigned)s->task);
 		waits = true;
 	}
 	if (!waits)
@@ -565,6 +571,8 @@ int forge_head_run(struct forge_head *h, struct forge_error *err)
 	int rc = signals < 0 ? forge_fail_errno(err, errno, "signalfd") : begin(h, err);
 	if (rc == 0)
 		rc = loop(h, signals, err);
+	if (rc == 0)
+		rc = forge_head_flush_temp(h, err);
 	(void)sigprocmask(SIG_SETMASK, &before, NULL);
 	if (rc < 0)
 		return rc;
@@ -638,6 +646,7 @@ void forge_head_close(struct forge_head *h)
 	}
 	for (size_t i = 0; h->scripts && i < h->g->p->n_steps; i++)
 		free(h->scripts[i].text);
+	forge_removal_done(&h->removal);
 	forge_launcher_stop(&h->launcher);
 	forge_store_close(h->store);
 	forge_digests_free(h->digests);

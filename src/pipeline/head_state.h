@@ -14,6 +14,7 @@
 #include "pipeline/key.h"
 #include "pipeline/launch.h"
 #include "pipeline/results.h"
+#include "record/remove.h"
 #include "state/home.h"
 #include "store/store.h"
 
@@ -92,6 +93,8 @@ struct forge_head {
 	/* Runs were active when the head was started: of a head that was killed, perhaps. */
 	bool has_strangers;
 	uint64_t began_usec;
+	struct forge_removal removal; /* of temporary outputs */
+	uint64_t temp_bytes;
 };
 
 /* ---- between the parts ---- */
@@ -121,6 +124,13 @@ FORGE_MUST_CHECK int forge_head_explain(struct forge_head *h, unsigned task,
  * the lock of a key was had by another process.
  */
 FORGE_MUST_CHECK int forge_head_catch_up(struct forge_head *h, struct forge_error *err);
+/*
+ * temp.c: a task is done: drops temporary outputs of tasks before it that no other task needs. Their objects are removed
+ * now or by the second function.
+ */
+FORGE_MUST_CHECK int forge_head_drop_temp(struct forge_head *h, unsigned task,
+					  struct forge_error *err);
+FORGE_MUST_CHECK int forge_head_flush_temp(struct forge_head *h, struct forge_error *err);
 /* select.c */
 FORGE_MUST_CHECK int forge_head_prepare(struct forge_head *h, struct forge_error *err);
 FORGE_MUST_CHECK int forge_head_select(struct forge_head *h, struct forge_error *err);

@@ -218,7 +218,8 @@ static int launch(struct forge_head *h, unsigned task, int lock,
 			.kept_run = found.kept_run[0] ? found.kept_run : NULL,
 			.lock_fd = held,
 		};
-		t->run_id[0] = '\0';
+		if (held >= 0)
+			t->run_id[0] = '\0';
 		forge_head_set_text(&t->notes, NULL);
 		rc = forge_launcher_run(&h->launcher, &job, &fd, err);
 	}

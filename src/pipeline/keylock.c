@@ -49,3 +49,11 @@ int forge_key_lock(const struct forge_home *home, const char *key, bool waits,
 	*ret_fd = forge_take_fd(fd);
 	return rc;
 }
+
+void forge_key_unlock(int fd)
+{
+	struct flock all = { .l_type = F_UNLCK, .l_whence = SEEK_SET };
+
+	if (fd >= 0)
+		(void)fcntl(fd, F_OFD_SETLK, &all);
+}

@@ -14,3 +14,5 @@
 /* *ret_fd holds the lock. 1: another process has it; with waits, it had it, and is done. */
 FORGE_MUST_CHECK int forge_key_lock(const struct forge_home *home, const char *key,
 				    bool waits, int *ret_fd, struct forge_error *err);
+/* Releases it, also for processes that inherited the descriptor. */
+void forge_key_unlock(int fd);

@@ -101,7 +101,7 @@ _Noreturn static void serve(const struct forge_launch_env *env, int fd)
 			json_t *job = json_loadb(text, len, 0, NULL);
 			if (!job)
 				_exit(1);
-			forge_supervise_task(env, job, pipe);
+			forge_supervise_task(env, job, pipe, lock);
 		}
 		if (pid < 0) {
 			static const char text_of[] = "{\"error\": \"cannot fork\"}\n";
@@ -155,12 +155,12 @@ static json_t *files_json(const struct forge_launch *job)
 
 static char *job_text(const struct forge_launch *job)
 {
-	json_t *o = json_pack("{s:b, s:i, s:s, s:o, s:O, s:o, s:i, s:s?, s:s?, s:O?}",
-			      "waits", job->lock_fd < 0, "task", (int)job->task, "key",
-			      job->key, "files", files_json(job), "step", job->step,
-			      "limits", forge_saved_limits(&job->limits), "attempt",
-			      (int)job->attempt, "previous", job->previous, "kept_run",
-			      job->kept_run, "checkpoint", job->checkpoint);
+	json_t *o =
+		json_pack("{s:i, s:s, s:o, s:O, s:o, s:i, s:s?, s:s?, s:O?}", "task",
+			  (int)job->task, "key", job->key, "files", files_json(job),
+			  "step", job->step, "limits", forge_saved_limits(&job->limits),
+			  "attempt", (int)job->attempt, "previous", job->previous,
+			  "kept_run", job->kept_run, "checkpoint", job->checkpoint);
 	char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
 
 	json_decref(o);

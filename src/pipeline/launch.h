@@ -81,9 +81,9 @@ void forge_launcher_stop(struct forge_launcher *l);
 
 /* ---- supervisor.c ---- */
 
-/* The process of one run: reports to fd, and does not return. job is the line. */
+/* The process of one run: reports to fd, and does not return. job is the line; lock_fd is -1: it only waits. */
 _Noreturn void forge_supervise_task(const struct forge_launch_env *env, const json_t *job,
-				    int fd);
+				    int fd, int lock_fd);
 /* The name of a script's interpreter, by its ending; NULL: not known. */
 const char *forge_script_interpreter(const char *script);
 bool forge_script_is_notebook(const char *script);

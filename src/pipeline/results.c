@@ -113,6 +113,24 @@ int forge_result_of_record(const json_t *record, struct forge_result *ret)
 	return rc;
 }
 
+int forge_result_add_removed(const json_t *record, struct forge_result *r)
+{
+	const json_t *o;
+	size_t i;
+	int rc = 0;
+
+	json_array_foreach (json_object_get(record, "outputs_removed"), i, o) {
+		if (rc == 0)
+			rc = take_file(r, forge_json_string(o, "path"),
+				       json_integer_value(json_object_get(o, "size")),
+				       forge_json_string(o, "sha256"));
+		if (rc == 0)
+			r->v[r->n - 1].is_missing = true;
+	}
+	sort(r);
+	return rc;
+}
+
 /* "": good. */
 static const char *problem_of(const struct forge_home *home,
 			      const struct forge_result_file *f)

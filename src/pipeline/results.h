@@ -36,6 +36,9 @@ FORGE_MUST_CHECK int forge_result_find(struct forge_store *st, const char *key,
 /* The files of a record that its run left for others; not those of its checkpoint. */
 FORGE_MUST_CHECK int forge_result_of_record(const json_t *record,
 					    struct forge_result *ret);
+/* Adds the files that the record says were removed, as missing: they are known by their digests. */
+FORGE_MUST_CHECK int forge_result_add_removed(const json_t *record,
+					      struct forge_result *r);
 /*
  * Looks whether the objects are there and have their content: small ones are read, big ones if their times changed
  * since they were last read. Sets is_missing; of an object that is damaged, the mark for forge verify is made.

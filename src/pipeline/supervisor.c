@@ -26,7 +26,7 @@ struct supervisor {
 	const struct forge_launch_env *env;
 	const struct forge_task *t;
 	const json_t *job;
-	int fd; /* of the pipe to the head */
+	int fd, lock_fd; /* of the pipe to the head, and of the key */
 	struct forge_stage stage;
 	struct forge_run_request req;
 	struct forge_again again;
@@ -442,6 +442,8 @@ static int run(struct supervisor *s, struct forge_error *err)
 		rc = forge_fail_errno(err, errno, "%s", s->env->g->p->dir);
 	if (rc == 0)
 		rc = forge_run(s->env->cfg, &s->req, &result, err);
+	/* Before the head hears of it: it may start the next attempt at once. */
+	forge_key_unlock(s->lock_fd);
 	if (result.record)
 		report(s, json_pack("{s:o}", "record", result.record));
 	return result.record ? 0 : rc;
@@ -461,7 +463,8 @@ static int wait_for_key(const struct supervisor *s, struct forge_error *err)
 	return rc < 0 ? rc : 0;
 }
 
-void forge_supervise_task(const struct forge_launch_env *env, const json_t *job, int fd)
+void forge_supervise_task(const struct forge_launch_env *env, const json_t *job, int fd,
+			  int lock_fd)
 {
 	struct forge_error err = FORGE_ERROR_INIT;
 	struct supervisor s = {
@@ -469,16 +472,16 @@ void forge_supervise_task(const struct forge_launch_env *env, const json_t *job,
 		.t = &env->g->tasks[json_integer_value(json_object_get(job, "task"))],
 		.job = job,
 		.fd = fd,
+		.lock_fd = lock_fd,
 		.stage = FORGE_STAGE_INIT
 	};
 
 	detach();
 	report(&s, json_pack("{s:i}", "pid", (int)getpid()));
-	int rc = json_is_true(json_object_get(job, "waits")) ? wait_for_key(&s, &err)
-							     : run(&s, &err);
+	int rc = lock_fd < 0 ? wait_for_key(&s, &err) : run(&s, &err);
 	if (rc < 0)
 		report(&s, json_pack("{s:o, s:o}", "error", forge_json_text(err.msg),
 				     "hint", forge_json_text(err.hint)));
 	forge_stage_remove(&s.stage);
-	_exit(0); /* releases the lock of the key */
+	_exit(0);
 }

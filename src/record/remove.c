@@ -135,12 +135,45 @@ static int remove_parts(const struct forge_home *home, struct forge_store *st,
 	return rc;
 }
 
-/* Moves the outputs in the record to "outputs_removed", with their digests. */
+/* Moves outputs in the record to "outputs_removed", with their digests. */
+static int move_outputs(json_t *record, bool (*is_chosen)(void *arg, const char *path),
+			void *arg)
+{
+	const json_t *outputs = json_object_get(record, "outputs");
+	json_t *removed = json_incref(json_object_get(record, "outputs_removed"));
+	json_t *left = json_array(), *o;
+	size_t i;
+
+	if (!json_is_array(removed)) {
+		json_decref(removed);
+		removed = json_array();
+	}
+	json_array_foreach (outputs, i, o) {
+		forge_auto_free char *path =
+			forge_json_name_decode(forge_json_string_or(o, "path", ""));
+		json_array_append(!is_chosen || (path && is_chosen(arg, path)) ? removed
+									       : left,
+				  o);
+	}
+	if (!left || !removed) {
+		json_decref(left);
+		json_decref(removed);
+		return -ENOMEM;
+	}
+	if (json_array_size(removed))
+		json_object_set(record, "outputs_removed", removed);
+	json_object_set_new(record, "outputs", left);
+	json_decref(removed);
+	return 0;
+}
+
 static int drop_outputs(const struct forge_home *home, struct forge_store *st,
-			const json_t *given, struct forge_error *err)
+			const json_t *given,
+			bool (*is_chosen)(void *arg, const char *path), void *arg,
+			struct forge_error *err)
 {
 	const char *run_id = forge_json_string(given, "run_id");
-	json_t *record = NULL, *events = NULL, *outputs;
+	json_t *record = NULL, *events = NULL;
 	/*
 	 * The record of this FORGE_HOME if there is one: other users may have changed the
 	 * one in the store.
@@ -157,12 +190,9 @@ static int drop_outputs(const struct forge_home *home, struct forge_store *st,
 	}
 	if (rc < 0)
 		return rc;
-	outputs = json_incref(json_object_get(record, "outputs"));
-	if (json_array_size(outputs)) {
-		json_object_set_new(record, "outputs_removed", outputs);
-		json_object_set_new(record, "outputs", json_array());
-	} else {
-		json_decref(outputs);
+	if (move_outputs(record, is_chosen, arg) < 0) {
+		json_decref(record);
+		return forge_fail(err, ENOMEM, "out of memory");
 	}
 	forge_auto_close int dir = forge_home_open_run(home, run_id);
 	if (dir >= 0) {
@@ -201,7 +231,7 @@ int forge_remove_run(const struct forge_home *home, struct forge_store *st,
 	if (note_digests(r, record, outputs_only) < 0)
 		return forge_fail(err, ENOMEM, "out of memory");
 	if (outputs_only)
-		return drop_outputs(home, st, record, err);
+		return drop_outputs(home, st, record, NULL, NULL, err);
 	int rc = remove_parts(home, st, run_id, log, r, err);
 	if (rc == 0)
 		rc = remove_directory(home, run_id, log, err);
@@ -209,6 +239,29 @@ int forge_remove_run(const struct forge_home *home, struct forge_store *st,
 	if (rc == 0)
 		rc = forge_quarantine_remove(home, run_id, err);
 	return rc < 0 ? rc : forge_store_remove(st, run_id, err);
+}
+
+int forge_remove_outputs(const struct forge_home *home, struct forge_store *st,
+			 const char *run_id,
+			 bool (*is_chosen)(void *arg, const char *path), void *arg,
+			 struct forge_removal *r, struct forge_error *err)
+{
+	forge_auto_json json_t *record = NULL;
+	const json_t *o;
+	size_t i;
+	int rc = forge_load_record(home, run_id, &record, err);
+
+	if (rc < 0 || forge_slot_exists(home, run_id))
+		return rc < 0 && !forge_is_no_record(rc) ? rc : 0;
+	json_array_foreach (json_object_get(record, "outputs"), i, o) {
+		forge_auto_free char *path =
+			forge_json_name_decode(forge_json_string_or(o, "path", ""));
+		const char *digest = forge_json_string(o, "sha256");
+		if (path && is_chosen(arg, path) && forge_objects_is_digest(digest) &&
+		    forge_strv_add(&r->digests, digest) < 0)
+			return forge_fail(err, ENOMEM, "out of memory");
+	}
+	return drop_outputs(home, st, record, is_chosen, arg, err);
 }
 
 /* ---- objects ---- */

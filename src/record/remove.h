@@ -30,6 +30,15 @@ FORGE_MUST_CHECK int forge_remove_run(const struct forge_home *home,
 				      struct forge_store *st, const json_t *record,
 				      bool outputs_only, struct forge_removal *r,
 				      struct forge_error *err);
+/*
+ * Removes those outputs of a finished run that are chosen by their paths; the record keeps their names and digests in
+ * outputs_removed. A run of another FORGE_HOME is left as it is.
+ */
+FORGE_MUST_CHECK int forge_remove_outputs(const struct forge_home *home,
+					  struct forge_store *st, const char *run_id,
+					  bool (*is_chosen)(void *arg, const char *path),
+					  void *arg, struct forge_removal *r,
+					  struct forge_error *err);
 /* To be called once, afterwards: removes their objects that no other run points to. */
 FORGE_MUST_CHECK int forge_remove_objects(const struct forge_home *home,
 					  struct forge_store *st, struct forge_removal *r,

@@ -251,6 +251,23 @@ static int update_run(struct forge_store *st, const json_t *record, const char *
 	return rc == 1 ? 0 : changed_meanwhile(forge_json_string(record, "run_id"), err);
 }
 
+int forge_store_insert_outputs(struct forge_store *st, const char *run_id,
+			       const json_t *record, struct forge_error *err)
+{
+	size_t i;
+	const json_t *f;
+	int rc = 0;
+
+	json_array_foreach (json_object_get(record, "outputs"), i, f) {
+		if (rc >= 0)
+			rc = forge_sql(st, err, NULL, NULL, SQL_OUTPUT, SQL_TEXT(run_id),
+				       text_value(f, "path"), int_value(f, "size"),
+				       text_value(f, "sha256"),
+				       text_value(f, "stored_as"));
+	}
+	return rc < 0 ? rc : 0;
+}
+
 static int insert_files(struct forge_store *st, const json_t *record,
 			struct forge_error *err)
 {
@@ -265,15 +282,9 @@ static int insert_files(struct forge_store *st, const json_t *record,
 				       text_value(f, "path"), int_value(f, "size"),
 				       text_value(f, "sha256"));
 	}
-	json_array_foreach (json_object_get(record, "outputs"), i, f) {
-		if (rc >= 0)
-			rc = forge_sql(st, err, NULL, NULL, SQL_OUTPUT,
-				       text_value(record, "run_id"),
-				       text_value(f, "path"), int_value(f, "size"),
-				       text_value(f, "sha256"),
-				       text_value(f, "stored_as"));
-	}
-	return rc < 0 ? rc : 0;
+	return rc < 0 ? rc
+		      : forge_store_insert_outputs(
+				st, forge_json_string(record, "run_id"), record, err);
 }
 
 static int insert_post(struct forge_store *st, const char *run_id, const json_t *rows,

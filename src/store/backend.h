@@ -86,6 +86,11 @@ FORGE_MUST_CHECK int forge_store_transact(struct forge_store *st, bool durable,
 					  forge_store_work *work, const void *arg,
 					  struct forge_error *err);
 
+/* apply.c: the outputs of a record, as rows of this run. */
+FORGE_MUST_CHECK int forge_store_insert_outputs(struct forge_store *st,
+						const char *run_id, const json_t *record,
+						struct forge_error *err);
+
 /* health.c: the fresh results of a record's checks. */
 FORGE_MUST_CHECK int forge_store_insert_health(struct forge_store *st,
 					       const json_t *record,

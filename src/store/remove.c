@@ -40,7 +40,8 @@ int forge_store_remove(struct forge_store *st, const char *run_id,
 }
 
 struct drop {
-	const char *run_id, *record;
+	const char *run_id, *text;
+	const json_t *record;
 };
 
 static int drop_work(struct forge_store *st, const void *arg, struct forge_error *err)
@@ -50,9 +51,11 @@ static int drop_work(struct forge_store *st, const void *arg, struct forge_error
 			   SQL_TEXT(d->run_id));
 
 	if (rc >= 0)
+		rc = forge_store_insert_outputs(st, d->run_id, d->record, err);
+	if (rc >= 0)
 		rc = forge_sql(st, err, NULL, NULL,
 			       "UPDATE runs SET record = $1 WHERE run_id = $2",
-			       SQL_TEXT(d->record), SQL_TEXT(d->run_id));
+			       SQL_TEXT(d->text), SQL_TEXT(d->run_id));
 	return rc < 0 ? rc : 0;
 }
 
@@ -61,7 +64,7 @@ int forge_store_drop_outputs(struct forge_store *st, const char *run_id,
 {
 	forge_auto_free char *text =
 		json_dumps(record, JSON_COMPACT | JSON_REAL_PRECISION(9));
-	const struct drop d = { run_id, text };
+	const struct drop d = { run_id, text, record };
 
 	return text ? forge_store_transact(st, true, drop_work, &d, err)
 		    : forge_fail(err, ENOMEM, "out of memory");

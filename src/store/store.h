@@ -207,7 +207,7 @@ FORGE_MUST_CHECK int forge_store_replace_record(struct forge_store *st,
  */
 FORGE_MUST_CHECK int forge_store_remove(struct forge_store *st, const char *run_id,
 					struct forge_error *err);
-/* Deletes the outputs of a run and replaces its record. */
+/* Replaces the record of a run, and its outputs by those that this record has. */
 FORGE_MUST_CHECK int forge_store_drop_outputs(struct forge_store *st, const char *run_id,
 					      const json_t *record,
 					      struct forge_error *err);

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Temporary outputs: dropped when the last task that reads them is done. */
+#include <string.h>
+
+#include "pipeline/head_state.h"
+#include "record/remove.h"
+
+/* Looking for other runs with the same objects reads every record, so it is done for many at once. */
+#define FLUSH_BYTES (1ull << 30)
+
+static bool is_over(enum forge_task_state s)
+{
+	return s != FORGE_TASK_WAITING && s != FORGE_TASK_READY &&
+	       s != FORGE_TASK_RUNNING && s != FORGE_TASK_FAILED &&
+	       s != FORGE_TASK_BLOCKED;
+}
+
+static bool is_chosen(void *arg, const char *path)
+{
+	return forge_task_is_temp(arg, path);
+}
+
+/* Whether there is something to drop, and nobody who still needs it. *ret_bytes: how much. */
+static bool is_droppable(const struct forge_head *h, unsigned task, uint64_t *ret_bytes)
+{
+	const struct forge_task *t = &h->g->tasks[task];
+	const struct forge_head_task *state = &h->tasks[task];
+	bool has_any = false;
+
+	if (t->n_readers == 0 ||
+	    (state->state != FORGE_TASK_DONE && state->state != FORGE_TASK_CACHED))
+		return false;
+	for (size_t i = 0; i < t->n_readers; i++)
+		if (!is_over(h->tasks[t->readers[i]].state))
+			return false;
+	*ret_bytes = 0;
+	for (size_t i = 0; i < state->result.n; i++) {
+		const struct forge_result_file *f = &state->result.v[i];
+		if (f->is_missing || !forge_task_is_temp(t, f->path))
+			continue;
+		has_any = true;
+		*ret_bytes += f->size;
+	}
+	return has_any;
+}
+
+int forge_head_flush_temp(struct forge_head *h, struct forge_error *err)
+{
+	int rc = forge_remove_objects(h->home, h->store, &h->removal, err);
+
+	forge_removal_done(&h->removal);
+	h->removal.digests = (struct forge_strv){ 0 };
+	h->temp_bytes = 0;
+	return rc;
+}
+
+int forge_head_drop_temp(struct forge_head *h, unsigned task, struct forge_error *err)
+{
+	const struct forge_task *t = &h->g->tasks[task];
+	int rc = 0;
+
+	for (size_t i = 0; i < t->n_deps && rc == 0; i++) {
+		unsigned dep = t->deps[i];
+		struct forge_head_task *state = &h->tasks[dep];
+		uint64_t bytes;
+		if (!is_droppable(h, dep, &bytes))
+			continue;
+		rc = forge_remove_outputs(h->home, h->store, state->result.run_id,
+					  is_chosen, (void *)&h->g->tasks[dep],
+					  &h->removal, err);
+		for (size_t k = 0; k < state->result.n; k++)
+			state->result.v[k].is_missing |= forge_task_is_temp(
+				&h->g->tasks[dep], state->result.v[k].path);
+		h->temp_bytes += bytes;
+		forge_head_event(h, "dropped", (int)dep,
+				 json_pack("{s:I}", "bytes", (json_int_t)bytes));
+	}
+	if (rc == 0 && h->temp_bytes >= FLUSH_BYTES)
+		rc = forge_head_flush_temp(h, err);
+	return rc;
+}
