@@ -167,7 +167,8 @@ running_run() { forge ps -aq --status running | head -1; }
     wait "$head"
     wait "$second"
     [ "$(forge ps -aq | wc -l)" -eq 3 ]
-    [ "$(jq 'select(.event == "end") | .tasks.cached' second.json)" -eq 3 ]
+    # The last step was computed by whichever of them came first.
+    [ "$(jq 'select(.event == "end") | .tasks | .cached + .done' second.json)" -eq 3 ]
 }
 
 @test "a file that is edited while the pipeline runs: the running one keeps its copy" {
