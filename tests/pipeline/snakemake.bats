@@ -210,21 +210,49 @@ EOF
     [ ! -e slow.txt ]
 }
 
-@test "a main process that was killed finds its runs again" {
+@test "a main process that was killed finds its run again, or what it has left" {
     gated_workflow
     background snakemake --profile forge >snakemake.log 2>&1
     snakemake=$pid
     started_run slow
+    # Until Snakemake has written down which run it is.
+    patiently grep -rq "$run_id" .snakemake/incomplete
     kill -KILL "$snakemake"
     patiently gone "$snakemake"
-    touch gate/open
-    # Nobody waits; the output comes all the same.
-    patiently test -e slow.txt
     snakemake --unlock
-    run with_profile
+    background snakemake --profile forge >second.log 2>&1
+    second=$pid
+    patiently grep -q "Resuming incomplete job 0 with external jobid '$run_id'" second.log
+    kill -KILL "$second"
+    patiently gone "$second"
+    # Nobody waits; the output comes all the same, complete.
+    touch gate/open
+    patiently test -e slow.txt
+    [ "$(cat slow.txt)" = "done" ]
+    snakemake --unlock
+    run with_profile --ignore-incomplete
     [ "$status" -eq 0 ]
-    says "Resuming incomplete job"
-    says "1 of 1 steps (100%) done"
+    says "Nothing to be done"
+    [ "$(forge ps -qa --analysis slow | wc -l)" -eq 1 ]
+}
+
+@test "a run that is found again ends the job" {
+    gated_workflow
+    background snakemake --profile forge >snakemake.log 2>&1
+    snakemake=$pid
+    started_run slow
+    patiently grep -rq "$run_id" .snakemake/incomplete
+    kill -KILL "$snakemake"
+    patiently gone "$snakemake"
+    snakemake --unlock
+    background snakemake --profile forge >second.log 2>&1
+    second=$pid
+    patiently grep -q "Resuming incomplete job" second.log
+    touch gate/open
+    patiently gone "$second"
+    wait "$second"
+    grep -q "1 of 1 steps (100%) done" second.log
+    [ "$(cat slow.txt)" = "done" ]
     [ "$(forge ps -qa --analysis slow | wc -l)" -eq 1 ]
 }
 
