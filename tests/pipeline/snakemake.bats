@@ -360,6 +360,88 @@ EOF
     [ "$(xargs <all.txt)" = "a b c" ]
 }
 
+@test "a checkpoint, an included file, --config, quotes, and a directory with a space in its name" {
+    mkdir -p "a b/rules"
+    cd "a b"
+    cat >Snakefile <<'EOF'
+include: "rules/make.smk"
+def parts(wildcards):
+    found = checkpoints.split.get().output[0]
+    return expand("made/{i}.txt", i=sorted(glob_wildcards(os.path.join(found, "{i}.txt")).i))
+rule all:
+    input: "all.txt"
+checkpoint split:
+    output: directory("parts")
+    params: n=config["n"]
+    shell: "mkdir {output}; for i in $(seq {params.n}); do echo $i >{output}/$i.txt; done"
+rule gather:
+    input: parts
+    output: "all.txt"
+    shell: "cat {input} >{output}"
+EOF
+    cat >rules/make.smk <<'EOF'
+rule make:
+    input: "parts/{i}.txt"
+    output: "made/{i}.txt"
+    params: quoted="it's $HOME \"q\" *"
+    shell: "cat {input} >{output}; echo {params.quoted:q} >>{output}; printf '%s\\n' 'a{{b}}' >>{output}"
+EOF
+    cp -r . ../plain
+    run with_profile --config n=3
+    [ "$status" -eq 0 ]
+    [ "$(grep -c "it's \$HOME \"q\" \*" all.txt)" -eq 3 ]
+    [ "$(grep -cx 'a{b}' all.txt)" -eq 3 ]
+    cd ../plain
+    snakemake -c1 -q --config n=3
+    run cmp all.txt "../a b/all.txt"
+    [ "$status" -eq 0 ]
+}
+
+@test "a job that can never run here is no job that runs for ever" {
+    configure 'host: {budget: {cpus: 1, memory: 1G}}'
+    cat >Snakefile <<'EOF'
+rule wide:
+    output: "wide.txt"
+    threads: 8
+    shell: "echo {threads} >{output}"
+EOF
+    run with_profile --set-resources wide:mem_mb=128
+    [ "$status" -eq 1 ]
+    says "8"
+    [ ! -e wide.txt ]
+    run with_profile --set-resources wide:mem_mb=128 --max-threads 1
+    [ "$status" -eq 0 ]
+    [ "$(cat wide.txt)" = 1 ]
+}
+
+@test "group jobs are refused, and a run that was removed is a failure" {
+    gated_workflow
+    cat >>Snakefile <<'EOF'
+rule one:
+    output: temp("one.txt")
+    group: "both"
+    shell: "echo 1 >{output}"
+rule two:
+    input: "one.txt"
+    output: "two.txt"
+    group: "both"
+    shell: "cat {input} >{output}"
+EOF
+    run with_profile two.txt
+    [ "$status" -eq 1 ]
+    says "group jobs are not supported"
+    [ -z "$(forge ps -qa)" ]
+    background snakemake --profile forge slow.txt >snakemake.log 2>&1
+    snakemake=$pid
+    started_run slow
+    forge kill --now "$run_id"
+    forge rm -f "$run_id"
+    patiently gone "$snakemake"
+    run wait "$snakemake"
+    [ "$status" -eq 1 ]
+    grep -Eq "rule slow: Cancelled|there is no run $run_id any more" snakemake.log
+}
+
 @test "what cannot be in the sandbox is refused, and nothing of it runs" {
     mkdir in
     cat >Snakefile <<'EOF'
