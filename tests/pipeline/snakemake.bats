@@ -141,7 +141,8 @@ rule large:
 EOF
     run with_profile --keep-going
     [ "$status" -eq 1 ]
-    says "forge: rule late: Killed: ran 1 s of 1 s"
+    says "forge: rule late: Killed: ran 1"
+    says " of 1 s. Retry with --timeout 2s."
     says "with the disk limit of 4.00 MiB used up"
     says "resources: disk_mb=8"
     [ ! -e late.txt ]
@@ -254,6 +255,13 @@ EOF
     grep -q "1 of 1 steps (100%) done" second.log
     [ "$(cat slow.txt)" = "done" ]
     [ "$(forge ps -qa --analysis slow | wc -l)" -eq 1 ]
+}
+
+@test "forge is not there" {
+    printf 'rule one:\n    output: "one.txt"\n    shell: "echo 1 >{output}"\n' >Snakefile
+    FORGE=$T/nosuch run with_profile
+    [ "$status" -eq 1 ]
+    says "there is no program $T/nosuch; put forge into the PATH"
 }
 
 @test "script: in Python with a module beside it, in R and in Bash" {
