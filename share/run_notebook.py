@@ -133,9 +133,10 @@ def put_cell(notebook, at, language, parameters):
         return
     cell = nbformat.v4.new_code_cell(parameter_source(language, parameters))
     cell.metadata["tags"] = [INJECTED]
-    # Minor versions before 5 have no cell ids.
+    # Minor versions before 5 have no cell ids. A random one would make each execution another file.
+    cell["id"] = f"{INJECTED}-{at}"
     if (notebook.nbformat, notebook.nbformat_minor) < (4, 5):
-        cell.pop("id", None)
+        cell.pop("id")
     notebook.cells.insert(at, cell)
 
 
@@ -275,7 +276,8 @@ def execute(notebook, language, target):
     for cell in notebook.cells:  # remove the outputs of an earlier execution
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
-    client = Client(notebook, saver, timeout=None, kernel_name=choose_kernel(notebook, language),
+    # Without the times of cells, the same results are the same file; the record of the run has its times.
+    client = Client(notebook, saver, timeout=None, record_timing=False, kernel_name=choose_kernel(notebook, language),
                     resources={"metadata": {"path": os.getcwd()}})
     of = f"cell {{}} of {sum(c.cell_type == 'code' for c in notebook.cells)}"
     saver.save()

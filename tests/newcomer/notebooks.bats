@@ -53,6 +53,24 @@ printed() {
     says "a notebook takes no arguments"
 }
 
+@test "the same notebook with the same results is the same file, also with parameters" {
+    TAG='' notebook fit.ipynb 'alpha = 1' 'print("alpha is", alpha, beta)'
+    # Version 4.5 has ids of cells.
+    jq '.nbformat_minor = 5 | .cells |= [to_entries[] | .value + {id: "cell-\(.key)"}]' fit.ipynb >new.ipynb
+    for file in fit new; do
+        forge run -q --id "$file-1" "$file.ipynb" -p alpha=0.5 -p beta=2
+        forge run -q --id "$file-2" "$file.ipynb" -p alpha=0.5 -p beta=2
+        first=$(forge outputs --json "$file-1" | jq -r '.[0].sha256')
+        second=$(forge outputs --json "$file-2" | jq -r '.[0].sha256')
+        [[ "$first" == *[0-9a-f]* ]]
+        [ "$first" = "$second" ]
+    done
+    # The two cells with parameters have ids of their own, as the format asks for.
+    forge outputs new-1 --copy got
+    [ "$(jq '[.cells[].id] | length == (unique | length)' got/outputs/new.ipynb)" = true ]
+    /usr/bin/python3 -c 'import nbformat; nbformat.validate(nbformat.read("got/outputs/new.ipynb", 4))'
+}
+
 @test "a parameter that the notebook has not is an error that lists those it has" {
     notebook fit.ipynb 'alpha = 1
 n: int = 3; who = "me"' 'print(alpha)'
