@@ -223,10 +223,12 @@ int forge_head_explain(struct forge_head *h, unsigned task, const json_t *parts,
 		(void)snprintf(text, sizeof(text), "%s", change);
 	else if (strcmp(status, "succeeded") == 0)
 		(void)snprintf(text, sizeof(text), "its result is not in the store");
-	else
+	else {
+		bool has_reason = reason && strcmp(reason, status) != 0;
 		(void)snprintf(text, sizeof(text), "its last run %s%.20s%s%.40s",
 			       strcmp(status, "failed") == 0 ? "" : "was ", status,
-			       reason ? ": " : "", reason ? reason : "");
+			       has_reason ? ": " : "", has_reason ? reason : "");
+	}
 	forge_head_set_text(&state->why, text);
 	json_decref(last.record);
 	return 0;

@@ -146,7 +146,7 @@ static const char *problem_of(const struct forge_home *home,
 		return errno == ENOENT ? "is gone" : strerror(errno);
 	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
 		return "is damaged";
-	int rc = forge_file_digest(home, fd, is, &size);
+	int rc = forge_object_digest(home, fd, is, &size);
 	if (rc < 0)
 		return strerror(-rc);
 	if (strcmp(is, f->digest) != 0) {

@@ -56,13 +56,17 @@ struct tree {
 	char unseen[PATH_MAX];
 };
 
-/* The cache key of a file's state as text; "2" is the version of these rules. */
-static void identity(const struct stat *st, char buf[160])
+/*
+ * The cache key of a file's state as text; "2" is the version of these rules. The change time of an object is left
+ * out: it changes with each link to it, and only forge writes objects.
+ */
+static void identity(const struct stat *st, bool is_object, char buf[160])
 {
-	(void)snprintf(buf, 160, "2 %" PRIu64 " %lld.%09ld %lld.%09ld ",
-		       (uint64_t)st->st_size, (long long)st->st_mtim.tv_sec,
-		       st->st_mtim.tv_nsec, (long long)st->st_ctim.tv_sec,
-		       st->st_ctim.tv_nsec);
+	(void)snprintf(buf, 160, "%s %" PRIu64 " %lld.%09ld %lld.%09ld ",
+		       is_object ? "object" : "2", (uint64_t)st->st_size,
+		       (long long)st->st_mtim.tv_sec, st->st_mtim.tv_nsec,
+		       is_object ? 0 : (long long)st->st_ctim.tv_sec,
+		       is_object ? 0 : st->st_ctim.tv_nsec);
 }
 
 static bool recall(int cache, const char *name, const char *id,
@@ -109,8 +113,8 @@ static bool has_honest_times(int fd)
 }
 
 /* -EBUSY: the file changed while it was read. */
-static int hash_settled(int fd, const struct stat *before, char digest[FORGE_DIGEST_MAX],
-			uint64_t *ret_size)
+static int hash_settled(int fd, const struct stat *before, bool is_object,
+			char digest[FORGE_DIGEST_MAX], uint64_t *ret_size)
 {
 	char was[160], is[160];
 	struct stat after;
@@ -118,13 +122,13 @@ static int hash_settled(int fd, const struct stat *before, char digest[FORGE_DIG
 
 	if (rc < 0 || fstat(fd, &after) < 0)
 		return rc < 0 ? rc : -errno;
-	identity(before, was);
-	identity(&after, is);
+	identity(before, is_object, was);
+	identity(&after, is_object, is);
 	return strcmp(was, is) == 0 ? 0 : -EBUSY;
 }
 
-static int hash_file(const struct forge_home *home, int fd, char digest[FORGE_DIGEST_MAX],
-		     uint64_t *ret_size)
+static int hash_file(const struct forge_home *home, int fd, bool is_object,
+		     char digest[FORGE_DIGEST_MAX], uint64_t *ret_size)
 {
 	char name[64], id[160];
 	struct stat st;
@@ -134,11 +138,11 @@ static int hash_file(const struct forge_home *home, int fd, char digest[FORGE_DI
 	if (!S_ISREG(st.st_mode))
 		return -EINVAL;
 	if (st.st_size < CACHED_FROM)
-		return hash_settled(fd, &st, digest, ret_size);
+		return hash_settled(fd, &st, is_object, digest, ret_size);
 	forge_auto_close int cache = forge_home_subdir(home, "cache", NULL);
 	(void)snprintf(name, sizeof(name), "%" PRIx64 "-%" PRIu64, (uint64_t)st.st_dev,
 		       (uint64_t)st.st_ino);
-	identity(&st, id);
+	identity(&st, is_object, id);
 	*ret_size = (uint64_t)st.st_size;
 	if (recall(cache, name, id, digest))
 		return 0;
@@ -148,7 +152,7 @@ static int hash_file(const struct forge_home *home, int fd, char digest[FORGE_DI
 	 * them.
 	 */
 	bool is_quiet = has_honest_times(fd) && forge_has_no_writer(fd);
-	int rc = hash_settled(fd, &st, digest, ret_size);
+	int rc = hash_settled(fd, &st, is_object, digest, ret_size);
 	if (rc == 0 && is_quiet && forge_has_no_writer(fd))
 		remember(cache, name, &st, id, digest);
 	return rc;
@@ -255,7 +259,7 @@ static void *hash_some(void *arg)
 		/* A parent may be a link by now, to a file its owner cannot read. */
 		forge_auto_close int fd = forge_open_inside(
 			t->root, f->path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
-		f->error = fd < 0 ? fd : hash_file(t->home, fd, f->digest, &f->size);
+		f->error = fd < 0 ? fd : hash_file(t->home, fd, false, f->digest, &f->size);
 	}
 }
 
@@ -330,7 +334,7 @@ static int hash_input(const struct forge_home *home, const char *path, json_t *o
 		return fd < 0 ? fd : -errno;
 	if (S_ISDIR(st.st_mode))
 		return hash_dir(home, fd, o);
-	int rc = hash_file(home, fd, digest, &size);
+	int rc = hash_file(home, fd, false, digest, &size);
 	if (rc < 0)
 		return rc;
 	json_object_set_new(o, "size", json_integer((json_int_t)size));
@@ -359,10 +363,10 @@ int forge_input_digest(const struct forge_home *home, const char *path,
 	return rc;
 }
 
-int forge_file_digest(const struct forge_home *home, int fd, char ret[FORGE_DIGEST_MAX],
-		      uint64_t *ret_size)
+int forge_object_digest(const struct forge_home *home, int fd, char ret[FORGE_DIGEST_MAX],
+			uint64_t *ret_size)
 {
-	return hash_file(home, fd, ret, ret_size);
+	return hash_file(home, fd, true, ret, ret_size);
 }
 
 static json_t *hash_inputs(const struct forge_home *home, const struct forge_strv *inputs)

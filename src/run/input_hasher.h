@@ -42,6 +42,6 @@ json_t *forge_hasher_finish(struct forge_hasher *h, const struct forge_strv *inp
 FORGE_MUST_CHECK int forge_input_digest(const struct forge_home *home, const char *path,
 					char ret[FORGE_DIGEST_MAX], uint64_t *ret_size,
 					struct forge_error *err);
-/* The same for an open regular file. 0 or -errno. */
-FORGE_MUST_CHECK int forge_file_digest(const struct forge_home *home, int fd,
-				       char ret[FORGE_DIGEST_MAX], uint64_t *ret_size);
+/* The same for an open object, which other processes may link at the same time. 0 or -errno. */
+FORGE_MUST_CHECK int forge_object_digest(const struct forge_home *home, int fd,
+					 char ret[FORGE_DIGEST_MAX], uint64_t *ret_size);

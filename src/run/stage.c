@@ -63,7 +63,7 @@ static int open_object(const struct forge_home *home, const char *digest,
 	forge_auto_close int fd =
 		openat(home->fd, forge_objects_path(stored, digest),
 		       O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | O_NOFOLLOW);
-	int rc = fd < 0 ? -errno : forge_file_digest(home, fd, is, &size);
+	int rc = fd < 0 ? -errno : forge_object_digest(home, fd, is, &size);
 	if (rc < 0)
 		return rc;
 	return strcmp(is, digest) == 0 ? forge_take_fd(fd) : -EUCLEAN;

@@ -105,7 +105,7 @@ with_copy() {
     cp "$dir/src/cli/forge" "$dir/src/executor/container/forge-shim" "$dir/src/probe/forge-probe" \
         "$dir/tests/tools/nosys" "$dir/tests/tools/fuse-stuck" "$dir/tests/tools/forge-weak" "$copy/"
     mkdir "$copy/r"
-    cp -r tests man examples docs README.md "$copy/r/"
+    cp -r tests man examples contrib docs README.md "$copy/r/"
     cp -r share "$copy/"
     chmod -R a+rX "$copy"
     (cd "$copy/r" && FORGE=$copy/forge FORGE_PROBE=$copy/forge-probe NOSYS=$copy/nosys \
