@@ -216,7 +216,7 @@ static int look_at_tops(struct forge_guard *g, struct forge_error *err)
 	return 0;
 }
 
-/* What was deleted as a whole, or replaced by something older, has no times that tell. */
+/* What was deleted as a whole, or replaced by something older, has no times that tell; nor has what lay in it. */
 static void compare_tops(const struct forge_guard *g, struct forge_changes *c)
 {
 	size_t i = 0;
@@ -224,7 +224,8 @@ static void compare_tops(const struct forge_guard *g, struct forge_changes *c)
 	forge_strv_foreach (path, &g->set.tops) {
 		struct stat st;
 		const struct top *top = &g->tops[i++];
-		if (!top->is_there || !forge_guard_has(&g->set, path))
+		if (!top->is_there || !(forge_guard_has(&g->set, path) ||
+					forge_guard_may_move(&g->set, path)))
 			continue;
 		if (lstat(path, &st) < 0)
 			forge_changes_add(c, path, FORGE_CHANGE_DELETED,

@@ -60,7 +60,7 @@ static void be_child(const struct forge_guard_set *set, const struct timespec *s
 	changes.set = set;
 	take(set, &before);
 	if (since)
-		forge_snapshot_since(&before, since, FORGE_AUTHOR_UNKNOWN, &changes);
+		forge_snapshot_since(&before, set, since, FORGE_AUTHOR_UNKNOWN, &changes);
 	if (!compares) {
 		json_t *answer = forge_changes_json(&changes);
 		json_object_set_new(answer, "guarded",
