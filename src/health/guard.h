@@ -41,10 +41,15 @@ FORGE_MUST_CHECK int forge_guard_end(struct forge_guard *g, int stop_fd, json_t 
 				     struct forge_error *err);
 void forge_guard_free(struct forge_guard *g);
 
-/* For a run whose supervisor died: what has changed since then, by the times of the files. As above. */
-FORGE_MUST_CHECK int forge_guard_since(const struct forge_guard_spec *spec,
-				       const struct timespec *since, json_t **ret,
-				       struct forge_error *err);
+/* What another process needs for forge_guard_since(), should this one die. NULL: out of memory. */
+json_t *forge_guard_saved(const struct forge_guard *g);
+/*
+ * For a run whose supervisor died: what has changed from its begin until now, by the times of the files. As
+ * above, with "until_now": true. Whatever the configuration says by now, the files are those of the begin.
+ * Negative: nothing is known, e.g. for the disk has not answered in time.
+ */
+FORGE_MUST_CHECK int forge_guard_since(const json_t *saved, uint64_t wait_usec,
+				       json_t **ret, struct forge_error *err);
 /* How guarded files are observed here, and how many there are: {mode, why?, files} or NULL: none is guarded. */
 FORGE_MUST_CHECK int forge_guard_describe(const struct forge_guard_spec *spec,
 					  json_t **ret, struct forge_error *err);

@@ -19,8 +19,6 @@
 #include "base/sys.h"
 #include "health/snapshot.h"
 
-/* A dead file server must not hold a verdict for ever. */
-#define WAIT_USEC  (600 * 1000000ull)
 #define REAP_MSEC  200
 #define ANSWER_MAX (16u << 20)
 
@@ -150,12 +148,12 @@ void forge_guard_child_end(struct forge_guard_child *c)
 }
 
 /* One line of JSON. */
-static int receive(const struct forge_guard_child *c, int stop_fd, json_t **ret,
-		   struct forge_error *err)
+static int receive(const struct forge_guard_child *c, int stop_fd, uint64_t wait_usec,
+		   json_t **ret, struct forge_error *err)
 {
 	forge_auto_free char *text = NULL;
 	size_t len = 0;
-	uint64_t deadline = forge_now_usec() + WAIT_USEC;
+	uint64_t deadline = forge_now_usec() + wait_usec;
 
 	while (len == 0 || text[len - 1] != '\n') {
 		struct pollfd p[] = { { .fd = c->out, .events = POLLIN },
@@ -197,7 +195,7 @@ int forge_guard_child_snapshot(const struct forge_guard_set *set, int stop_fd,
 	int rc = spawn(set, NULL, true, &c, err);
 
 	if (rc == 0)
-		rc = receive(&c, stop_fd, &answer, err);
+		rc = receive(&c, stop_fd, FORGE_GUARD_WAIT_USEC, &answer, err);
 	json_decref(answer);
 	if (rc < 0)
 		forge_guard_child_end(&c);
@@ -212,18 +210,18 @@ int forge_guard_child_compare(struct forge_guard_child *c, int stop_fd, json_t *
 	if (forge_write_all(c->in, "g", 1) < 0)
 		return forge_fail(err, EIO,
 				  "the process that looks at guarded files is gone");
-	return receive(c, stop_fd, ret, err);
+	return receive(c, stop_fd, FORGE_GUARD_WAIT_USEC, ret, err);
 }
 
 int forge_guard_child_since(const struct forge_guard_set *set,
-			    const struct timespec *since, int stop_fd, json_t **ret,
-			    struct forge_error *err)
+			    const struct timespec *since, int stop_fd, uint64_t wait_usec,
+			    json_t **ret, struct forge_error *err)
 {
 	struct forge_guard_child c = FORGE_GUARD_CHILD_INIT;
 	int rc = spawn(set, since, false, &c, err);
 
 	if (rc == 0)
-		rc = receive(&c, stop_fd, ret, err);
+		rc = receive(&c, stop_fd, wait_usec, ret, err);
 	forge_guard_child_end(&c);
 	return rc;
 }

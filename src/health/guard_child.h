@@ -24,8 +24,11 @@ FORGE_MUST_CHECK int forge_guard_child_snapshot(const struct forge_guard_set *se
 /* What has changed since the snapshot: as forge_changes_json(), by an unknown author. */
 FORGE_MUST_CHECK int forge_guard_child_compare(struct forge_guard_child *c, int stop_fd,
 					       json_t **ret, struct forge_error *err);
+/* A dead file server must not hold a verdict for ever. */
+#define FORGE_GUARD_WAIT_USEC (600 * 1000000ull)
 /* The same from the times of the files alone. since NULL: only how many files there are, {guarded}. */
 FORGE_MUST_CHECK int forge_guard_child_since(const struct forge_guard_set *set,
 					     const struct timespec *since, int stop_fd,
-					     json_t **ret, struct forge_error *err);
+					     uint64_t wait_usec, json_t **ret,
+					     struct forge_error *err);
 void forge_guard_child_end(struct forge_guard_child *c);
