@@ -12,7 +12,13 @@
 #include "base/clock.h"
 #include "base/entries.h"
 #include "base/json.h"
+#include "health/guard.h"
+#include "record/record.h"
+#include "state/quarantine.h"
 #include "state/slot.h"
+
+/* Repair is done by a command that the user wanted for something else. */
+#define LOST_USEC (30 * 1000000ull)
 
 /* Has this run, which began earlier, ended since then? Not known counts as yes. */
 static bool has_ended_since(const struct forge_home *home, const char *since,
@@ -165,4 +171,47 @@ enum forge_unattributed forge_guard_slot_unattributed(const json_t *slot,
 const json_t *forge_guard_slot_files(const json_t *slot)
 {
 	return json_object_get(json_object_get(slot, "guard"), "files");
+}
+
+/* ---- lost runs ---- */
+
+int forge_guard_judge_lost(const struct forge_home *home, const char *run_id,
+			   const json_t *slot, json_t *record, struct forge_error *err)
+{
+	enum forge_unattributed unattributed =
+		forge_guard_slot_unattributed(slot, FORGE_UNATTRIBUTED_AUTO);
+	const json_t *files = forge_guard_slot_files(slot);
+	struct forge_error why = FORGE_ERROR_INIT;
+	char text[FORGE_GUARD_TEXT] = "";
+	json_t *report = NULL;
+
+	if (!files)
+		return 0;
+	int rc = forge_guard_since(files, LOST_USEC, &report, &why);
+	enum forge_guard_verdict found =
+		rc < 0 ? forge_guard_judge_unknown(unattributed, why.msg, text)
+		       : forge_guard_judge(home, run_id, unattributed, report, text);
+	bool is_corrupted = found == FORGE_GUARD_CORRUPTED;
+	if (rc < 0)
+		report = json_pack("{s:s, s:o}", "mode", "none", "note",
+				   forge_json_text(why.msg));
+	rc = is_corrupted ? forge_quarantine_add(home, run_id, err) : 0;
+	if (rc < 0) {
+		json_decref(report);
+		return rc;
+	}
+	json_t *health = json_object_get(record, "health");
+	if (!health) {
+		health = json_object();
+		json_object_set_new(record, "health", health);
+	}
+	json_object_set_new(
+		health, "post",
+		json_pack("{s:b, s:o}", "ok", !is_corrupted, "guard", report));
+	if (is_corrupted)
+		json_object_set_new(record, "quarantine", json_true());
+	forge_auto_free char *sentence = forge_asprintf("Health: %s.", text);
+	if (sentence && found != FORGE_GUARD_SILENT)
+		forge_record_add_notes(record, sentence);
+	return 0;
 }

@@ -40,3 +40,11 @@ json_t *forge_guard_slot_json(enum forge_unattributed unattributed, json_t *file
 enum forge_unattributed forge_guard_slot_unattributed(const json_t *slot,
 						      enum forge_unattributed now);
 const json_t *forge_guard_slot_files(const json_t *slot);
+
+/*
+ * For a run that is lost, and whose processes are gone: what became of guarded files since it began, by their
+ * times. Notes it in the record, and puts the run in quarantine where another one would be corrupted.
+ */
+FORGE_MUST_CHECK int forge_guard_judge_lost(const struct forge_home *home,
+					    const char *run_id, const json_t *slot,
+					    json_t *record, struct forge_error *err);
