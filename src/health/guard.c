@@ -40,6 +40,7 @@ struct forge_guard {
 	struct forge_guard_child child;
 	int watch; /* connection, -1: nothing is watched */
 	struct timespec since;
+	bool is_lost;	/* the watch: it does not know the processes of the run */
 	char note[512]; /* why something is not watched, "" */
 };
 
@@ -169,10 +170,7 @@ static int observe(const struct forge_guard_spec *spec, struct forge_guard *g,
 	const struct forge_guard_set *compared = &g->set;
 
 	if (mode != FORGE_GUARD_SNAPSHOT) {
-		int rc = spec->start_watcher ? watch(spec, g) : -EOPNOTSUPP;
-		if (!spec->start_watcher)
-			(void)snprintf(g->note, sizeof(g->note),
-				       "processes of this executor are not watched");
+		int rc = watch(spec, g);
 		if (mode == FORGE_GUARD_WATCH && (rc < 0 || g->rest.tops.n))
 			return forge_hint(
 				err,
@@ -260,6 +258,18 @@ int forge_guard_begin(const struct forge_guard_spec *spec, struct forge_guard **
 	return rc;
 }
 
+void forge_guard_note_init(struct forge_guard *g, pid_t init)
+{
+	forge_auto_json json_t *answer = NULL;
+	forge_auto_json json_t *message = json_pack("{s:i}", "init", (int)init);
+	int rc = g->watch < 0 ? 0 : forge_guard_send(g->watch, message);
+
+	if (rc == 0 && g->watch >= 0)
+		rc = forge_guard_receive(g->watch, &answer);
+	/* One that does not know its processes would take them for others. */
+	g->is_lost |= rc < 0;
+}
+
 /* Adds what an answer has. 0: nothing was lost; else why. */
 static const char *end_watch(struct forge_guard *g, struct forge_changes *changes,
 			     const char **ret_minor)
@@ -270,7 +280,7 @@ static const char *end_watch(struct forge_guard *g, struct forge_changes *change
 
 	if (rc == 0)
 		rc = forge_guard_receive(g->watch, &answer);
-	if (rc < 0)
+	if (rc < 0 || g->is_lost)
 		return "the watch was lost";
 	forge_changes_merge(changes, json_object_get(answer, "changes"));
 	if (json_is_true(json_object_get(answer, "forks_lost")))

@@ -21,7 +21,7 @@ struct forge_guard_spec {
 	const char *run_id;
 	const char *workdir;  /* NULL: not on this host */
 	const char *workdirs; /* the template of all; NULL: not known */
-	/* Starts the process that watches, if there is none. NULL: its processes cannot be told from others. */
+	/* Starts the process that watches, if there is none. */
 	int (*start_watcher)(const struct forge_home *home, struct forge_error *err);
 	int stop_fd; /* -ECANCELED when it becomes readable; -1: none */
 };
@@ -32,6 +32,11 @@ struct forge_guard_spec {
  */
 FORGE_MUST_CHECK int forge_guard_begin(const struct forge_guard_spec *spec,
 				       struct forge_guard **ret, struct forge_error *err);
+/*
+ * Processes below this one are the run's: those of a container descend from the engine. Before the command
+ * starts. What fails is seen at the end: then the watch was lost.
+ */
+void forge_guard_note_init(struct forge_guard *g, pid_t init);
 /*
  * When all processes of the run are gone. *ret is
  *   {mode: "watch" | "snapshot" | "both" | "times", note?, by_run, by_others, unattributed, files}

@@ -137,6 +137,7 @@ static void fill_job(struct run *r)
 		.log_fd = r->record.log_fd,
 		.live_fd = { r->req->stdout_fd, r->req->stderr_fd },
 		.on_event = on_event,
+		.on_init = forge_run_note_init,
 		.arg = r,
 	};
 }

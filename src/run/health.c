@@ -182,18 +182,14 @@ int forge_run_check_before(struct run *r, struct forge_verdict *ret_verdict,
 /* A dead file server must not hold the verdict of a run for ever. */
 #define LOOK_BACK_USEC (600 * 1000000ull)
 
-/* Processes of a run that can outlive us have other ancestors, and groups that are not known yet. */
 static struct forge_guard_spec guard_spec(const struct run *r, int stop_fd)
 {
-	bool is_ours = !(r->executor->caps & FORGE_EXECUTOR_OUTLIVES);
-
 	return (struct forge_guard_spec){ .config = &r->cfg->health,
 					  .home = r->home,
 					  .run_id = r->spec->run_id,
 					  .workdir = r->spec->workdir,
 					  .workdirs = r->cfg->workdir,
-					  .start_watcher =
-						  is_ours ? forge_attendant_guard : NULL,
+					  .start_watcher = forge_attendant_guard,
 					  .stop_fd = stop_fd };
 }
 
@@ -238,6 +234,14 @@ int forge_run_guard(struct run *r, struct forge_error *err)
 			      json_pack("{s:o}", "guard",
 					forge_guard_slot_json(r->unattributed, files)),
 			      err);
+}
+
+void forge_run_note_init(void *arg, pid_t init)
+{
+	const struct run *r = arg;
+
+	if (r->guard)
+		forge_guard_note_init(r->guard, init);
 }
 
 void forge_run_take_guard(struct run *r, const json_t *slot)
