@@ -194,7 +194,9 @@ static int make_set(const struct forge_guard_spec *spec, struct forge_guard_set 
 					     .workdirs = spec->workdirs,
 					     .workdir = spec->workdir };
 
-	return forge_guard_set_make(spec->config, &own, ret, err);
+	int rc = forge_guard_child_reach(spec->config, &own, spec->stop_fd, err);
+
+	return rc < 0 ? rc : forge_guard_set_make(spec->config, &own, ret, err);
 }
 
 static int look_at_tops(struct forge_guard *g, struct forge_error *err)

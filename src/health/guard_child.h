@@ -16,6 +16,14 @@ struct forge_guard_child {
 };
 #define FORGE_GUARD_CHILD_INIT ((struct forge_guard_child){ .in = -1, .out = -1 })
 
+/*
+ * Looks at the tops of what is configured, in a process that may hang in the place of this one: a system call on
+ * a dead file server cannot be interrupted. -EHOSTDOWN: they do not answer. Costs nothing where no file system
+ * of a server is mounted.
+ */
+FORGE_MUST_CHECK int forge_guard_child_reach(const struct forge_health_config *h,
+					     const struct forge_guard_own *own,
+					     int stop_fd, struct forge_error *err);
 /* Takes a snapshot, and waits for forge_guard_child_compare(). Returns when the snapshot is taken. */
 FORGE_MUST_CHECK int forge_guard_child_snapshot(const struct forge_guard_set *set,
 						int stop_fd,
