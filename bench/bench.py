@@ -654,8 +654,22 @@ def bench_slurm(args, work):
         watch_many(args.jobs, config, where)
 
 
+LAMBDA = "/usr/share/doc/bowtie2/examples"
+# What people run. Left out where the program is not installed.
+ANALYSES = {
+    "bowtie2: phage lambda, 10,000 reads": (["/usr/bin/bowtie2", f"{LAMBDA}/reads/reads_1.fq.gz"], ["sh", "-c",
+        f"gunzip -c {LAMBDA}/reference/lambda_virus.fa.gz >ref.fa && bowtie2-build -q ref.fa index && "
+        f"bowtie2 -x index -U {LAMBDA}/reads/reads_1.fq.gz -S out.sam 2>log"]),
+    "scikit-learn: breast cancer, 300 trees": (["/usr/lib/python3/dist-packages/sklearn"], ["/usr/bin/python3", "-c",
+        "from sklearn.datasets import load_breast_cancer\nfrom sklearn.ensemble import RandomForestClassifier\n"
+        "x, y = load_breast_cancer(return_X_y=True)\n"
+        "print(RandomForestClassifier(300, random_state=1).fit(x, y).score(x, y), file=open('out', 'w'))"]),
+    "dd: 200 MiB in blocks of 64 KiB": ([], ["dd", "if=/dev/zero", "of=out", "bs=64k", "count=3200", "status=none"]),
+    "computes, writes lines": ([], ["/usr/bin/python3", "-c",
+        "f = open('out', 'w')\nfor i in range(1500000): f.write('%d\\n' % (i * i))"]),
+}
+# Nothing but system calls.
 WRITERS = {
-    "computes, writes lines": "f = open('out', 'w')\nfor i in range(1500000): f.write('%d\\n' % (i * i))",
     "200,000 writes of 100 bytes": "import os\nf = os.open('out', os.O_WRONLY | os.O_CREAT)\n"
                                    "for i in range(200000): os.write(f, b'x' * 100)",
     "20,000 files made and deleted": "import os\nfor i in range(20000): open('f%d' % i, 'w').write('x')\n"
@@ -684,13 +698,13 @@ def end_watcher(home):
             pass
 
 
-def guard_watch(plain, guarded, pairs):
+def guard_watch(title, commands, plain, guarded, pairs):
     rows = []
-    for name, code in WRITERS.items():
+    for name, argv in commands.items():
         spent = {"plain": [], "guarded": []}
         for i in range(pairs):
             for kind in ("plain", "guarded") if i % 2 else ("guarded", "plain"):
-                usage = run_record(["/usr/bin/python3", "-c", code], plain if kind == "plain" else guarded)["usage"]
+                usage = run_record(argv, plain if kind == "plain" else guarded)["usage"]
                 spent[kind].append((usage["wall_seconds"], usage["cpu_seconds"]))
                 end_watcher(os.environ["FORGE_HOME"])
         row = [name]
@@ -699,7 +713,7 @@ def guard_watch(plain, guarded, pairs):
             row += [f"{medians[0]:.3f}", f"{medians[1]:.3f}",
                     f"{statistics.median(g[k] / p[k] for g, p in zip(spent['guarded'], spent['plain'])):.3f}"]
         rows.append(row)
-    table(f"A run that touches no guarded file, on the same file system, {pairs} pairs",
+    table(f"A run that touches no guarded file, {title}, {pairs} pairs",
           ["", "wall s", "watched", "ratio", "CPU s", "watched", "ratio"], rows)
 
 
@@ -747,7 +761,14 @@ def bench_guard(args, work):
     guarded = guard_config(work / "guarded.yaml", f"guard: {{paths: [{tree}]}}\n")
     pairs = max(3, min(args.rounds // 10, 12))
     if os.geteuid() == 0:
-        guard_watch(plain, guarded, pairs)
+        analyses = {name: argv for name, (needed, argv) in ANALYSES.items() if all(map(os.path.exists, needed))}
+        writers = {name: ["/usr/bin/python3", "-c", code] for name, code in WRITERS.items()}
+        guard_watch("analyses", analyses, plain, guarded, pairs)
+        guard_watch("the worst cases", writers, plain, guarded, pairs)
+        with tempfile.TemporaryDirectory(dir="/dev/shm") as other:
+            place = f"workdir: {other}/{{run_id}}\n"
+            guard_watch("workdir on another file system", writers, guard_config(work / "other-plain.yaml", place),
+                        guard_config(work / "other.yaml", place + f"guard: {{paths: [{tree}]}}\n"), pairs)
     guard_snapshot(tree, plain, work, pairs)
     guard_start({"no checks": none, "usual checks": plain, "and a guard": guarded}, args.rounds)
     end_watcher(os.environ["FORGE_HOME"])

@@ -62,6 +62,11 @@ struct forge_job {
 	int live_fd[2];		 /* also shown here, -1: nowhere */
 	/* Receives everything that is worth a line in the run's events; detail may be NULL. */
 	void (*on_event)(void *arg, const char *event, const char *detail);
+	/*
+	 * Before the command starts, of a run whose processes do not descend from this one: process 1 of it, from
+	 * which all of them descend.
+	 */
+	void (*on_init)(void *arg, pid_t init);
 	void *arg;
 };
 

@@ -185,7 +185,19 @@ void forge_snapshot_compare(const struct forge_snapshot *before,
 		find_traces(&c, before, after, differs);
 }
 
-void forge_snapshot_since(const struct forge_snapshot *s, const struct timespec *since,
+/*
+ * A deleted file leaves a trace in its directory. One that is guarded is an entry of the directory above, and
+ * is found there. The change time also tells when the other time was set back.
+ */
+static bool may_have_lost(const struct forge_seen_dir *d,
+			  const struct forge_guard_set *set, int64_t from)
+{
+	return d->changed >= from && d->born < from && !forge_guard_has(set, d->path) &&
+	       !forge_guard_is_worked_in(set, d->path);
+}
+
+void forge_snapshot_since(const struct forge_snapshot *s,
+			  const struct forge_guard_set *set, const struct timespec *since,
 			  enum forge_author by, struct forge_changes *changes)
 {
 	const struct comparison c = { changes, by };
@@ -195,6 +207,9 @@ void forge_snapshot_since(const struct forge_snapshot *s, const struct timespec 
 		const struct forge_seen_dir *d = s->dirs[i];
 		if (d->error)
 			forge_changes_add(changes, d->path, FORGE_CHANGE_UNREAD, by,
+					  NULL);
+		else if (may_have_lost(d, set, from))
+			forge_changes_add(changes, d->path, FORGE_CHANGE_ENTRIES, by,
 					  NULL);
 		for (size_t k = 0; k < d->n; k++) {
 			const struct forge_seen_file *f = &d->files[k];

@@ -40,6 +40,7 @@ struct forge_guard {
 	struct forge_guard_child child;
 	int watch; /* connection, -1: nothing is watched */
 	struct timespec since;
+	bool is_lost;	/* the watch: it does not know the processes of the run */
 	char note[512]; /* why something is not watched, "" */
 };
 
@@ -169,10 +170,7 @@ static int observe(const struct forge_guard_spec *spec, struct forge_guard *g,
 	const struct forge_guard_set *compared = &g->set;
 
 	if (mode != FORGE_GUARD_SNAPSHOT) {
-		int rc = spec->start_watcher ? watch(spec, g) : -EOPNOTSUPP;
-		if (!spec->start_watcher)
-			(void)snprintf(g->note, sizeof(g->note),
-				       "processes of this executor are not watched");
+		int rc = watch(spec, g);
 		if (mode == FORGE_GUARD_WATCH && (rc < 0 || g->rest.tops.n))
 			return forge_hint(
 				err,
@@ -196,7 +194,9 @@ static int make_set(const struct forge_guard_spec *spec, struct forge_guard_set 
 					     .workdirs = spec->workdirs,
 					     .workdir = spec->workdir };
 
-	return forge_guard_set_make(spec->config, &own, ret, err);
+	int rc = forge_guard_child_reach(spec->config, &own, spec->stop_fd, err);
+
+	return rc < 0 ? rc : forge_guard_set_make(spec->config, &own, ret, err);
 }
 
 static int look_at_tops(struct forge_guard *g, struct forge_error *err)
@@ -216,7 +216,7 @@ static int look_at_tops(struct forge_guard *g, struct forge_error *err)
 	return 0;
 }
 
-/* What was deleted as a whole, or replaced by something older, has no times that tell. */
+/* What was deleted as a whole, or replaced by something older, has no times that tell; nor has what lay in it. */
 static void compare_tops(const struct forge_guard *g, struct forge_changes *c)
 {
 	size_t i = 0;
@@ -224,7 +224,8 @@ static void compare_tops(const struct forge_guard *g, struct forge_changes *c)
 	forge_strv_foreach (path, &g->set.tops) {
 		struct stat st;
 		const struct top *top = &g->tops[i++];
-		if (!top->is_there || !forge_guard_has(&g->set, path))
+		if (!top->is_there || !(forge_guard_has(&g->set, path) ||
+					forge_guard_may_move(&g->set, path)))
 			continue;
 		if (lstat(path, &st) < 0)
 			forge_changes_add(c, path, FORGE_CHANGE_DELETED,
@@ -259,6 +260,18 @@ int forge_guard_begin(const struct forge_guard_spec *spec, struct forge_guard **
 	return rc;
 }
 
+void forge_guard_note_init(struct forge_guard *g, pid_t init)
+{
+	forge_auto_json json_t *answer = NULL;
+	forge_auto_json json_t *message = json_pack("{s:i}", "init", (int)init);
+	int rc = g->watch < 0 ? 0 : forge_guard_send(g->watch, message);
+
+	if (rc == 0 && g->watch >= 0)
+		rc = forge_guard_receive(g->watch, &answer);
+	/* One that does not know its processes would take them for others. */
+	g->is_lost |= rc < 0;
+}
+
 /* Adds what an answer has. 0: nothing was lost; else why. */
 static const char *end_watch(struct forge_guard *g, struct forge_changes *changes,
 			     const char **ret_minor)
@@ -269,7 +282,7 @@ static const char *end_watch(struct forge_guard *g, struct forge_changes *change
 
 	if (rc == 0)
 		rc = forge_guard_receive(g->watch, &answer);
-	if (rc < 0)
+	if (rc < 0 || g->is_lost)
 		return "the watch was lost";
 	forge_changes_merge(changes, json_object_get(answer, "changes"));
 	if (json_is_true(json_object_get(answer, "forks_lost")))
@@ -293,11 +306,25 @@ static void mark_warnings(const struct forge_guard_set *set, json_t *report)
 	}
 }
 
-static int by_times(struct forge_guard *g, int stop_fd, struct forge_changes *changes,
-		    struct forge_error *err)
+static json_t *make_report(const struct forge_guard *g,
+			   const struct forge_changes *changes, const char *mode,
+			   const char *note)
+{
+	json_t *report = forge_changes_json(changes);
+
+	mark_warnings(&g->set, report);
+	json_object_set_new(report, "mode", json_string(mode));
+	if (note)
+		json_object_set_new(report, "note", forge_json_text(note));
+	return report;
+}
+
+static int by_times(struct forge_guard *g, int stop_fd, uint64_t wait_usec,
+		    struct forge_changes *changes, struct forge_error *err)
 {
 	forge_auto_json json_t *found = NULL;
-	int rc = forge_guard_child_since(&g->set, &g->since, stop_fd, &found, err);
+	int rc = forge_guard_child_since(&g->set, &g->since, stop_fd, wait_usec, &found,
+					 err);
 
 	if (rc < 0)
 		return rc;
@@ -316,7 +343,7 @@ static int by_snapshot(struct forge_guard *g, int stop_fd, struct forge_changes 
 	/* The process with the snapshot is gone: the times of the files are left. */
 	if (rc < 0) {
 		(void)snprintf(g->note, sizeof(g->note), "%s", why.msg);
-		return by_times(g, stop_fd, changes, err);
+		return by_times(g, stop_fd, FORGE_GUARD_WAIT_USEC, changes, err);
 	}
 	forge_changes_add_unknown(changes, found);
 	return 0;
@@ -337,7 +364,7 @@ int forge_guard_end(struct forge_guard *g, int stop_fd, json_t **ret,
 		lost = end_watch(g, &changes, &minor);
 	if (rc == 0 && lost) {
 		mode = "times";
-		rc = by_times(g, stop_fd, &changes, err);
+		rc = by_times(g, stop_fd, FORGE_GUARD_WAIT_USEC, &changes, err);
 	}
 	if (rc == 0 && g->child.pid) {
 		bool had_note = g->note[0];
@@ -346,33 +373,92 @@ int forge_guard_end(struct forge_guard *g, int stop_fd, json_t **ret,
 	}
 	if (rc < 0)
 		return rc;
-	json_t *report = forge_changes_json(&changes);
-	mark_warnings(&g->set, report);
-	json_object_set_new(report, "mode", json_string(mode));
 	const char *note = lost ? lost : g->note[0] ? g->note : minor;
-	if (note)
-		json_object_set_new(report, "note", forge_json_text(note));
-	*ret = report;
+	*ret = make_report(g, &changes, mode, note);
 	return 0;
 }
 
-int forge_guard_since(const struct forge_guard_spec *spec, const struct timespec *since,
-		      json_t **ret, struct forge_error *err)
-{
-	forge_auto_guard_set struct forge_guard_set set = { 0 };
-	int rc = make_set(spec, &set, err);
+/* ---- after the death of a supervisor ---- */
 
-	*ret = NULL;
-	if (rc < 0 || set.n == 0)
-		return rc;
-	rc = forge_guard_child_since(&set, since, spec->stop_fd, ret, err);
-	if (rc == 0) {
-		mark_warnings(&set, *ret);
-		json_object_del(*ret, "guarded");
-		json_object_set_new(*ret, "mode", json_string("times"));
-		json_object_set_new(*ret, "note",
-				    json_string("the supervisor that watched has died"));
+json_t *forge_guard_saved(const struct forge_guard *g)
+{
+	json_t *tops = json_array();
+
+	for (size_t i = 0; i < g->set.tops.n; i++)
+		json_array_append_new(
+			tops,
+			g->tops[i].is_there
+				? json_pack("[o, I, I]",
+					    forge_json_name(g->set.tops.v[i]),
+					    (json_int_t)g->tops[i].dev,
+					    (json_int_t)g->tops[i].ino)
+				: json_pack("[o]", forge_json_name(g->set.tops.v[i])));
+	return json_pack("{s:[I, I], s:o, s:o}", "since", (json_int_t)g->since.tv_sec,
+			 (json_int_t)g->since.tv_nsec, "set",
+			 forge_guard_set_json(&g->set), "tops", tops);
+}
+
+static int restore_tops(const json_t *list, struct forge_guard *g)
+{
+	size_t i;
+	const json_t *one;
+
+	g->tops = calloc(g->set.tops.n + 1, sizeof(*g->tops));
+	if (!g->tops)
+		return -ENOMEM;
+	json_array_foreach (list, i, one) {
+		const char *text = json_string_value(json_array_get(one, 0));
+		forge_auto_free char *path = text ? forge_json_name_decode(text) : NULL;
+		if (!path || i >= g->set.tops.n || strcmp(path, g->set.tops.v[i]) != 0)
+			return -EINVAL;
+		g->tops[i] = (struct top){
+			.is_there = json_array_size(one) == 3,
+			.dev = (dev_t)json_integer_value(json_array_get(one, 1)),
+			.ino = (ino_t)json_integer_value(json_array_get(one, 2)),
+		};
 	}
+	return i == g->set.tops.n ? 0 : -EINVAL;
+}
+
+static int restore(const json_t *saved, struct forge_guard *g)
+{
+	const json_t *since = json_object_get(saved, "since");
+	int rc = forge_guard_set_parse(json_object_get(saved, "set"), &g->set);
+
+	if (rc == 0 && (json_array_size(since) != 2 || g->set.n == 0))
+		rc = -EINVAL;
+	g->since = (struct timespec){
+		.tv_sec = (time_t)json_integer_value(json_array_get(since, 0)),
+		.tv_nsec = (long)json_integer_value(json_array_get(since, 1)),
+	};
+	return rc == 0 ? restore_tops(json_object_get(saved, "tops"), g) : rc;
+}
+
+int forge_guard_since(const json_t *saved, uint64_t wait_usec, json_t **ret,
+		      struct forge_error *err)
+{
+	forge_auto_changes struct forge_changes changes = { 0 };
+	struct forge_guard *g = calloc(1, sizeof(*g));
+	int rc = g && forge_changes_init(&changes) == 0 ? 0 : -ENOMEM;
+
+	if (g) {
+		g->watch = -1;
+		g->child = FORGE_GUARD_CHILD_INIT;
+	}
+	if (rc == 0)
+		rc = restore(saved, g);
+	if (rc < 0) {
+		forge_guard_free(g);
+		return forge_fail_errno(err, -rc, "what was saved of guarded files");
+	}
+	changes.set = &g->set;
+	rc = by_times(g, -1, wait_usec, &changes, err);
+	if (rc == 0) {
+		*ret = make_report(g, &changes, "times",
+				   "the supervisor that watched has died");
+		json_object_set_new(*ret, "until_now", json_true());
+	}
+	forge_guard_free(g);
 	return rc;
 }
 
@@ -387,7 +473,8 @@ int forge_guard_describe(const struct forge_guard_spec *spec, json_t **ret,
 	*ret = NULL;
 	if (rc < 0 || set.n == 0)
 		return rc;
-	rc = forge_guard_child_since(&set, NULL, spec->stop_fd, &found, err);
+	rc = forge_guard_child_since(&set, NULL, spec->stop_fd, FORGE_GUARD_WAIT_USEC,
+				     &found, err);
 	if (rc < 0)
 		return rc;
 	bool watches = spec->config->mode != FORGE_GUARD_SNAPSHOT && can_watch(&why) == 0;

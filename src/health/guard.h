@@ -21,7 +21,7 @@ struct forge_guard_spec {
 	const char *run_id;
 	const char *workdir;  /* NULL: not on this host */
 	const char *workdirs; /* the template of all; NULL: not known */
-	/* Starts the process that watches, if there is none. NULL: its processes cannot be told from others. */
+	/* Starts the process that watches, if there is none. */
 	int (*start_watcher)(const struct forge_home *home, struct forge_error *err);
 	int stop_fd; /* -ECANCELED when it becomes readable; -1: none */
 };
@@ -33,6 +33,11 @@ struct forge_guard_spec {
 FORGE_MUST_CHECK int forge_guard_begin(const struct forge_guard_spec *spec,
 				       struct forge_guard **ret, struct forge_error *err);
 /*
+ * Processes below this one are the run's: those of a container descend from the engine. Before the command
+ * starts. What fails is seen at the end: then the watch was lost.
+ */
+void forge_guard_note_init(struct forge_guard *g, pid_t init);
+/*
  * When all processes of the run are gone. *ret is
  *   {mode: "watch" | "snapshot" | "both" | "times", note?, by_run, by_others, unattributed, files}
  * A file that only warns has "warns": true. note: why something was not observed as it was meant to be. Negative: nothing is known.
@@ -41,10 +46,15 @@ FORGE_MUST_CHECK int forge_guard_end(struct forge_guard *g, int stop_fd, json_t 
 				     struct forge_error *err);
 void forge_guard_free(struct forge_guard *g);
 
-/* For a run whose supervisor died: what has changed since then, by the times of the files. As above. */
-FORGE_MUST_CHECK int forge_guard_since(const struct forge_guard_spec *spec,
-				       const struct timespec *since, json_t **ret,
-				       struct forge_error *err);
+/* What another process needs for forge_guard_since(), should this one die. NULL: out of memory. */
+json_t *forge_guard_saved(const struct forge_guard *g);
+/*
+ * For a run whose supervisor died: what has changed from its begin until now, by the times of the files. As
+ * above, with "until_now": true. Whatever the configuration says by now, the files are those of the begin.
+ * Negative: nothing is known, e.g. for the disk has not answered in time.
+ */
+FORGE_MUST_CHECK int forge_guard_since(const json_t *saved, uint64_t wait_usec,
+				       json_t **ret, struct forge_error *err);
 /* How guarded files are observed here, and how many there are: {mode, why?, files} or NULL: none is guarded. */
 FORGE_MUST_CHECK int forge_guard_describe(const struct forge_guard_spec *spec,
 					  json_t **ret, struct forge_error *err);

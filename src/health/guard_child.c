@@ -6,9 +6,11 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,9 +21,9 @@
 #include "base/sys.h"
 #include "health/snapshot.h"
 
-/* A dead file server must not hold a verdict for ever. */
-#define WAIT_USEC  (600 * 1000000ull)
-#define REAP_MSEC  200
+#define REAP_MSEC 200
+/* How long a file server may take to answer before a run. */
+#define REACH_USEC (10 * 1000000ull)
 #define ANSWER_MAX (16u << 20)
 
 /* ---- in the process ---- */
@@ -60,7 +62,7 @@ static void be_child(const struct forge_guard_set *set, const struct timespec *s
 	changes.set = set;
 	take(set, &before);
 	if (since)
-		forge_snapshot_since(&before, since, FORGE_AUTHOR_UNKNOWN, &changes);
+		forge_snapshot_since(&before, set, since, FORGE_AUTHOR_UNKNOWN, &changes);
 	if (!compares) {
 		json_t *answer = forge_changes_json(&changes);
 		json_object_set_new(answer, "guarded",
@@ -79,6 +81,29 @@ static void be_child(const struct forge_guard_set *set, const struct timespec *s
 	say(forge_changes_json(&changes));
 	_exit(0);
 }
+
+static void reach(const struct forge_health_config *h, const struct forge_guard_own *own)
+{
+	struct forge_guard_set set = { 0 };
+	struct stat st;
+
+	/* What is wrong with the paths, the caller finds, too. */
+	if (forge_guard_set_make(h, own, &set, NULL) == 0)
+		forge_strv_foreach (top, &set.tops)
+			(void)!lstat(top, &st); /* only whether it answers */
+	say(json_object());
+	_exit(0);
+}
+
+/* What a process is to do. */
+struct task {
+	const struct forge_guard_set *set;
+	const struct timespec *since;
+	bool compares;
+	const struct forge_health_config
+		*config; /* not NULL: only reaches for the tops */
+	const struct forge_guard_own *own;
+};
 
 static void begin_child(pid_t parent, int in, int out)
 {
@@ -104,8 +129,8 @@ static void begin_child(pid_t parent, int in, int out)
 
 /* ---- in the supervisor ---- */
 
-static int spawn(const struct forge_guard_set *set, const struct timespec *since,
-		 bool compares, struct forge_guard_child *ret, struct forge_error *err)
+static int spawn(const struct task *t, struct forge_guard_child *ret,
+		 struct forge_error *err)
 {
 	int in[2], out[2];
 
@@ -119,7 +144,9 @@ static int spawn(const struct forge_guard_set *set, const struct timespec *since
 	pid_t self = getpid(), pid = fork();
 	if (pid == 0) {
 		begin_child(self, in[0], out[1]);
-		be_child(set, since, compares);
+		if (t->config)
+			reach(t->config, t->own);
+		be_child(t->set, t->since, t->compares);
 	}
 	int rc = pid < 0 ? forge_fail_errno(err, errno, "look at guarded files") : 0;
 	close(in[0]);
@@ -150,12 +177,12 @@ void forge_guard_child_end(struct forge_guard_child *c)
 }
 
 /* One line of JSON. */
-static int receive(const struct forge_guard_child *c, int stop_fd, json_t **ret,
-		   struct forge_error *err)
+static int receive(const struct forge_guard_child *c, int stop_fd, uint64_t wait_usec,
+		   json_t **ret, struct forge_error *err)
 {
 	forge_auto_free char *text = NULL;
 	size_t len = 0;
-	uint64_t deadline = forge_now_usec() + WAIT_USEC;
+	uint64_t deadline = forge_now_usec() + wait_usec;
 
 	while (len == 0 || text[len - 1] != '\n') {
 		struct pollfd p[] = { { .fd = c->out, .events = POLLIN },
@@ -194,10 +221,10 @@ int forge_guard_child_snapshot(const struct forge_guard_set *set, int stop_fd,
 {
 	struct forge_guard_child c = FORGE_GUARD_CHILD_INIT;
 	json_t *answer = NULL;
-	int rc = spawn(set, NULL, true, &c, err);
+	int rc = spawn(&(struct task){ .set = set, .compares = true }, &c, err);
 
 	if (rc == 0)
-		rc = receive(&c, stop_fd, &answer, err);
+		rc = receive(&c, stop_fd, FORGE_GUARD_WAIT_USEC, &answer, err);
 	json_decref(answer);
 	if (rc < 0)
 		forge_guard_child_end(&c);
@@ -212,18 +239,75 @@ int forge_guard_child_compare(struct forge_guard_child *c, int stop_fd, json_t *
 	if (forge_write_all(c->in, "g", 1) < 0)
 		return forge_fail(err, EIO,
 				  "the process that looks at guarded files is gone");
-	return receive(c, stop_fd, ret, err);
+	return receive(c, stop_fd, FORGE_GUARD_WAIT_USEC, ret, err);
 }
 
 int forge_guard_child_since(const struct forge_guard_set *set,
-			    const struct timespec *since, int stop_fd, json_t **ret,
+			    const struct timespec *since, int stop_fd, uint64_t wait_usec,
+			    json_t **ret, struct forge_error *err)
+{
+	struct forge_guard_child c = FORGE_GUARD_CHILD_INIT;
+	int rc = spawn(&(struct task){ .set = set, .since = since }, &c, err);
+
+	if (rc == 0)
+		rc = receive(&c, stop_fd, wait_usec, ret, err);
+	forge_guard_child_end(&c);
+	return rc;
+}
+
+/* The types of file systems that may wait for a server, or for a disk that is mounted on demand. */
+static bool is_distant(const char *type)
+{
+	static const char *const known[] = { "nfs",  "nfs4",   "cifs",	   "smb3",
+					     "ceph", "lustre", "9p",	   "afs",
+					     "gpfs", "beegfs", "virtiofs", "autofs" };
+
+	if (strcmp(type, "fuse") == 0 || strncmp(type, "fuse.", 5) == 0)
+		return true;
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(known); i++)
+		if (strcmp(type, known[i]) == 0)
+			return true;
+	return false;
+}
+
+/* Links may lead to any of them, and to follow links is to ask the server: so it matters only whether there is one. */
+static bool has_distant_mounts(void)
+{
+	forge_auto_file FILE *mounts = fopen("/proc/self/mountinfo", "re");
+	forge_auto_free char *line = NULL;
+	size_t cap = 0;
+
+	while (mounts && getline(&line, &cap, mounts) > 0) {
+		const char *rest = strstr(line, " - ");
+		char type[64];
+		if (rest && sscanf(rest + 3, "%63s", type) == 1 && is_distant(type))
+			return true;
+	}
+	return !mounts;
+}
+
+int forge_guard_child_reach(const struct forge_health_config *h,
+			    const struct forge_guard_own *own, int stop_fd,
 			    struct forge_error *err)
 {
 	struct forge_guard_child c = FORGE_GUARD_CHILD_INIT;
-	int rc = spawn(set, since, false, &c, err);
+	struct forge_error why = FORGE_ERROR_INIT;
+	forge_auto_json json_t *answer = NULL;
+	bool has_files = false;
 
-	if (rc == 0)
-		rc = receive(&c, stop_fd, ret, err);
+	for (size_t i = 0; i < h->n_checks && !has_files; i++)
+		has_files = strcmp(h->checks[i].kind, "files") == 0;
+	if (!has_files || h->mode == FORGE_GUARD_OFF || !has_distant_mounts())
+		return 0;
+	int rc = spawn(&(struct task){ .config = h, .own = own }, &c, err);
+	if (rc < 0)
+		return rc;
+	rc = receive(&c, stop_fd, REACH_USEC, &answer, &why);
 	forge_guard_child_end(&c);
+	if (rc == -ETIMEDOUT)
+		return forge_fail(err, EHOSTDOWN,
+				  "guarded files: their file server does not answer");
+	if (rc < 0 && err)
+		*err = why;
 	return rc;
 }

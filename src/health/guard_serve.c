@@ -473,12 +473,23 @@ static void end_session(struct server *v, size_t i)
 	(void)!forge_guard_send(s->fd, answer); /* it may be gone */
 }
 
+static int note_init(struct server *v, size_t i, pid_t init)
+{
+	forge_auto_json json_t *answer = json_pack("{s:b}", "ok", 1);
+
+	v->owners[i].init = init;
+	return forge_guard_send(v->sessions[i].fd, answer);
+}
+
 static void serve_session(struct server *v, size_t i)
 {
 	forge_auto_json json_t *message = NULL;
+	bool is_there = forge_guard_receive(v->sessions[i].fd, &message) == 0;
+	pid_t init = (pid_t)json_integer_value(json_object_get(message, "init"));
 
-	if (forge_guard_receive(v->sessions[i].fd, &message) == 0 &&
-	    json_is_true(json_object_get(message, "end")))
+	if (is_there && init > 1 && note_init(v, i, init) == 0)
+		return;
+	if (is_there && json_is_true(json_object_get(message, "end")))
 		end_session(v, i);
 	drop(v, i);
 }

@@ -377,6 +377,22 @@ bool forge_guard_may_move(const struct forge_guard_set *s, const char *dir)
 	return false;
 }
 
+bool forge_guard_is_worked_in(const struct forge_guard_set *s, const char *dir)
+{
+	/* FORGE_HOME, the first, is there before a run and after it. */
+	for (size_t i = 1; i < s->own.n; i++) {
+		forge_auto_free char *fixed = forge_glob_fixed_part(s->own.v[i]);
+		char *slash =
+			fixed && !strpbrk(s->own.v[i], "*?") ? strrchr(fixed, '/') : NULL;
+		if (slash)
+			slash[slash == fixed] = '\0';
+		if (!fixed || (forge_path_is_below(dir, fixed) &&
+			       forge_pattern_reaches(s->own.v[i], dir)))
+			return true;
+	}
+	return false;
+}
+
 /* Part by part: as many parts of the pattern as the directory has must match it. */
 bool forge_pattern_reaches(const char *pattern, const char *dir)
 {

@@ -18,7 +18,8 @@ struct forge_guard_part {
 struct forge_guard_set {
 	struct forge_guard_part *parts;
 	size_t n;
-	struct forge_strv own;	/* what forge changes, excluded from all */
+	struct forge_strv
+		own; /* what forge changes, excluded from all; the first is FORGE_HOME */
 	struct forge_strv tops; /* where guarded files are: no top lies in another one */
 	bool is_hashed;
 };
@@ -52,6 +53,8 @@ bool forge_guard_has_all(const struct forge_guard_set *s, const char *dir);
 bool forge_guard_is_severe(const struct forge_guard_set *s, const char *path);
 /* Is this directory one in which guarded files may be, so that they go where it goes? */
 bool forge_guard_may_move(const struct forge_guard_set *s, const char *dir);
+/* Does forge make and remove workdirs in this directory while runs are there? */
+bool forge_guard_is_worked_in(const struct forge_guard_set *s, const char *dir);
 /* Is the path a top, or above one? */
 bool forge_guard_is_above(const struct forge_guard_set *s, const char *path);
 /* Can the pattern match a path below this directory? */

@@ -6,6 +6,7 @@
  *
  * Both directions: a length of four bytes, then JSON.
  *   > {run_id, word, workdir, set}      < {ok, unwatched: [{path, why}]} or {error}
+ *   > {init}, at most once              < {ok}
  *   > {end}                             < {changes, lost?}
  * When one side ends, the other sees the end of the connection.
  */

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A process of a run is in the run's control groups, which it cannot leave. One that is gone had a parent when
- * it was forked, and so on, up to a process that lives or to the supervisor.
+ * it was forked, and so on, up to a process that lives or to the supervisor. A container is in groups of the
+ * engine, and descends from it; its processes are known by process 1 in it.
  */
 #include "health/owner.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -21,6 +24,15 @@ static int find_supervisor(const struct forge_owner *runs, size_t n, pid_t pid)
 	/* The newest first: a post-process has the supervisor of its run. */
 	for (size_t i = n; i-- > 0;)
 		if (pid > 0 && runs[i].supervisor == pid)
+			return (int)i;
+	return FORGE_OWNER_OTHER;
+}
+
+/* What descends from process 1 of a container is the run's; it never gets other ancestors. */
+static int find_init(const struct forge_owner *runs, size_t n, pid_t pid)
+{
+	for (size_t i = n; i-- > 0;)
+		if (pid > 0 && runs[i].init == pid)
 			return (int)i;
 	return FORGE_OWNER_OTHER;
 }
@@ -62,7 +74,14 @@ static int find_living(const struct forge_owner *runs, size_t n, pid_t pid)
 	int owner = find_group(runs, n, pid);
 
 	for (int i = 0; owner == FORGE_OWNER_OTHER && i < STEPS_MAX && pid > 1; i++) {
-		pid = forge_proc_parent(pid);
+		pid_t parent = forge_proc_parent(pid);
+		/* It ended meanwhile: its children have another parent by now. Else that is outside this namespace. */
+		if (parent == 0 && pid > KTHREADD && kill(pid, 0) < 0 && errno == ESRCH)
+			return FORGE_OWNER_UNKNOWN;
+		pid = parent;
+		owner = find_init(runs, n, pid);
+		if (owner >= 0)
+			return owner;
 		owner = find_supervisor(runs, n, pid);
 		if (i == 0 && owner >= 0)
 			return FORGE_OWNER_FORGE;
@@ -84,6 +103,9 @@ static int find_dead(struct forge_ancestry *a, const struct forge_owner *runs, s
 			return FORGE_OWNER_UNKNOWN;
 		if (parent == 0)
 			return FORGE_OWNER_OTHER;
+		owner = find_init(runs, n, parent);
+		if (owner >= 0)
+			return owner;
 		owner = find_supervisor(runs, n, parent);
 		if (owner >= 0)
 			return i == 0 ? FORGE_OWNER_FORGE : owner;
@@ -105,9 +127,9 @@ int forge_owner_find(struct forge_ancestry *a, const struct forge_owner *runs, s
 	if (pid <= 0)
 		return FORGE_OWNER_OTHER; /* of the kernel, or outside this namespace */
 	if (pidfd >= 0) {
-		int owner = find_supervisor(runs, n, pid) >= 0
-				    ? FORGE_OWNER_FORGE
-				    : find_living(runs, n, pid);
+		bool is_forge = find_supervisor(runs, n, pid) >= 0 ||
+				find_init(runs, n, pid) >= 0;
+		int owner = is_forge ? FORGE_OWNER_FORGE : find_living(runs, n, pid);
 		name_process(pid, process);
 		/* Nothing was read of another process that has its number by now. */
 		if (owner != FORGE_OWNER_UNKNOWN &&

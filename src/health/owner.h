@@ -10,6 +10,8 @@
 struct forge_owner {
 	const char *word; /* in the path of its control group: "forge-<run id>" */
 	pid_t supervisor; /* forked, or is an ancestor of, all its processes; 0: not known */
+	/* Of a container: process 1 in it, which is forge-shim, and an ancestor of all others; 0: none. */
+	pid_t init;
 };
 
 enum {

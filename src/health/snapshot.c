@@ -185,7 +185,14 @@ static void read_dir(struct walk *w, struct forge_seen_dir *d, struct forge_strv
 {
 	forge_auto_entries struct forge_entries entries = FORGE_ENTRIES_INIT;
 	int rc = forge_entries_open(&entries, AT_FDCWD, d->path), one;
+	struct statx st;
 
+	/* Before its entries are read: what goes later is later than everything that is compared. */
+	if (rc == 0 && statx(forge_entries_fd(&entries), "", AT_EMPTY_PATH,
+			     STATX_CTIME | STATX_BTIME, &st) == 0) {
+		d->changed = nsec(&st.stx_ctime);
+		d->born = st.stx_mask & STATX_BTIME ? nsec(&st.stx_btime) : 0;
+	}
 	for (const char *name; rc == 0 && (name = forge_entries_next(&entries));) {
 		one = look_at(w, d, forge_entries_fd(&entries), name, subdirs);
 		if (one == -ENOMEM)

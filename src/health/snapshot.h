@@ -28,8 +28,9 @@ struct forge_seen_dir {
 	size_t names_len, names_cap;
 	struct forge_seen_file *files; /* sorted by name */
 	size_t n, cap;
-	int error;     /* why not all of it was read; 0: all was */
-	bool is_whole; /* everything in it is guarded */
+	int64_t changed, born; /* of the directory, nanoseconds; 0: not known */
+	int error;	       /* why not all of it was read; 0: all was */
+	bool is_whole;	       /* everything in it is guarded */
 };
 
 struct forge_snapshot {
@@ -51,9 +52,11 @@ void forge_snapshot_compare(const struct forge_snapshot *before,
 			    struct forge_changes *c);
 /*
  * Adds what has changed at or after this time by the clock of the files (CLOCK_REALTIME_COARSE). Of what was
- * deleted only the directory is known.
+ * deleted only the directory is known. It need not be guarded itself, as that of the pattern DIR/x*; then what
+ * came or went in it need not have been guarded, either.
  */
-void forge_snapshot_since(const struct forge_snapshot *s, const struct timespec *since,
+void forge_snapshot_since(const struct forge_snapshot *s,
+			  const struct forge_guard_set *set, const struct timespec *since,
 			  enum forge_author by, struct forge_changes *c);
 /* The path of a guarded file with this inode, or NULL. For files that have several names. The caller frees it. */
 char *forge_snapshot_find(const struct forge_snapshot *s, uint64_t dev, uint64_t ino);

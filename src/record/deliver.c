@@ -18,6 +18,7 @@
 #include "base/json.h"
 #include "base/proc.h"
 #include "record/adopt.h"
+#include "record/guarded.h"
 #include "record/record.h"
 #include "record/retry.h"
 #include "state/slot.h"
@@ -218,12 +219,17 @@ int forge_write_record(const struct forge_home *home, const char *run_id,
 	return rc < 0 ? forge_fail_errno(err, -rc, "write record of %s", run_id) : 0;
 }
 
-int forge_close_lost(const struct forge_home *home, const char *run_id, json_t *record,
-		     struct forge_error *err)
+int forge_close_lost(const struct forge_home *home, const char *run_id,
+		     const json_t *slot, json_t *record, struct forge_error *err)
 {
+	if (forge_guard_slot_files(slot))
+		json_object_del(record, "guarded_since"); /* more is known than that */
 	forge_record_set_lost(record);
+	int rc = forge_guard_judge_lost(home, run_id, slot, record, err);
+	if (rc < 0)
+		return rc;
 	forge_retry_after_loss(home, run_id, true, record);
-	int rc = forge_write_record(home, run_id, record, err);
+	rc = forge_write_record(home, run_id, record, err);
 	return rc < 0 ? rc : forge_complete_events(home, run_id, record, err);
 }
 
@@ -487,7 +493,7 @@ static bool close_one(const struct forge_home *home, struct forge_store *st,
 		return false;
 	bool can_close = forge_record_is_over(record) ||
 			 (can_judge(record, boot_id) &&
-			  forge_close_lost(home, run_id, record, NULL) == 0);
+			  forge_close_lost(home, run_id, NULL, record, NULL) == 0);
 	json_decref(record);
 	return can_close && forge_deliver_run(home, st, run_id, NULL) == 0;
 }

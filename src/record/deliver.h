@@ -41,9 +41,13 @@ FORGE_MUST_CHECK int forge_add_event(const struct forge_home *home, const char *
 /* Replaces record.json, durably. */
 FORGE_MUST_CHECK int forge_write_record(const struct forge_home *home, const char *run_id,
 					const json_t *record, struct forge_error *err);
-/* Gives a record without a verdict the verdict "lost": how the run ended is unknown. */
+/*
+ * Gives a record without a verdict the verdict "lost": how the run ended is unknown. slot: what its slot had,
+ * NULL: it has none.
+ */
 FORGE_MUST_CHECK int forge_close_lost(const struct forge_home *home, const char *run_id,
-				      json_t *record, struct forge_error *err);
+				      const json_t *slot, json_t *record,
+				      struct forge_error *err);
 /* Adds the event of the record's verdict, if the supervisor died before it wrote that. */
 FORGE_MUST_CHECK int forge_complete_events(const struct forge_home *home,
 					   const char *run_id, const json_t *record,

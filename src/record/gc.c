@@ -333,7 +333,7 @@ static json_t *close_forgotten(struct gc *g, const char *run_id, int dir)
 	if (rc < 0 || forge_record_is_over(record) ||
 	    !may_change(g, "close as lost", run_id, 0))
 		return record;
-	rc = forge_close_lost(&g->home, run_id, record, &err);
+	rc = forge_close_lost(&g->home, run_id, NULL, record, &err);
 	if (rc < 0)
 		failed(g, "%s", err.msg);
 	else if (g->store)

@@ -184,7 +184,7 @@ static int close_lost(const struct repair *r, struct forge_error *err)
 		if (!r->dry_run)
 			rc = note_kept(r, planned, err);
 		if (rc >= 0 && !r->dry_run)
-			rc = forge_close_lost(r->home, r->run_id, planned, err);
+			rc = forge_close_lost(r->home, r->run_id, r->slot, planned, err);
 	}
 	json_decref(own);
 	return rc;

@@ -57,6 +57,7 @@ static void run_init(struct run *r, const struct forge_ready_run *ready)
 			   .store = ready->store,
 			   .executor = forge_executor_find(ready->spec->executor->kind),
 			   .keeps = ready->req->keep,
+			   .unattributed = ready->cfg->health.unattributed,
 			   .slot = FORGE_SLOT_INIT,
 			   .retry = FORGE_RETRY_FILE_INIT,
 			   .record = FORGE_RECORD_INIT,
@@ -136,6 +137,7 @@ static void fill_job(struct run *r)
 		.log_fd = r->record.log_fd,
 		.live_fd = { r->req->stdout_fd, r->req->stderr_fd },
 		.on_event = on_event,
+		.on_init = forge_run_note_init,
 		.arg = r,
 	};
 }
@@ -667,6 +669,7 @@ static int reopen(struct run *r, const json_t *slot, struct forge_error *err)
 					 &r->record, err);
 	json_decref(events);
 	r->courier.url = r->store;
+	forge_run_take_guard(r, slot);
 	r->is_confirmed = true;
 	r->found_status = rc == 0 ? forge_run_status(r) : FORGE_STATUS_NONE;
 	/* Without the file, there is no attempt after this one. */

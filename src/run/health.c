@@ -1,21 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The host's health before, during and after a run. */
 #include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/entries.h"
 #include "base/json.h"
 #include "health/check.h"
 #include "health/guard.h"
 #include "record/attendant.h"
+#include "record/guarded.h"
 #include "run/run_state.h"
 #include "run/signals.h"
 #include "state/quarantine.h"
@@ -182,18 +179,17 @@ int forge_run_check_before(struct run *r, struct forge_verdict *ret_verdict,
 
 /* ---- guarded files ---- */
 
-/* Processes of a run that can outlive us have other ancestors, and groups that are not known yet. */
+/* A dead file server must not hold the verdict of a run for ever. */
+#define LOOK_BACK_USEC (600 * 1000000ull)
+
 static struct forge_guard_spec guard_spec(const struct run *r, int stop_fd)
 {
-	bool is_ours = !(r->executor->caps & FORGE_EXECUTOR_OUTLIVES);
-
 	return (struct forge_guard_spec){ .config = &r->cfg->health,
 					  .home = r->home,
 					  .run_id = r->spec->run_id,
 					  .workdir = r->spec->workdir,
 					  .workdirs = r->cfg->workdir,
-					  .start_watcher =
-						  is_ours ? forge_attendant_guard : NULL,
+					  .start_watcher = forge_attendant_guard,
 					  .stop_fd = stop_fd };
 }
 
@@ -211,12 +207,13 @@ static bool has_guard(const struct run *r)
 
 void forge_run_note_guard(struct run *r)
 {
-	clock_gettime(CLOCK_REALTIME_COARSE, &r->guarded_since);
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME_COARSE, &now);
 	if (has_guard(r) && !(r->executor->caps & FORGE_EXECUTOR_REMOTE))
 		json_object_set_new(r->record.json, "guarded_since",
-				    json_pack("[I, I]",
-					      (json_int_t)r->guarded_since.tv_sec,
-					      (json_int_t)r->guarded_since.tv_nsec));
+				    json_pack("[I, I]", (json_int_t)now.tv_sec,
+					      (json_int_t)now.tv_nsec));
 }
 
 int forge_run_guard(struct run *r, struct forge_error *err)
@@ -224,120 +221,54 @@ int forge_run_guard(struct run *r, struct forge_error *err)
 	forge_auto_close int signals = forge_signals_fd();
 	const struct forge_guard_spec spec = guard_spec(r, signals);
 
-	if (r->req->is_probe || r->executor->caps & FORGE_EXECUTOR_REMOTE)
-		return 0;
-	return forge_guard_begin(&spec, &r->guard, err);
+	bool is_here = !r->req->is_probe && !(r->executor->caps & FORGE_EXECUTOR_REMOTE);
+	int rc = is_here ? forge_guard_begin(&spec, &r->guard, err) : 0;
+
+	if (rc == 0 && !r->guard)
+		json_object_del(r->record.json, "guarded_since");
+	/* A run that outlives this supervisor is judged by another one, as it was configured now. */
+	if (rc < 0 || (!r->guard && !(r->executor->caps & FORGE_EXECUTOR_OUTLIVES)))
+		return rc;
+	json_t *files = r->guard ? forge_guard_saved(r->guard) : NULL;
+	return forge_slot_add(&r->slot,
+			      json_pack("{s:o}", "guard",
+					forge_guard_slot_json(r->unattributed, files)),
+			      err);
 }
 
-/* Has this run, which began earlier, ended since then? Not known counts as yes. */
-static bool has_ended_since(const struct run *r, const char *run_id)
+void forge_run_note_init(void *arg, pid_t init)
 {
-	forge_auto_close int dir = forge_home_open_run(r->home, run_id);
-	char ended[FORGE_RUN_ID_MAX];
-	struct stat st;
+	const struct run *r = arg;
 
-	if (dir < 0 || fstatat(dir, "record.json", &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return dir != -ENOENT && errno != ENOENT;
-	/* An id begins with its time. */
-	uint64_t msec = (uint64_t)st.st_mtim.tv_sec * 1000 +
-			(uint64_t)st.st_mtim.tv_nsec / 1000000;
-	(void)forge_run_id_at(ended, msec);
-	return strncmp(ended, r->spec->run_id, strlen(ended)) >= 0;
+	if (r->guard)
+		forge_guard_note_init(r->guard, init);
 }
 
-/* Was another run of this FORGE_HOME there while this one was? Not known counts as yes. */
-static bool was_alone(const struct run *r)
+void forge_run_take_guard(struct run *r, const json_t *slot)
 {
-	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
-	forge_auto_json json_t *slots = forge_slot_ids(r->home);
-	const char *own = r->spec->run_id;
-
-	if (!slots || json_object_size(slots) > 1)
-		return false;
-	(void)forge_entries_open(&d, r->home->runs_fd, "."); /* d keeps the error */
-	for (const char *name; (name = forge_entries_next(&d));) {
-		if (!forge_run_id_is_valid(name) || strcmp(name, own) == 0)
-			continue;
-		/* Ids sort by time. */
-		if (strcmp(name, own) > 0 || has_ended_since(r, name))
-			return false;
-	}
-	return d.error == 0;
+	r->guarded_files = forge_guard_slot_files(slot);
+	if (json_object_get(slot, "guard") && !r->guarded_files)
+		json_object_del(r->record.json, "guarded_since");
+	r->unattributed = forge_guard_slot_unattributed(slot, r->unattributed);
 }
 
-/* The first change by this author that counts, or NULL. */
-static const json_t *first_change(const json_t *report, const char *by)
+/* "Corrupted", or a sentence more. */
+static void add_verdict(enum forge_guard_verdict found, const char *text,
+			struct forge_verdict *v)
 {
-	size_t i;
-	const json_t *one;
-
-	json_array_foreach (json_object_get(report, "files"), i, one)
-		if (strcmp(forge_json_string_or(one, "by", ""), by) == 0 &&
-		    !json_is_true(json_object_get(one, "warns")))
-			return one;
-	return NULL;
-}
-
-/* The first change, not by others, that does not count, or NULL. */
-static const json_t *first_warning(const json_t *report)
-{
-	size_t i;
-	const json_t *one;
-
-	json_array_foreach (json_object_get(report, "files"), i, one)
-		if (strcmp(forge_json_string_or(one, "by", ""), "other") != 0)
-			return one;
-	return NULL;
-}
-
-static unsigned long long count(const json_t *report, const char *key)
-{
-	return (unsigned long long)json_integer_value(json_object_get(report, key));
-}
-
-static bool blames_unattributed(const struct run *r)
-{
-	return r->cfg->health.unattributed == FORGE_UNATTRIBUTED_CORRUPTED ||
-	       (r->cfg->health.unattributed == FORGE_UNATTRIBUTED_AUTO && was_alone(r));
-}
-
-/* What the verdict rests on, when nothing was found. */
-static void tell_of_loss(const json_t *report, struct forge_verdict *v)
-{
-	if (strcmp(forge_json_string_or(report, "mode", ""), "times") == 0)
-		forge_judge_add(v,
-				"Health: %s; by their times no guarded file was changed.",
-				forge_json_string_or(report, "note", ""));
+	if (found == FORGE_GUARD_CORRUPTED)
+		forge_judge_corrupted(text, v);
+	else if (found == FORGE_GUARD_NOTED)
+		forge_judge_add(v, "Health: %s.", text);
 }
 
 static void judge_guard(struct run *r, const json_t *report, struct forge_verdict *v)
 {
-	const json_t *shown = first_change(report, "run");
-	const char *note = forge_json_string(report, "note");
-	char text[640];
+	char text[FORGE_GUARD_TEXT];
 
-	if (!shown)
-		shown = first_change(report, "unknown");
-	if (!shown)
-		shown = first_warning(report);
-	if (!shown) {
-		tell_of_loss(report, v);
-		return;
-	}
-	bool is_own = strcmp(forge_json_string_or(shown, "by", ""), "run") == 0;
-	bool warns = json_is_true(json_object_get(shown, "warns"));
-	unsigned long long n = count(report, is_own ? "by_run" : "unattributed");
-	(void)snprintf(text, sizeof(text),
-		       "%llu guarded file%s %s changed %s, e.g. %.200s (%s)%s%s%s", n,
-		       n == 1 ? "" : "s", n == 1 ? "was" : "were",
-		       is_own ? "by this run" : "while it ran, and by whom is not known",
-		       forge_json_string_or(shown, "path", ""),
-		       forge_json_string_or(shown, "what", ""), note ? " [" : "",
-		       note ? note : "", note ? "]" : "");
-	if (!warns && (is_own || blames_unattributed(r)))
-		forge_judge_corrupted(text, v);
-	else
-		forge_judge_add(v, "Health: %s.", text);
+	add_verdict(forge_guard_judge(r->home, r->spec->run_id, r->unattributed, report,
+				      text),
+		    text, v);
 }
 
 /* Also when the supervisor before this one observed them, and died. */
@@ -346,51 +277,35 @@ static bool is_guarded(const struct run *r)
 	return r->guard || json_object_get(r->record.json, "guarded_since");
 }
 
-static int look_back(struct run *r, int stop_fd, json_t **ret, struct forge_error *err)
+/* As they were guarded when the run began. */
+static int look_back(struct run *r, json_t **ret, struct forge_error *err)
 {
-	const json_t *since = json_object_get(r->record.json, "guarded_since");
-	const struct forge_guard_spec spec = guard_spec(r, stop_fd);
-
-	r->guarded_since = (struct timespec){
-		.tv_sec = (time_t)json_integer_value(json_array_get(since, 0)),
-		.tv_nsec = (long)json_integer_value(json_array_get(since, 1)),
-	};
-	return forge_guard_since(&spec, &r->guarded_since, ret, err);
-}
-
-/* Nothing is known of guarded files. */
-static void judge_unknown(struct run *r, const char *why, json_t *post,
-			  struct forge_verdict *v)
-{
-	char text[640];
-
-	(void)snprintf(text, sizeof(text),
-		       "whether it changed guarded files is not known: %s", why);
-	json_object_set_new(post, "ok", json_false());
-	if (r->cfg->health.unattributed == FORGE_UNATTRIBUTED_CORRUPTED)
-		forge_judge_corrupted(text, v);
-	else
-		forge_judge_add(v, "Health: %s.", text);
+	if (!r->guarded_files)
+		return forge_fail(err, ENODATA,
+				  "the supervisor before this one has "
+				  "saved nothing of them");
+	return forge_guard_since(r->guarded_files, LOOK_BACK_USEC, ret, err);
 }
 
 static void end_guard(struct run *r, json_t *post, struct forge_verdict *v)
 {
 	struct forge_error err = FORGE_ERROR_INIT;
 	json_t *report = NULL;
+	char text[FORGE_GUARD_TEXT];
 
 	if (!is_guarded(r))
 		return;
 	/* Not even a signal keeps a run from being judged. */
 	int rc = r->guard ? forge_guard_end(r->guard, -1, &report, &err)
-			  : look_back(r, -1, &report, &err);
+			  : look_back(r, &report, &err);
 	json_object_del(r->record.json, "guarded_since");
-	if (rc == 0 && !report)
-		return; /* nothing is guarded any more */
 	if (rc < 0) {
 		forge_record_event(&r->record, "guard_failed", err.msg);
 		report = json_pack("{s:s, s:o}", "mode", "none", "note",
 				   forge_json_text(err.msg));
-		judge_unknown(r, err.msg, post, v);
+		json_object_set_new(post, "ok", json_false());
+		add_verdict(forge_guard_judge_unknown(r->unattributed, err.msg, text),
+			    text, v);
 	} else {
 		judge_guard(r, report, v);
 	}
@@ -399,12 +314,12 @@ static void end_guard(struct run *r, json_t *post, struct forge_verdict *v)
 
 /* ---- after ---- */
 
-static const json_t *check_before(struct run *r, const char *name)
+static const json_t *find_check(const json_t *phase, const char *name)
 {
-	const json_t *pre = json_object_get(health_of(r), "pre"), *one;
+	const json_t *one;
 	size_t i;
 
-	json_array_foreach (json_object_get(pre, "checks"), i, one)
+	json_array_foreach (json_object_get(phase, "checks"), i, one)
 		if (strcmp(forge_json_string_or(one, "name", ""), name) == 0)
 			return one;
 	return NULL;
@@ -464,10 +379,30 @@ static void compare_tables(struct run *r, const json_t *before, const json_t *af
 					"Health: %s; this run had no network and "
 					"cannot have done it.",
 					text);
-		else if (!warns && blames_unattributed(r))
+		else if (!warns &&
+			 forge_guard_blames(r->home, r->spec->run_id, r->unattributed))
 			forge_judge_corrupted(text, v);
 		else
 			forge_judge_add(v, "Health: %s; by whom is not known.", text);
+	}
+}
+
+/* The configuration may have changed under a run that outlived its supervisor. */
+static void tell_of_missing(struct run *r, struct forge_verdict *v)
+{
+	const json_t *pre = json_object_get(health_of(r), "pre"), *one;
+	size_t i;
+
+	json_array_foreach (json_object_get(pre, "checks"), i, one) {
+		const char *name = forge_json_string_or(one, "name", "");
+		const json_t *numbers = json_object_get(one, "numbers");
+		if ((json_object_size(json_object_get(numbers, "count")) ||
+		     json_object_size(json_object_get(numbers, "contents"))) &&
+		    !forge_health_find(&r->cfg->health, name))
+			forge_judge_add(v,
+					"Health: %s is not configured any more; whether "
+					"its tables changed is not known.",
+					name);
 	}
 }
 
@@ -480,7 +415,8 @@ static void judge_results(struct run *r, const json_t *post, struct forge_verdic
 	json_array_foreach (json_object_get(post, "checks"), i, one) {
 		const char *name = forge_json_string_or(one, "name", "");
 		const char *text = forge_json_string_or(one, "text", "");
-		const json_t *before = check_before(r, name);
+		const json_t *before =
+			find_check(json_object_get(health_of(r), "pre"), name);
 		compare_tables(r, before, one, "count", v);
 		compare_tables(r, before, one, "contents", v);
 		if (json_is_true(json_object_get(one, "ok")))
@@ -548,6 +484,7 @@ void forge_run_check_after(struct run *r, struct forge_verdict *v)
 		post = note_results(r, "post", &results);
 		end_guard(r, post, v);
 		judge_results(r, post, v);
+		tell_of_missing(r, v);
 	}
 	if (post && strcmp(v->status, "corrupted") == 0)
 		put_in_quarantine(r, post);

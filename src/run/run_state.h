@@ -7,7 +7,6 @@
 
 #include <jansson.h>
 #include <stdbool.h>
-#include <time.h>
 
 #include "run/carry_out.h"
 
@@ -48,7 +47,8 @@ struct run {
 	struct forge_retry_file retry; /* for the attempt after this one */
 	bool is_retried;	       /* there is one */
 	struct forge_guard *guard;     /* observes guarded files; NULL: none are */
-	struct timespec guarded_since; /* by the clock of files */
+	const json_t *guarded_files; /* of the supervisor before, borrowed; NULL: none */
+	enum forge_unattributed unattributed; /* as when the run began */
 	uint64_t
 		health_deadline; /* until then the run waits for health; 0: it has not yet */
 	bool has_warned_of_health;
@@ -94,6 +94,10 @@ FORGE_MUST_CHECK int forge_run_check_before(struct run *r,
 void forge_run_note_guard(struct run *r);
 /* Observes guarded files from now on; the command has not started. */
 FORGE_MUST_CHECK int forge_run_guard(struct run *r, struct forge_error *err);
+/* Processes below this one are the run's, whoever started it. arg: the run. */
+void forge_run_note_init(void *arg, pid_t init);
+/* Takes what the supervisor before this one has saved of them. The slot must outlive r. */
+void forge_run_take_guard(struct run *r, const json_t *slot);
 /* All processes of the run are gone: what they changed, and the checks after it. v may become "corrupted". */
 void forge_run_check_after(struct run *r, struct forge_verdict *v);
 

@@ -29,6 +29,8 @@ static const char SQL_UPDATE[] =
 	"UPDATE runs SET status = $1, reason = $2, notes = $3, started_at = $4, "
 	"ended_at = $5, exit_code = $6, wall_usec = $7, memory_peak = $8, "
 	"record = $9 WHERE run_id = $10 AND status = $11";
+static const char SQL_FREE_KEY[] = "UPDATE runs SET idempotency_key = NULL WHERE run_id "
+				   "= $1";
 static const char SQL_INPUT[] = "INSERT INTO inputs VALUES ($1, $2, $3, $4) ON CONFLICT "
 				"DO NOTHING";
 static const char SQL_OUTPUT[] = "INSERT INTO outputs VALUES ($1, $2, $3, $4, $5) ON "
@@ -199,6 +201,16 @@ const char *forge_store_part_of(const json_t *record)
 		       : forge_json_string(record, "parent_run");
 }
 
+/*
+ * A run that was refused for the host's health has not run, and may succeed when the host is healthy: the same
+ * key starts another one. The record keeps the key.
+ */
+static bool frees_key(const json_t *record)
+{
+	return strcmp(forge_json_string_or(record, "status", ""), "rejected") == 0 &&
+	       strcmp(forge_json_string_or(record, "reason", ""), "health_pre") == 0;
+}
+
 /* Events refer to the row of the run, so the row is inserted first; its state is set last. */
 static int insert_run(struct forge_store *st, const json_t *record,
 		      struct forge_error *err)
@@ -212,18 +224,20 @@ static int insert_run(struct forge_store *st, const json_t *record,
 	const json_t *supervisor = json_object_get(record, "supervisor");
 	const json_t *step = json_object_get(record, "step");
 	json_int_t attempt = json_integer_value(json_object_get(record, "attempt"));
-	rc = forge_sql(
-		st, err, NULL, NULL, SQL_NEW_RUN, text_value(record, "run_id"),
-		text_value(record, "analysis_id"),
-		text_value(json_object_get(record, "runtime"), "name"),
-		text_value(record, "executor"), text_value(record, "host"),
-		text_value(record, "user"), text_value(record, "created_at"),
-		int_value(supervisor, "pid"), int_value(supervisor, "start_time"),
-		text_value(supervisor, "boot_id"), text_value(record, "idempotency_key"),
-		text_value(json_object_get(record, "runtime"), "digest"),
-		SQL_TEXT(forge_store_part_of(record)), text_value(record, "parent_run"),
-		SQL_INT(attempt > 1 ? attempt : 1), text_value(step, "key"),
-		text_value(step, "pipeline"), text_value(step, "task"));
+	rc = forge_sql(st, err, NULL, NULL, SQL_NEW_RUN, text_value(record, "run_id"),
+		       text_value(record, "analysis_id"),
+		       text_value(json_object_get(record, "runtime"), "name"),
+		       text_value(record, "executor"), text_value(record, "host"),
+		       text_value(record, "user"), text_value(record, "created_at"),
+		       int_value(supervisor, "pid"), int_value(supervisor, "start_time"),
+		       text_value(supervisor, "boot_id"),
+		       frees_key(record) ? SQL_TEXT(NULL)
+					 : text_value(record, "idempotency_key"),
+		       text_value(json_object_get(record, "runtime"), "digest"),
+		       SQL_TEXT(forge_store_part_of(record)),
+		       text_value(record, "parent_run"),
+		       SQL_INT(attempt > 1 ? attempt : 1), text_value(step, "key"),
+		       text_value(step, "pipeline"), text_value(step, "task"));
 	if (rc == 0)
 		return changed_meanwhile(forge_json_string(record, "run_id"), err);
 	return rc < 0 ? rc : 0;
@@ -329,6 +343,9 @@ static int apply(struct forge_store *st, const json_t *batch, struct forge_error
 	if (rc == 0)
 		rc = update_run(st, record, forge_status_name(was.status), at.status,
 				err);
+	if (rc == 0 && frees_key(record) && json_object_get(record, "idempotency_key"))
+		rc = forge_sql(st, err, NULL, NULL, SQL_FREE_KEY, SQL_TEXT(run_id));
+	rc = rc > 0 ? 0 : rc;
 	if (rc == 0 && forge_status_is_terminal(at.status) &&
 	    !forge_status_is_terminal(was.status)) {
 		rc = insert_files(st, record, err);

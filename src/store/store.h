@@ -71,7 +71,10 @@ FORGE_MUST_CHECK int forge_store_put_post_process(struct forge_store *st,
 						  const json_t *rows, const json_t *event,
 						  struct forge_error *err);
 
-/* The run of this user with this idempotency key: -ENOENT when there is none. */
+/*
+ * The run of this user with this idempotency key: -ENOENT when there is none. A run that was rejected for the
+ * host's health (health_pre) has none any more.
+ */
 FORGE_MUST_CHECK int forge_store_find_key(struct forge_store *st, const char *user,
 					  const char *key, char **ret_run_id,
 					  struct forge_error *err);

@@ -306,6 +306,131 @@ PY
     [ "$(field .status)" = succeeded ]
 }
 
+# ---- guarded files
+
+# site_guard LINE...: $T/site is guarded.
+site_guard() {
+    mkdir -p "$T/site"
+    echo a >"$T/site/page"
+    chmod -R a+rwX "$T/site"
+    budget 'guard:' "  paths: [$T/site]" "$@"
+}
+# open_hole: it is in the workdir of the run, too, writable, as hole.
+open_hole() {
+    "$BATS_TEST_DIRNAME/../tools/hole.py" "$(engine "$executor" inspect -f '{{.State.Pid}}' "forge-$id")" "$T/site" \
+        "$(of "$id" .workdir)/hole"
+}
+# with_hole SCRIPT: a run that does that when it has the hole.
+with_hole() {
+    submit -- sh -c "mkdir hole; echo ready; until [ -e hole/page ]; do sleep 0.02; done; $1"
+    patiently says_ready
+    open_hole
+    finished "$id"
+    field '.health.post.guard | tojson'
+}
+guard_count() { field ".health.post.guard.$1"; }
+
+@test "guarded files are watched: what a container changes is the run's, what others change is not" {
+    for name in docker podman; do
+        use "$name"
+        site_guard
+        with_hole 'echo b >>hole/page'
+        [ "$(field .status)" = corrupted ]
+        [ "$(guard_count mode)" = watch ]
+        [ "$(guard_count by_run)" -eq 1 ]
+        [ "$(field '.health.post.guard.files[0] | .path + " " + .what + " " + .by')" = "$T/site/page modified run" ]
+        "$FORGE" health clear "$id" --note test
+        # By processes that are gone, some of whose parents are gone as well.
+        with_hole 'for i in 1 2 3 4 5 6 7 8 9 10; do touch hole/child-$i; (touch hole/grandchild-$i &); done
+            until [ "$(ls hole | grep -c child)" -eq 20 ]; do sleep 0.02; done'
+        [ "$(field .status)" = corrupted ]
+        [ "$(guard_count by_run)" -eq 20 ]
+        [ "$(guard_count by_others)" -eq 0 ]
+        [ "$(guard_count unattributed)" -eq 0 ]
+        "$FORGE" health clear "$id" --note test
+        rm -r "$T/site"
+        # From outside.
+        site_guard
+        rm -f "$T/gate/open"
+        start
+        echo b >>"$T/site/page"
+        open_gate
+        finished "$id"
+        [ "$(field .status)" = succeeded ]
+        [ "$(guard_count mode)" = watch ]
+        [ "$(guard_count by_run)" -eq 0 ]
+        [ "$(guard_count by_others)" -eq 1 ]
+    done
+}
+
+# In one of several thousand cases a parent ends while the watcher goes from a process to its ancestors.
+@test "9,000 changes by processes whose parents are just ending are all the run's" {
+    site_guard
+    cat >fork.py <<'END'
+import os, time
+os.mkdir("hole")
+print("ready", flush=True)
+while not os.path.exists("hole/page"):
+    time.sleep(0.02)
+for i in range(3000):
+    if os.fork() == 0:
+        if os.fork() == 0:
+            if os.fork() == 0:
+                for k in range(3):
+                    os.close(os.open(f"hole/{i}-{k}", os.O_CREAT | os.O_WRONLY))
+            os._exit(0)
+        os._exit(0)
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        pass
+while len(os.listdir("hole")) < 9001:
+    time.sleep(0.02)
+END
+    submit --pids 4000 -i fork.py -- python3 fork.py
+    patiently says_ready
+    open_hole
+    finished "$id"
+    field '.health.post.guard | del(.files) | tojson'
+    rm -r "$T/site"
+    [ "$(field .status)" = corrupted ]
+    [ "$(guard_count by_run)" -eq 9000 ]
+    [ "$(guard_count by_others)" -eq 0 ]
+    [ "$(guard_count unattributed)" -eq 0 ]
+}
+
+@test "two runs in containers are told apart" {
+    site_guard
+    start
+    other=$id
+    with_hole 'echo b >>hole/page'
+    [ "$(field .status)" = corrupted ]
+    [ "$(guard_count by_run)" -eq 1 ]
+    bad=$id
+    open_gate
+    finished "$other"
+    [ "$(field .status)" = succeeded ]
+    [ "$(guard_count by_others)" -eq 1 ]
+    [ "$(field '.health.post.guard.files[0].process')" = "run $bad" ]
+}
+
+@test "guarded files that are compared: a change by a container, or by others, is nobody's" {
+    site_guard '  mode: snapshot' '  unattributed: corrupted'
+    with_hole 'echo b >>hole/page'
+    [ "$(field .status)" = corrupted ]
+    [ "$(guard_count mode)" = snapshot ]
+    [ "$(guard_count unattributed)" -eq 1 ]
+    "$FORGE" health clear "$id" --note test
+    site_guard '  mode: snapshot' '  unattributed: warn'
+    start
+    echo b >>"$T/site/page"
+    open_gate
+    finished "$id"
+    [ "$(field .status)" = succeeded ]
+    [[ "$(field .completion_notes)" == *"Health: 1 guarded file was changed while it ran, and by whom is not known, e.g. $T/site/page (modified)"* ]]
+}
+
 # ---- what goes wrong on the way
 
 @test "a container that is removed by hand ends the run with a verdict" {

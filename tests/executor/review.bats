@@ -56,6 +56,68 @@ has_slot() { grep -qs start_usec "$FORGE_HOME"/active/*; }
     [ "$(of "$id" .status)" = succeeded ]
 }
 
+@test "a resumed run is judged by the guard of its begin, whatever the configuration says by now" {
+    mkdir "$T/site"
+    echo a >"$T/site/page"
+    echo a >"$T/lone"
+    # The guard is gone by the end.
+    budget 'guard:' "  paths: [$T/site, $T/lone]" '  unattributed: corrupted'
+    start
+    orphan "$id"
+    echo b >>"$T/site/page"
+    rm "$T/lone"
+    budget
+    "$FORGE" ps >/dev/null
+    open_gate
+    "$FORGE" wait "$id" || true
+    [ "$(of "$id" .status)" = corrupted ]
+    [ "$(of "$id" .health.post.guard.mode)" = times ]
+    [ "$(of "$id" ".health.post.guard.files[] | select(.path == \"$T/site/page\").what")" = modified ]
+    [ "$(of "$id" ".health.post.guard.files[] | select(.path == \"$T/lone\").what")" = deleted ]
+    [[ "$(of "$id" .completion_notes)" == *"since it began, and by whom is not known"* ]]
+    [[ "$(of "$id" .completion_notes)" == *"the supervisor that watched has died"* ]]
+    "$FORGE" health clear "$id" --note test
+    # It only warns by the end.
+    rm "$T/gate/open"
+    budget 'guard:' "  paths: [$T/site]" '  unattributed: corrupted'
+    start
+    orphan "$id"
+    echo b >>"$T/site/page"
+    budget 'guard:' "  paths: [$T/site]" '  unattributed: warn'
+    "$FORGE" ps >/dev/null
+    open_gate
+    "$FORGE" wait "$id" || true
+    [ "$(of "$id" .status)" = corrupted ]
+    "$FORGE" health clear "$id" --note test
+    # It was not there at the begin.
+    rm "$T/gate/open"
+    budget
+    start
+    orphan "$id"
+    budget 'guard:' "  paths: [$T/site]" '  unattributed: corrupted'
+    echo b >>"$T/site/page"
+    "$FORGE" ps >/dev/null
+    open_gate
+    "$FORGE" wait "$id"
+    [ "$(of "$id" .status)" = succeeded ]
+    [ "$(of "$id" .health.post.guard)" = null ]
+}
+
+@test "a resumed run whose tables are no longer checked says so" {
+    . "$BATS_TEST_DIRNAME/../lib/postgres.bash"
+    pg_make
+    pg_sql 'CREATE TABLE samples (x int)'
+    budget 'health:' "  p: {kind: postgres, url: \"$FORGE_TEST_PG\", count: [samples]}"
+    start
+    orphan "$id"
+    pg_remove
+    budget
+    "$FORGE" ps >/dev/null
+    open_gate
+    "$FORGE" wait "$id"
+    [[ "$(of "$id" .completion_notes)" == *"Health: p is not configured any more; whether its tables changed is not known."* ]]
+}
+
 @test "a run with standard input is not resumed with half of it" {
     mkfifo in
     exec {keep}<>in

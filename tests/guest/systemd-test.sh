@@ -123,6 +123,53 @@ for who in root user; do
     from_a_shell
 done
 
+# ---- health: units of a real manager, and a kernel that does not tell the pressure on memory
+
+# verdict_of NAME: of that check, and what it says.
+verdict_of() { jq -r --arg name "$1" '.[] | select(.name == $name) | "\(.ok) \(.text)"' /tmp/health; }
+check_units() { HOME=/var/tmp/health FORGE_HOME=/var/tmp/health/state "$FORGE" health check --json >/tmp/health 2>/tmp/said; }
+# has_failed UNIT: returns when it has; no later than after 20 s.
+has_failed() {
+    for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+        [ "$(systemctl is-active "$1")" != failed ] || return 0
+        sleep 1
+    done
+    return 1
+}
+mkdir -p /var/tmp/health/state
+cd /var/tmp/health || exit 1
+{
+    printf 'sandbox:\n  allow_missing: [landlock]\nhealth:\n'
+    for unit in up down none; do
+        echo "  $unit: {kind: systemd, unit: health-$unit.service}"
+    done
+    echo '  target: {kind: systemd, unit: sysinit.target}'
+    echo '  pressure: {kind: memory, max_pressure: 50%}'
+} >forge.yaml
+systemd-run --quiet --unit health-up.service sleep 1000
+systemd-run --quiet --unit health-down.service false
+has_failed health-down.service
+check_units
+is "health: a unit that runs passes" "$(verdict_of up)" "true health-up.service is active (running)"
+is "health: one that failed does not" "$(verdict_of down)" "false health-down.service is failed (failed)"
+is "health: nor does one that is not there" "$(verdict_of none)" "false health-none.service: systemd has no such unit"
+is "health: any kind of unit can be checked" "$(verdict_of target)" "true sysinit.target is active (active)"
+[ -e /proc/pressure/memory ] ||
+    is "health: a kernel without PSI is named" "$(verdict_of pressure)" "false this kernel does not tell the pressure on memory"
+systemctl kill --signal KILL health-up.service
+has_failed health-up.service
+check_units
+is "health: a unit that is killed is noticed" "$(verdict_of up)" "false health-up.service is failed (failed)"
+printf 'sandbox:\n  allow_missing: [landlock]\nhealth:\n  up: {kind: systemd, unit: health-up.service}\n' >forge.yaml
+who=root home=/var/tmp/health HOME=/var/tmp/health FORGE_HOME=/var/tmp/health/state
+record start -- true
+verdict_is "a run waits for no dead unit" "125 rejected health_pre"
+systemctl reset-failed
+systemd-run --quiet --unit health-up.service sleep 1000
+record start -- true
+verdict_is "... and starts when it lives" "0 succeeded exit"
+systemctl stop health-up.service
+
 # ---- forge setup: the user managers' controllers, and a user who lingers
 
 as_root() { (unset FORGE_HOME && HOME=/root "$FORGE" setup "$@" --json >/tmp/report 2>/tmp/said); }

@@ -724,6 +724,36 @@ small_disk() {
     }
 }
 
+# under_pressure SOME FULL: a check where the kernel tells these parts of the last 10 s.
+under_pressure() {
+    printf '%s avg10=%s avg60=1.00 avg300=2.00 total=3\n' some "$1" full "$2" >psi
+    unshare --mount sh -c 'mount --bind psi /proc/pressure/memory && "$FORGE" health check --json >"$1" 2>&1' sh "$out" || true
+    cat "$out"
+}
+
+# The numbers are ours: a real shortage would hit everything on this host. What the kernel says is read for real below.
+@test "memory: programs that wait for memory are noticed, from the number that is allowed on" {
+    [ "$mode" = root ] || skip "an ordinary user cannot mount"
+    [ -e /proc/pressure/memory ] || skip "this kernel does not tell the pressure on memory"
+    checks "m: {kind: memory, max_pressure: 10%}" "n: {kind: memory}"
+    under_pressure 0.00 0.00
+    passed m
+    # What waited while others went on is no shortage.
+    under_pressure 95.00 10.00
+    passed m
+    [ "$(of m .numbers.pressure)" = 0.1 ]
+    under_pressure 95.00 10.20
+    failed m "all programs waited for memory 10.2 % of the time (10.0 % allowed)"
+    passed n
+    : >psi
+    unshare --mount sh -c 'mount --bind psi /proc/pressure/memory && "$FORGE" health check --json >"$1" 2>&1' sh "$out" || true
+    failed m "this kernel does not tell the pressure on memory"
+    passed n
+    check
+    passed m
+    [ "$(of m '.numbers.pressure | . >= 0 and . <= 1')" = true ]
+}
+
 @test "disk: a full file system is noticed, in bytes and in files" {
     [ "$mode" = root ] || skip "an ordinary user cannot mount"
     small_disk

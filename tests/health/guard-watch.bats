@@ -111,6 +111,54 @@ lost() {
     named_as guard/dir modified unknown
 }
 
+@test "killed, and a file of a pattern was deleted, alone or with its directory" {
+    needs_watch
+    guard_config "paths: ['$guard/*.csv', '$guard/dir/*/thr*', '$beside/sub/*.csv']" "unattributed: corrupted"
+    mkdir "$beside/sub"
+    touch "$guard/a.csv" "$guard/b.csv" "$beside/sub/c.csv"
+    own "$rw"
+    begin 'rm guard/a.csv' 1
+    kill -KILL "$(watchers)"
+    finish 1
+    lost corrupted
+    named_as guard "entries changed" unknown
+    # The time of the directory was set back.
+    begin 'touch -r guard beside/ref; rm guard/b.csv; touch -r beside/ref guard' 2
+    kill -KILL "$(watchers)"
+    finish 2
+    lost corrupted
+    named_as guard "entries changed" unknown
+    begin 'rm -r guard/dir/deep' 3
+    kill -KILL "$(watchers)"
+    finish 3
+    lost corrupted
+    named_as guard/dir "entries changed" unknown
+    begin 'mv beside/sub beside/away' 4
+    kill -KILL "$(watchers)"
+    finish 4
+    lost corrupted
+    named_as beside/sub deleted unknown
+    # Nothing of them changed: what is written beside them, or in files that were there before, is no change.
+    mv "$beside/away" "$beside/sub"
+    echo x >"$guard/other"
+    own "$rw"
+    begin 'echo y >>guard/other; touch beside/unrelated' 5
+    kill -KILL "$(watchers)"
+    finish 5
+    lost succeeded
+    [ "$(guard_field .unattributed)" -eq 0 ]
+}
+
+@test "killed, and workdirs are made where the files of a pattern are: nothing is taken for a deletion" {
+    needs_watch
+    mkdir "$T/work"
+    guard_config "paths: ['$T/work/*.csv']" "unattributed: corrupted" -- "workdir: $T/work/run-{id}"
+    begin true 1
+    kill -KILL "$(watchers)"
+    finish 1
+    lost succeeded
+}
+
 @test "killed at any time, also when a run begins: no hang, no wrong verdict" {
     needs_watch
     guard_config "paths: [$guard]" "unattributed: corrupted"

@@ -256,9 +256,65 @@ damaged() {
     murder "$id"
     "$FORGE" gc
     [ "$(of "$id" .status)" = lost ]
-    [[ "$(notes "$id")" == *"Whether it changed guarded files is not known."* ]]
+    [[ "$(notes "$id")" == *"Health: the supervisor that watched has died; by their times no guarded file was changed."* ]]
     "$FORGE" health clear "$id" --note ok
     [ -z "$(ls "$FORGE_HOME/quarantine")" ]
+}
+
+# lost_with LINE...: a run with this guard is lost, and the page was changed meanwhile.
+lost_with() {
+    guard "$@"
+    rm -f "$T/gate/open"
+    start
+    echo b >>"$T/site/page"
+    murder "$id"
+    "$FORGE" gc
+    [ "$(of "$id" .status)" = lost ]
+    [[ "$(notes "$id")" == *"Health: 1 guarded file was changed since it began, and by whom is not known, e.g. $T/site/page (modified) [the supervisor that watched has died]."* ]]
+    [ "$(of "$id" .health.post.guard.mode)" = times ]
+}
+
+@test "guard.hold: a lost run that was alone when guarded files changed is in quarantine, and others wait" {
+    lost_with '  hold: true'
+    bad=$id
+    [ "$(of "$bad" .quarantine)" = true ]
+    [ -e "$FORGE_HOME/quarantine/$bad" ]
+    submit -- true
+    is_in "$id" queued
+    "$FORGE" health clear "$bad" --note ok
+    finished "$id"
+    [ "$(field .status)" = succeeded ]
+    [ "$(of "$bad" .cleared.note)" = ok ]
+}
+
+@test "guard.hold: a lost run that only warns, that was not alone, or while nothing changed holds nothing" {
+    lost_with '  hold: true' '  unattributed: warn'
+    [ "$(of "$id" .quarantine)" = null ]
+    # Not alone.
+    guard '  hold: true'
+    rm -f "$T/gate/open"
+    start
+    other=$id
+    start
+    echo b >>"$T/site/page"
+    murder "$id"
+    "$FORGE" gc
+    [ "$(of "$id" .status)" = lost ]
+    [[ "$(notes "$id")" == *"Health: 1 guarded file was changed since it began"* ]]
+    [ "$(of "$id" .quarantine)" = null ]
+    open_gate
+    finished "$other"
+    [ "$(field .status)" = succeeded ] # it was not alone, either
+    # Nothing changed.
+    rm -f "$T/gate/open"
+    start
+    murder "$id"
+    "$FORGE" gc
+    [[ "$(notes "$id")" == *"by their times no guarded file was changed."* ]]
+    [ "$(of "$id" .quarantine)" = null ]
+    [ -z "$(ls "$FORGE_HOME/quarantine" 2>/dev/null)" ]
+    forge_run -- true
+    [ "$status" -eq 0 ]
 }
 
 @test "a corrupted run copies nothing, and its post-process does not run" {

@@ -482,6 +482,31 @@ open("go").read()' "$FORGE_HOME/forge.db" >holder 3>&- &
 
 # ---- idempotency
 
+@test "a key that was refused for the host's health runs when the host is healthy" {
+    mark() { budget 'health:' "  mark: {kind: disk, path: $T/mark, min_free: 1, min_inodes: 1, when: pre}"; }
+    mark
+    run "$FORGE" run -q --idempotency-key k -- true
+    [ "$status" -eq 125 ]
+    refused=$("$FORGE" ps -qa)
+    [ "$(of "$refused" .reason)" = health_pre ]
+    # Still not: another refusal, and another run.
+    submit --idempotency-key k -- true
+    [ "$id" != "$refused" ]
+    finished "$id"
+    [ "$(field .reason)" = health_pre ]
+    touch "$T/mark"
+    submit --idempotency-key k -- true
+    ran=$id
+    finished "$ran"
+    [ "$(field .status)" = succeeded ]
+    # From now on it is that run, also on a host that is sick again.
+    rm "$T/mark"
+    submit --idempotency-key k -- true
+    [ "$id" = "$ran" ]
+    [ "$(of "$refused" .idempotency_key)" = k ]
+    [ "$("$FORGE" ps -qa | wc -l)" -eq 3 ]
+}
+
 @test "the same --idempotency-key gives the same run" {
     submit --idempotency-key k1 -- true
     a=$id

@@ -2,7 +2,8 @@
 /*
  * fuse-stuck DIR WHEN: mounts a file system on DIR in which one file, "stuck", can be looked up
  * and opened, and whose server then fails its readers. Needs root. Prints "mounted", and "read"
- * once somebody waits in a read. Ends, and the mount with it, when its standard input ends.
+ * once somebody waits in a read. Ends, and the mount with it, when its standard input ends. Each byte from
+ * there makes the file larger by one; then it prints "grown".
  *   WHEN taken: the server takes the read and never answers. The kernel then lets nobody
  *               interrupt the reader, not even SIGKILL.
  *   WHEN deaf:  the server does not even take it.
@@ -22,6 +23,7 @@
 #define FILE_ID 2
 
 static int dev;
+static uint64_t size = 1 << 20;
 
 static void answer(const struct fuse_in_header *in, int error, const void *data,
 		   size_t len)
@@ -45,7 +47,7 @@ static struct fuse_attr attributes(uint64_t id)
 	bool is_dir = id == FUSE_ROOT_ID;
 
 	return (struct fuse_attr){ .ino = id,
-				   .size = is_dir ? 0 : 1 << 20,
+				   .size = is_dir ? 0 : size,
 				   .mode = is_dir ? S_IFDIR | 0755 : S_IFREG | 0644,
 				   .nlink = 1,
 				   .blksize = 4096 };
@@ -103,6 +105,19 @@ static void serve(const struct fuse_in_header *in, const char *body)
 	}
 }
 
+/* False: it ended. */
+static bool grow(void)
+{
+	char c;
+
+	if (read(STDIN_FILENO, &c, 1) != 1)
+		return false;
+	size++;
+	puts("grown");
+	(void)fflush(stdout);
+	return true;
+}
+
 int main(int argc, char **argv)
 {
 	static char buf[FUSE_MIN_READ_BUFFER + (1 << 17)];
@@ -123,7 +138,11 @@ int main(int argc, char **argv)
 	}
 	struct pollfd fds[] = { { .fd = dev, .events = POLLIN },
 				{ .fd = STDIN_FILENO, .events = POLLIN } };
-	while (poll(fds, 2, -1) > 0 && !fds[1].revents) {
+	while (poll(fds, 2, -1) > 0) {
+		if (fds[1].revents && !grow())
+			break;
+		if (!fds[0].revents)
+			continue;
 		if (read(dev, buf, sizeof(buf)) <= 0)
 			break;
 		serve(in, buf + sizeof(*in));

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Inputs on a file system whose server does not answer [36]. The kernel lets nobody end who waits
+# Inputs and guarded files on a file system whose server does not answer [36]. The kernel lets nobody end who waits
 # for it, not even by SIGKILL; the run must end all the same, and what is left must go once the
 # server is gone. Needs root, for the mount.
 # SPDX-License-Identifier: Apache-2.0
@@ -204,3 +204,73 @@ EOS
     [ "$(jq '.usage.wall_seconds < 12' record)" = true ]
 }
 has_opened() { cat home/runs/*/stdout | grep -q open; }
+
+# ---- guarded files
+
+# guard LINE...: the file is guarded.
+guard() { printf '%s\n' 'version: 1' "workdir: $dir/work/{run_id}" 'guard:' "  paths: [$dir/in/stuck]" "${@/#/  }" >"$FORGE_CONFIG"; }
+# grow: others change the file, on the server.
+grow() {
+    echo >&"$ends"
+    wait_for grep -q grown "$dir/said"
+}
+record() { "$FORGE" show --json last | jq -r "$1"; }
+
+@test "a guarded file on FUSE is compared, not watched" {
+    serve taken
+    guard "unattributed: corrupted"
+    "$FORGE" run -q -- true
+    [ "$(record .status)" = succeeded ]
+    [ "$(record .health.post.guard.mode)" = both ]
+    [[ "$(record .health.post.guard.note)" == *"$dir/in/stuck is on FUSE, where others can change files unseen" ]]
+    [ "$(record .health.post.guard.unattributed)" -eq 0 ]
+    mkfifo go
+    "$FORGE" run --stdin -- sh -c 'echo is-ready; read x' <go >out {ends}>&- 3>&- &
+    started+=($!)
+    exec {open}>go
+    wait_for grep -q is-ready out
+    grow
+    exec {open}>&-
+    status=0
+    wait "${started[0]}" || status=$?
+    started=()
+    [ "$status" -ne 0 ]
+    [ "$(record .status)" = corrupted ]
+    [ "$(record '.health.post.guard.files[0] | .path + " " + .what + " " + .by')" = "$dir/in/stuck modified unknown" ]
+}
+
+@test "a guarded file on FUSE cannot be watched, and guard.mode: watch says so" {
+    serve taken
+    guard "mode: watch"
+    run "$FORGE" run -- true
+    [ "$status" -eq 125 ]
+    [[ "$output" == *"guarded files cannot be watched: $dir/in/stuck is on FUSE"* ]]
+}
+
+@test "a guard on a dead file server: the run is refused in time, and can be cancelled before" {
+    serve dead
+    guard
+    begin=$(now_ms)
+    run "$FORGE" run -- true
+    in_time "$begin" 20000
+    [ "$status" -eq 125 ]
+    [[ "$output" == *"guarded files: their file server does not answer"* ]]
+    [ "$(record .reason)" = health_pre ]
+    "$FORGE" run -q -- true {ends}>&- 3>&- &
+    started+=($!)
+    looks() { pgrep -P "${started[0]}" -x forge-guard; }
+    wait_for looks
+    begin=$(now_ms)
+    kill -TERM "${started[0]}"
+    status=0
+    wait "${started[0]}" || status=$?
+    started=()
+    in_time "$begin" 5000
+    [ "$status" -eq 130 ]
+    # ... and so does a look at the host's health.
+    begin=$(now_ms)
+    run "$FORGE" health check
+    in_time "$begin" 20000
+    [ "$status" -ne 0 ]
+    [[ "$output" == *"their file server does not answer"* ]]
+}

@@ -586,6 +586,44 @@ static void a_key_is_one_runs(void **state)
 	assert_int_equal(tell(f->st, keyed("b", "k"), NULL, NULL, NULL), -EEXIST);
 }
 
+static json_t *refused(const char *id, const char *key, const char *reason)
+{
+	json_t *r = keyed(id, key);
+
+	json_object_set_new(r, "status", json_string("rejected"));
+	json_object_set_new(r, "reason", json_string(reason));
+	return r;
+}
+
+static void a_run_refused_for_health_frees_its_key(void **state)
+{
+	struct fixture *f = *state;
+	char *id = NULL;
+	json_t *back = NULL;
+
+	told(f->st, keyed("a", "k"), NULL, NULL);
+	told(f->st, refused("a", "k", "health_pre"), NULL, NULL);
+	assert_int_equal(forge_store_find_key(f->st, "me", "k", &id, NULL), -ENOENT);
+	told(f->st, keyed("b", "k"), NULL, NULL);
+	assert_int_equal(forge_store_find_key(f->st, "me", "k", &id, NULL), 0);
+	assert_string_equal(id, "b");
+	free(id);
+	/* Told again, or for the first time only now: it takes nothing from the run that has the key. */
+	told(f->st, refused("a", "k", "health_pre"), NULL, NULL);
+	told(f->st, refused("c", "k", "health_pre"), NULL, NULL);
+	assert_int_equal(forge_store_find_key(f->st, "me", "k", &id, NULL), 0);
+	assert_string_equal(id, "b");
+	free(id);
+	/* Its record still says which it had. */
+	assert_int_equal(forge_store_get(f->st, "a", &back, NULL), 0);
+	assert_string_equal(forge_json_string(back, "idempotency_key"), "k");
+	json_decref(back);
+	/* Another refusal is for ever. */
+	told(f->st, keyed("d", "other"), NULL, NULL);
+	told(f->st, refused("d", "other", "admission"), NULL, NULL);
+	assert_int_equal(tell(f->st, keyed("e", "other"), NULL, NULL, NULL), -EEXIST);
+}
+
 static void a_key_is_one_users(void **state)
 {
 	struct fixture *f = *state;
@@ -674,6 +712,7 @@ int main(int argc, char **argv)
 		ON(a_failure_in_the_middle_leaves_nothing),
 		ON(a_record_must_say_whose_it_is),
 		ON(a_key_is_one_runs),
+		ON(a_run_refused_for_health_frees_its_key),
 		ON(a_key_is_one_users),
 		ON(a_path_may_be_long),
 		ON(what_is_refused_for_ever_still_ends),

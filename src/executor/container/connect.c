@@ -353,6 +353,8 @@ int forge_container_connect(struct forge_container *e, pid_t shim_pid,
 	if (rc == 0)
 		rc = open_streams(e, e->sb, fds, err);
 	if (rc == 0 && is_new)
+		e->job->on_init(e->job->arg, e->sb->pid);
+	if (rc == 0 && is_new)
 		rc = note_start(e, err);
 	if (rc == 0)
 		rc = send_start(e, e->sb, fds, err);
