@@ -9,6 +9,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "base/parse.h"
 #include "base/strv.h"
 #include "cli/pipeline_cli.h"
 #include "cli/pipeline_view.h"
@@ -16,14 +17,18 @@
 #include "pipeline/draw.h"
 #include "pipeline/head.h"
 #include "pipeline/journal.h"
-#include "record/deliver.h"
+#include "pipeline/report.h"
+#include "record/record.h"
+#include "record/remove.h"
+#include "run/export.h"
 
 static const char *file, *params_file, *format = "text";
 static struct forge_strv params;
 static struct forge_strv force, from, only, given;
 static const char *entry;
 static unsigned jobs;
-static bool is_json, is_quiet, stops, is_dry;
+static bool is_json, is_quiet, stops, is_dry, is_sure, replaces;
+static const char *to;
 
 static const struct forge_opt *pipeline_opts(void)
 {
@@ -51,6 +56,11 @@ static const struct forge_opt *pipeline_opts(void)
 		FORGE_FLAG('n', "dry-run", &is_dry, "Say what would run, and why"),
 		FORGE_WORD(0, "format", "text|svg|mermaid", &format,
 			   "How to draw the graph"),
+		FORGE_STRING('C', "copy", "DIR", &to,
+			     "outputs: copy them below this directory; report: its file"),
+		FORGE_FLAG(0, "replace", &replaces,
+			   "Let --copy replace files that are there"),
+		FORGE_FLAG('y', "yes", &is_sure, "clean: do not ask"),
 		FORGE_FLAG(0, "json", &is_json, "Print JSON; of a run, an event a line"),
 		FORGE_FLAG('q', "quiet", &is_quiet, "Show only what failed"),
 		FORGE_STORE_ROW,
@@ -295,6 +305,37 @@ int forge_pipeline_run_file(const struct forge_pipeline_run *r, struct forge_err
 
 /* ---- plans ---- */
 
+/* Opens the pipeline and finds out which tasks are up to date. */
+static int open_evaluated(struct place *w, const char *path,
+			  const struct forge_head_options *o, struct forge_error *err)
+{
+	int rc = open_place(w, path, err);
+
+	if (rc == 0)
+		rc = forge_head_open(&w->h, &w->g, w->cfg, &w->home, w->store, o, true,
+				     err);
+	return rc < 0 ? rc : forge_head_evaluate(&w->h, err);
+}
+
+/* Why each task that would run is not up to date. */
+static int explain_all(struct place *w, struct forge_error *err)
+{
+	int rc = 0;
+
+	for (unsigned i = 0; i < w->g.n && rc == 0; i++) {
+		struct forge_task_files files = { 0 };
+		forge_auto_json json_t *parts = NULL;
+		char key[FORGE_DIGEST_MAX];
+		if (w->h.tasks[i].state != FORGE_TASK_READY)
+			continue;
+		rc = forge_head_task_facts(&w->h, i, &files, &parts, key, err);
+		if (rc == 0)
+			rc = forge_head_explain(&w->h, i, parts, err);
+		forge_task_files_done(&files);
+	}
+	return rc;
+}
+
 static int plan(const char *path, const char *step, struct forge_error *err)
 {
 	FORGE_CLEANUP(place_done) struct place w = PLACE_INIT;
@@ -305,28 +346,216 @@ static int plan(const char *path, const char *step, struct forge_error *err)
 					      .given = &given };
 	size_t n = 0;
 	int task = -1;
-	int rc = open_place(&w, path, err);
+	int rc = open_evaluated(&w, path, &o, err);
 
 	if (rc == 0 && step) {
 		task = forge_graph_find(&w.g, step, &n, err);
 		rc = task < 0 ? task : 0;
 	}
 	if (rc == 0)
-		rc = forge_head_open(&w.h, &w.g, w.cfg, &w.home, w.store, &o, true, err);
-	if (rc == 0)
-		rc = forge_head_evaluate(&w.h, err);
-	for (unsigned i = 0; i < w.g.n && rc == 0; i++) {
-		struct forge_task_files files = { 0 };
-		forge_auto_json json_t *parts = NULL;
-		char key[FORGE_DIGEST_MAX];
-		if (w.h.tasks[i].state != FORGE_TASK_READY)
-			continue;
-		rc = forge_head_task_facts(&w.h, i, &files, &parts, key, err);
-		if (rc == 0)
-			rc = forge_head_explain(&w.h, i, parts, err);
-		forge_task_files_done(&files);
-	}
+		rc = explain_all(&w, err);
 	return rc < 0 ? rc : forge_view_plan(&w.h, task, n, is_json, err);
+}
+
+/* ---- outputs ---- */
+
+/* The tasks that --only names, or those that no other task reads from. */
+static int choose_outputs(const struct place *w, bool *chosen, struct forge_error *err)
+{
+	for (size_t i = 0; i < w->g.n; i++)
+		chosen[i] = only.n == 0 && w->g.tasks[i].n_readers == 0 &&
+			    w->g.tasks[i].outputs.n && !w->g.tasks[i].is_skipped;
+	forge_strv_foreach (word, &only) {
+		size_t n;
+		int first = forge_graph_find(&w->g, word, &n, err);
+		if (first < 0)
+			return forge_wrap(err, first, "--only");
+		for (size_t i = 0; i < n; i++)
+			chosen[(size_t)first + i] = true;
+	}
+	for (size_t i = 0; i < w->g.n; i++)
+		if (chosen[i] && w->h.tasks[i].state != FORGE_TASK_CACHED)
+			return forge_hint(err,
+					  forge_fail(err, ENOENT, "%s is not up to date",
+						     w->g.tasks[i].name),
+					  "forge pipeline run %s", w->p->shown);
+	return 0;
+}
+
+static int copy_outputs(const struct place *w, const bool *chosen,
+			struct forge_error *err)
+{
+	const struct forge_export how = { .to = to, .replaces = replaces, .stop_fd = -1 };
+	struct forge_export_run *runs = calloc(w->g.n + 1, sizeof(*runs));
+	forge_auto_strv struct forge_strv below = { 0 };
+	size_t n = 0;
+	int rc = runs ? 0 : forge_fail(err, ENOMEM, "out of memory");
+
+	for (size_t i = 0; i < w->g.n && rc == 0; i++) {
+		const struct forge_task *t = &w->g.tasks[i];
+		json_t *record = NULL;
+		if (!chosen[i])
+			continue;
+		rc = forge_store_get(w->h.store, w->h.tasks[i].run_id, &record, err);
+		if (rc == 0 &&
+		    forge_strv_addf(&below, "%s%s%s", t->step->name, t->label ? "/" : "",
+				    t->label ? t->label : "") < 0)
+			rc = forge_fail(err, ENOMEM, "out of memory");
+		runs[n++] =
+			(struct forge_export_run){ .home = &w->home, .record = record };
+	}
+	for (size_t i = 0; i < n && rc == 0; i++)
+		runs[i].below = below.v[i];
+	if (rc == 0)
+		rc = forge_export_runs(runs, n, &how, NULL, err);
+	if (rc >= 0 && !is_quiet)
+		printf("%d files copied to %s\n", rc, to);
+	for (size_t i = 0; i < n; i++)
+		json_decref((json_t *)runs[i].record);
+	free(runs);
+	return rc < 0 ? rc : 0;
+}
+
+static void list_outputs(const struct place *w, const bool *chosen)
+{
+	forge_auto_json json_t *all = json_array();
+
+	for (size_t i = 0; i < w->g.n; i++)
+		for (size_t k = 0; chosen[i] && k < w->h.tasks[i].result.n; k++) {
+			const struct forge_result_file *f = &w->h.tasks[i].result.v[k];
+			char size[FORGE_FORMAT_MAX];
+			if (is_json)
+				json_array_append_new(
+					all,
+					json_pack(
+						"{s:o, s:o, s:I, s:s, s:s, s:b}", "task",
+						forge_json_text(w->g.tasks[i].name),
+						"path", forge_json_name(f->path), "size",
+						(json_int_t)f->size, "sha256", f->digest,
+						"run_id", w->h.tasks[i].run_id, "dropped",
+						f->is_missing));
+			else
+				printf("%s/%s  %s%s\n", w->g.tasks[i].name, f->path,
+				       forge_format_size(size, f->size),
+				       f->is_missing ? "  dropped" : "");
+		}
+	if (is_json)
+		forge_print_json(all);
+}
+
+static int outputs(const char *path, struct forge_error *err)
+{
+	FORGE_CLEANUP(place_done) struct place w = PLACE_INIT;
+	const struct forge_head_options o = { .force = NULL };
+	int rc = open_evaluated(&w, path, &o, err);
+	forge_auto_free bool *chosen = calloc(w.g.n + 1, sizeof(bool));
+
+	if (rc == 0)
+		rc = chosen ? choose_outputs(&w, chosen, err)
+			    : forge_fail(err, ENOMEM, "out of memory");
+	if (rc == 0 && to)
+		rc = copy_outputs(&w, chosen, err);
+	else if (rc == 0)
+		list_outputs(&w, chosen);
+	return rc;
+}
+
+/* ---- clean ---- */
+
+struct old_runs {
+	const struct place *w;
+	struct forge_strv ids;
+	struct forge_error *err;
+};
+
+static int add_old(const struct forge_run_row *row, void *arg)
+{
+	struct old_runs *o = arg;
+
+	for (size_t i = 0; i < o->w->g.n; i++)
+		if (strcmp(o->w->h.tasks[i].run_id, row->run_id) == 0)
+			return 0;
+	return row->ended_at ? forge_strv_add(&o->ids, row->run_id) : 0;
+}
+
+static int remove_old(struct place *w, const struct forge_strv *ids,
+		      struct forge_error *err)
+{
+	struct forge_removal removal = { .objects = 0 };
+	char size[FORGE_FORMAT_MAX];
+	int rc = 0;
+
+	forge_strv_foreach (id, ids) {
+		forge_auto_json json_t *record = NULL;
+		if (rc == 0)
+			rc = forge_store_get(w->h.store, id, &record, err);
+		if (rc == 0)
+			rc = forge_remove_run(&w->home, w->h.store, record, false,
+					      &removal, err);
+	}
+	if (rc == 0)
+		rc = forge_remove_objects(&w->home, w->h.store, &removal, err);
+	if (rc == 0)
+		printf("%zu runs removed, with %llu files (%s) that no other run has\n",
+		       ids->n, (unsigned long long)removal.objects,
+		       forge_format_size(size, removal.bytes));
+	forge_removal_done(&removal);
+	return rc;
+}
+
+/* Runs of this pipeline that are not the result of a step as it is now. */
+static int clean(const char *path, struct forge_error *err)
+{
+	FORGE_CLEANUP(place_done) struct place w = PLACE_INIT;
+	const struct forge_head_options o = { .force = NULL };
+	struct old_runs old = { .w = &w, .err = err };
+	char user[FORGE_USER_MAX];
+	int rc = open_evaluated(&w, path, &o, err);
+
+	if (rc == 0) {
+		const struct forge_run_filter filter = { .pipeline = w.p->name,
+							 .user = forge_user_name(user) };
+		rc = forge_store_list(w.h.store, &filter, add_old, &old, err);
+	}
+	if (rc >= 0 && old.ids.n == 0)
+		puts("every run of this pipeline is the result of a step");
+	else if (rc >= 0 && is_dry)
+		forge_strv_foreach (id, &old.ids)
+			puts(id);
+	else if (rc >= 0 && !is_sure && !isatty(STDIN_FILENO))
+		rc = forge_hint(
+			err,
+			forge_fail(err, EINVAL,
+				   "standard input is no terminal: forge cannot ask"),
+			"--yes removes without asking, -n lists");
+	else if (rc >= 0 && (is_sure || forge_ask("remove %zu older runs of %s?",
+						  old.ids.n, w.p->name)))
+		rc = remove_old(&w, &old.ids, err);
+	forge_strv_done(&old.ids);
+	return rc < 0 ? rc : 0;
+}
+
+/* ---- report ---- */
+
+static int report(const char *path, struct forge_error *err)
+{
+	FORGE_CLEANUP(place_done) struct place w = PLACE_INIT;
+	const struct forge_head_options o = { .force = NULL };
+	int rc = open_evaluated(&w, path, &o, err);
+
+	if (rc == 0)
+		rc = explain_all(&w, err);
+	if (rc < 0)
+		return rc;
+	if (!to)
+		return forge_report_write(stdout, &w.h, err);
+	forge_auto_file FILE *f = fopen(to, "we");
+	if (!f)
+		return forge_fail_errno(err, errno, "%s", to);
+	rc = forge_report_write(f, &w.h, err);
+	if (rc == 0 && fflush(f) != 0)
+		rc = forge_fail_errno(err, errno, "%s", to);
+	return rc;
 }
 
 static int answer(int rc, const struct forge_error *err)
@@ -368,6 +597,27 @@ static int run_explain(const char *word)
 	struct forge_error err = FORGE_ERROR_INIT;
 
 	return answer(plan(file, word, &err), &err);
+}
+
+static int run_outputs(const char *word)
+{
+	struct forge_error err = FORGE_ERROR_INIT;
+
+	return answer(outputs(word ? word : file, &err), &err);
+}
+
+static int run_clean(const char *word)
+{
+	struct forge_error err = FORGE_ERROR_INIT;
+
+	return answer(clean(word ? word : file, &err), &err);
+}
+
+static int run_report(const char *word)
+{
+	struct forge_error err = FORGE_ERROR_INIT;
+
+	return answer(report(word ? word : file, &err), &err);
 }
 
 /* ---- without a store ---- */
@@ -414,6 +664,12 @@ static const struct forge_verb verbs[] = {
 	{ "status", "[FILE]",
 	  "says which steps are up to date, and why the others are not", run_status },
 	{ "explain", "STEP", "says the same of one step", run_explain },
+	{ "outputs", "[FILE]",
+	  "lists or copies the outputs of the last steps, or of --only", run_outputs },
+	{ "report", "[FILE]", "writes a page of HTML: graph, timeline, resources, advice",
+	  run_report },
+	{ "clean", "[FILE]", "removes its runs that are no result of a step as it is now",
+	  run_clean },
 	{ "graph", "[FILE]", "draws which steps read from which", run_graph },
 	{ "lint", "[FILE]", "checks the file, and runs nothing", run_lint },
 	{ "schema", NULL, "prints the JSON Schema of pipeline files, for editors",
