@@ -1,5 +1,6 @@
 #!/bin/bash
-# demo.sh: a real analysis in the sandbox, its verdict, logs and outputs, then three attacks. Needs FORGE; under a minute.
+# demo.sh: a real analysis in the sandbox, its verdict, logs and outputs, three attacks, and a pipeline that is killed and
+# goes on. Needs FORGE; about a minute.
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 : "${FORGE:?set FORGE to the program}"
@@ -65,3 +66,29 @@ show run --timeout 20s -i phone_home.py -- python3 phone_home.py
 
 title "All runs"
 show ps
+
+title "A pipeline: from the reads of phage lambda to its variants. Its process is killed in the middle"
+cp ../runtimes/{genomics,data-ml}.yaml "$dir/runtimes.d/"
+# It has at least two CPUs in one of its steps, also on a small host.
+printf 'host: {budget: {cpus: 4}}\n' >>"$dir/forge.yaml"
+pipeline=$(realpath ../lambda-variants)
+data=${genome%/reference/*}
+show pipeline graph "$pipeline"
+printf '$ forge pipeline run %s &\n' "$pipeline"
+"$FORGE" pipeline run --json -p data="$data" "$pipeline" >"$dir/events" 2>&1 &
+head=$!
+until grep -q '"started","task":"align"' "$dir/events"; do
+    kill -0 "$head" 2>/dev/null || { cat "$dir/events"; exit 1; }
+    read -rt 0.05 <> <(:) || true
+done
+kill -KILL "$head"
+wait "$head" 2>/dev/null || true
+echo "killed: pid $head"
+title "The same command goes on"
+show pipeline run -p data="$data" "$pipeline"
+title "And again"
+show pipeline run -p data="$data" "$pipeline"
+show pipeline run -n -p data="$data" -p min_quality=30 "$pipeline"
+show pipeline outputs -p data="$data" "$pipeline" --copy "$dir/variants"
+jq -c .variants "$dir/variants/plot/summary.json"
+echo

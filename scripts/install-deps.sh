@@ -17,7 +17,8 @@ packages() {
             man-db mmdebstrap munge passwd podman postgresql procps python3 runc shellcheck slurm-wlm snakemake strace tmux uidmap \
             user-mode-linux util-linux xfsprogs zsh ;;
     demo) packages build
-        echo bowtie2-examples jq python3 ;;
+        echo bcftools bedtools bowtie2 bowtie2-examples jq python3 python3-matplotlib python3-numpy python3-pandas \
+            python3-scipy python3-sklearn samtools ;;
     bench) packages build
         echo bubblewrap busybox-static curl docker.io firejail jq munge podman python3 runc slurm-wlm util-linux ;;
     *)

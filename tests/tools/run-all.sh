@@ -226,6 +226,9 @@ stage_demo() {
         "$logs/demo.out" | awk '$1 ~ /^01/ { print }' | grep -oE ' (succeeded|failed|killed: memory) ' | xargs)" = "failed failed killed: memory succeeded"
     one "... with its outputs and its records" grep -q '"orfs"\|"length"' <(sed -n \
         '/^== What the post-process/,/^== Attack/p' "$logs/demo.out")
+    one "... a pipeline that is killed and goes on" grep -qE '^[3-6] ran, [0-3] up to date' <(sed -n \
+        '/^== The same command goes on/,/^== And again/p' "$logs/demo.out")
+    one "... and is up to date then" grep -q '^6 steps up to date' <(sed -n '/^== And again/,$p' "$logs/demo.out")
 }
 
 stage_shim() { with_forge build bats --tap tests/tools/shim.bats; }
