@@ -447,8 +447,10 @@ int forge_head_again(struct forge_head *h, unsigned task, struct forge_error *er
 	forge_head_set_text(&h->tasks[task].why, NULL);
 	forge_head_set_state(h, task, FORGE_TASK_WAITING);
 	int rc = evaluate(h, task, err);
-	if (rc == 0 && h->tasks[task].state == FORGE_TASK_CACHED)
+	if (rc == 0 && h->tasks[task].state == FORGE_TASK_CACHED) {
+		forge_head_set_text(&h->tasks[task].notes, "it was running already");
 		rc = finish(h, task, FORGE_TASK_CACHED, err);
+	}
 	return rc;
 }
 
@@ -623,7 +625,7 @@ int forge_head_open(struct forge_head *h, const struct forge_graph *g,
 	if (rc < 0)
 		return rc;
 	h->max_jobs = o->jobs ? o->jobs : default_jobs(h);
-	h->jobs = calloc(h->max_jobs, sizeof(struct forge_head_job *));
+	h->jobs = calloc(g->n + 1, sizeof(struct forge_head_job *));
 	if (!h->jobs)
 		return forge_fail(err, ENOMEM, "out of memory");
 	h->env = (struct forge_launch_env){ g, cfg, home, h->store_url, h->scripts };

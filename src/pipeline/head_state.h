@@ -87,6 +87,7 @@ struct forge_head {
 	size_t n_ready;
 	struct forge_head_job **jobs;
 	size_t n_jobs, max_jobs;
+	size_t n_waiters; /* of the jobs: those that wait for another process */
 	size_t counts[FORGE_TASK_STATES];
 	bool is_stopping; /* starts no more tasks */
 	bool is_dry;	  /* only evaluates */

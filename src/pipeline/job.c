@@ -21,8 +21,9 @@
 
 struct forge_head_job {
 	unsigned task;
-	int fd;	   /* of the pipe; -1: the run has no supervisor that we started */
-	int pidfd; /* of the supervisor; -1: not known yet */
+	int fd;		/* of the pipe; -1: the run has no supervisor that we started */
+	int pidfd;	/* of the supervisor; -1: not known yet */
+	bool is_waiter; /* it runs nothing, so it takes nobody's place */
 	char *buf;
 	size_t len, cap;
 };
@@ -54,13 +55,17 @@ void forge_job_signal(const struct forge_head_job *j, int signal)
 		(void)sys_pidfd_send_signal(j->pidfd, signal, NULL);
 }
 
-static struct forge_head_job *add_job(struct forge_head *h, unsigned task, int fd)
+static struct forge_head_job *add_job(struct forge_head *h, unsigned task, int fd,
+				      bool is_waiter)
 {
 	struct forge_head_job *j = calloc(1, sizeof(*j));
 
 	if (!j)
 		return NULL;
-	*j = (struct forge_head_job){ .task = task, .fd = fd, .pidfd = -1 };
+	*j = (struct forge_head_job){
+		.task = task, .fd = fd, .pidfd = -1, .is_waiter = is_waiter
+	};
+	h->n_waiters += is_waiter;
 	h->jobs[h->n_jobs++] = j;
 	h->tasks[task].job = j;
 	return j;
@@ -71,6 +76,7 @@ static void remove_job(struct forge_head *h, size_t index)
 	struct forge_head_job *j = h->jobs[index];
 
 	h->tasks[j->task].job = NULL;
+	h->n_waiters -= j->is_waiter;
 	h->jobs[index] = h->jobs[--h->n_jobs];
 	forge_job_free(j);
 }
@@ -159,7 +165,7 @@ static int attach(struct forge_head *h, unsigned task, struct forge_error *err)
 		return rc < 0 ? rc : 0;
 	memcpy(t->run_id, run_id, sizeof(t->run_id));
 	forge_head_set_text(&t->notes, "follows a run that was there already");
-	return add_job(h, task, -1) ? 1 : forge_fail(err, ENOMEM, "out of memory");
+	return add_job(h, task, -1, true) ? 1 : forge_fail(err, ENOMEM, "out of memory");
 }
 
 /*
@@ -223,7 +229,7 @@ static int launch(struct forge_head *h, unsigned task, int lock,
 		forge_head_set_text(&t->notes, NULL);
 		rc = forge_launcher_run(&h->launcher, &job, &fd, err);
 	}
-	if (rc == 0 && !add_job(h, task, fd)) {
+	if (rc == 0 && !add_job(h, task, fd, held < 0)) {
 		close(fd);
 		rc = forge_fail(err, ENOMEM, "out of memory");
 	}
