@@ -172,12 +172,11 @@ void forge_view_event(struct forge_pipeline_view *v, const json_t *event)
 		fflush(stdout);
 		return;
 	}
-	if (v->is_quiet)
-		return;
-	bool is_problem = strcmp(what, "failed") == 0 || strcmp(what, "warning") == 0 ||
+	bool has_failed = strcmp(what, "failed") == 0;
+	bool is_problem = has_failed || strcmp(what, "warning") == 0 ||
 			  strcmp(what, "retry") == 0;
 	/* Of another head there are no lines to draw: its events are shown. */
-	if (!is_problem && v->h)
+	if (v->is_quiet ? !has_failed : (!is_problem && v->h))
 		return;
 	forge_view_clear(v);
 	const char *text = forge_json_string(event, "notes");

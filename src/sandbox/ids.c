@@ -87,7 +87,8 @@ static int lock_uid(uid_t uid, int *ret_fd, struct forge_error *err)
 
 	(void)snprintf(name, sizeof(name), LOCKS "/%u", uid);
 	int fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (fd < 0 && errno == ENOENT && mkdir(LOCKS, 0700) == 0)
+	/* Others may make it at the same time: the first runs after the host was started. */
+	if (fd < 0 && errno == ENOENT && (mkdir(LOCKS, 0700) == 0 || errno == EEXIST))
 		fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return errno == ENOENT || errno == EROFS || errno == EACCES

@@ -97,6 +97,8 @@ PY
     sed -i 's/cat $parts/false $parts/' pipeline.yaml
     run forge pipeline run -q
     [ "$status" -eq 1 ]
+    says "failed join: Failed: exit code 1"
+    says_not "STEP"
 }
 
 @test "on a terminal: a line for each step while it runs" {
