@@ -174,6 +174,8 @@ make_project() {
     jq -n '{nbformat: 4, nbformat_minor: 4, metadata: {kernelspec: {name: "python3", display_name: "Python 3"}},
         cells: [{cell_type: "code", execution_count: null, outputs: [], source: "alpha = 1", metadata: {tags: ["parameters"]}}]}' \
         >analysis.ipynb
+    printf 'params: {min_quality: 20}\nsteps: {STEP: {run: "echo $min_quality >o", outputs: [o]}}\n' >pipeline.yaml
+    ln -s "$top/examples" examples
     chmod -R go+rX .
 }
 
@@ -185,7 +187,7 @@ make_runtimes() {
     mkdir -p "$XDG_CONFIG_HOME/forge/runtimes.d" "$T/data/runtimes.d"
     awk '/^```/ { if (is) exit; is = $0 == "```yaml"; next } is' "$top/docs/RUNTIMES.md" \
         >"$XDG_CONFIG_HOME/forge/runtimes.d/data-ml.yaml"
-    cp "$top/examples/runtimes/notebook.yaml" "$T/data/runtimes.d/"
+    cp "$top"/examples/runtimes/{genomics,notebook,r-base}.yaml "$T/data/runtimes.d/"
 }
 
 # make_runs SCRIPT: those that it is about. The last is the one that it means.
@@ -200,6 +202,9 @@ make_runs() {
         mkdir -p "$FORGE_HOME/quarantine"
         touch "$FORGE_HOME/quarantine/$(of last .run_id)"
     fi
+    if grep -q 'forge resume' "$1"; then
+        forge run -q --id fit --memory 32M -- python3 -c 'x = bytearray(64 << 20)' || [ "$?" -eq 137 ] || return
+    fi
     if grep -q 'forge kill' "$1"; then
         forge submit --id goes -- sleep 300 >/dev/null || return
     fi
@@ -208,7 +213,7 @@ make_runs() {
 # filled SCRIPT WORDS: with a run, a runtime, a user and places of this test instead of those that a page invents.
 filled() {
     sed "\$ s|\$|${2:+ $2}|" "$1" | sed -E "s/\[OPTIONS\] //; s/\[(--|-f)\]/\1/; s/\[COMMAND\]/run/; s/COMMAND\.\.\./true/
-        s/\b(RUN|01m7f)\b/$id/g; s/\b(RUNTIME|NAME)\b/data-ml/; s/\bDIR\b/copies/; s/'exit N'/'exit 0'/
+        s/\b(RUN|01m7f)\b/$id/g; s/\b(RUNTIME|NAME)\b/data-ml/; s/\bDIR\b/copies/; s/\bFILE\b/pipeline.yaml/; s/'exit N'/'exit 0'/
         s/ \.\.\.\$/ python3 --version/; s/\balice\b/nobody/; s|/etc/forge/|$T/etc/|; s/^watch -n 60 //"
 }
 

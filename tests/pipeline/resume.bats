@@ -45,10 +45,11 @@ ended() {
 
 # event NAME TASK [FILE]: it was reported.
 event() { jq -en "[inputs | select(.event == \"$1\" and .task == \"$2\")] | length > 0" "${3:-head.json}" >/dev/null 2>&1; }
-is_running() { [ "$(forge ps -aq --status running | wc -l)" -ge "${1:-1}" ]; }
+is_running() { [ -n "$(running_run)" ]; }
 runs_of() { forge ps -a --json | jq -r "select(.analysis_id == \"slow.$1\") | .run_id" | wc -l; }
 supervisor_of() { forge show --json "$1" | jq .supervisor.pid; }
-running_run() { forge ps -aq --status running | head -1; }
+# The step that waits for the gate.
+running_run() { forge ps -a --json --status running | jq -r 'select(.analysis_id | test("[.](b|fit)$")) | .run_id' | head -1; }
 
 @test "the head is killed: its step goes on, and the next head takes the result" {
     slow
