@@ -416,6 +416,17 @@ static int copy_outputs(const struct place *w, const bool *chosen,
 	return rc < 0 ? rc : 0;
 }
 
+static void print_output(const char *task, const struct forge_result_file *f)
+{
+	forge_auto_free char *name = forge_asprintf("%s/%s", task, f->path);
+	char size[FORGE_FORMAT_MAX];
+
+	if (name)
+		forge_print_clean(stdout, name, strlen(name));
+	printf("  %s%s\n", forge_format_size(size, f->size),
+	       f->is_missing ? "  dropped" : "");
+}
+
 static void list_outputs(const struct place *w, const bool *chosen)
 {
 	forge_auto_json json_t *all = json_array();
@@ -423,7 +434,6 @@ static void list_outputs(const struct place *w, const bool *chosen)
 	for (size_t i = 0; i < w->g.n; i++)
 		for (size_t k = 0; chosen[i] && k < w->h.tasks[i].result.n; k++) {
 			const struct forge_result_file *f = &w->h.tasks[i].result.v[k];
-			char size[FORGE_FORMAT_MAX];
 			if (is_json)
 				json_array_append_new(
 					all,
@@ -435,9 +445,7 @@ static void list_outputs(const struct place *w, const bool *chosen)
 						"run_id", w->h.tasks[i].run_id, "dropped",
 						f->is_missing));
 			else
-				printf("%s/%s  %s%s\n", w->g.tasks[i].name, f->path,
-				       forge_format_size(size, f->size),
-				       f->is_missing ? "  dropped" : "");
+				print_output(w->g.tasks[i].name, f);
 		}
 	if (is_json)
 		forge_print_json(all);
@@ -628,6 +636,8 @@ static int run_lint(const char *word)
 	struct forge_error err = FORGE_ERROR_INIT;
 	int rc = read_file(&w, word ? word : file, &err);
 
+	for (size_t i = 0; i < w.g.n && rc == 0; i++)
+		rc = forge_graph_check_files(&w.g, &w.g.tasks[i], &err);
 	if (rc == 0)
 		printf("%s: %zu steps, %zu tasks\n", w.p->shown, w.p->n_steps, w.g.n);
 	return answer(rc, &err);

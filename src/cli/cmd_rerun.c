@@ -145,6 +145,12 @@ static int resume_step(const json_t *step, struct forge_error *err)
 	const char *cwd = forge_json_string(given, "cwd");
 	size_t i;
 
+	if (!forge_json_string(step, "file"))
+		return forge_hint(err,
+				  forge_fail(err, ENODATA,
+					     "the record was made again from the store, "
+					     "which does not say where the pipeline is"),
+				  "forge pipeline run FILE goes on with it");
 	json_array_foreach (json_object_get(given, "params"), i, text)
 		if (forge_strv_add(&params, json_string_value(text)) < 0)
 			return forge_fail(err, ENOMEM, "out of memory");

@@ -173,8 +173,8 @@ void forge_view_event(struct forge_pipeline_view *v, const json_t *event)
 		return;
 	}
 	bool has_failed = strcmp(what, "failed") == 0;
-	bool is_problem = has_failed || strcmp(what, "warning") == 0 ||
-			  strcmp(what, "retry") == 0;
+	bool is_problem =
+		has_failed || strcmp(what, "warning") == 0 || strcmp(what, "retry") == 0;
 	/* Of another head there are no lines to draw: its events are shown. */
 	if (v->is_quiet ? !has_failed : (!is_problem && v->h))
 		return;
@@ -452,11 +452,15 @@ int forge_view_plan(const struct forge_head *h, int only_task, size_t n, bool is
 					       t->key[0] ? t->key : NULL));
 			continue;
 		}
-		printf("%s: %s", h->g->tasks[i].name, plan_word(t));
-		if (t->state == FORGE_TASK_CACHED)
+		forge_print_clean(stdout, h->g->tasks[i].name,
+				  strlen(h->g->tasks[i].name));
+		printf(": %s", plan_word(t));
+		if (t->state == FORGE_TASK_CACHED) {
 			printf(" (run %s)", t->run_id);
-		else if (*why)
-			printf(": %s", why);
+		} else if (*why) {
+			fputs(": ", stdout);
+			forge_print_clean(stdout, why, strlen(why));
+		}
 		putchar('\n');
 	}
 	if (is_json && !all)

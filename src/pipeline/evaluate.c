@@ -98,6 +98,7 @@ int forge_head_task_facts(struct forge_head *h, unsigned task,
 		.files = ret_files,
 		.runtime = h->runtimes[step][0] ? h->runtimes[step] : NULL,
 		.script = h->scripts[step].text ? h->scripts[step].digest : NULL,
+		.env_set = &h->cfg->env_set,
 	};
 	return forge_task_key(&facts, ret_parts, ret_key, err);
 }
@@ -126,13 +127,21 @@ static bool is_usable(const struct forge_task *t, const struct forge_result *r)
 	return is_complete(t, r);
 }
 
+static bool has_temp(const struct forge_task *t)
+{
+	for (size_t i = 0; i < t->step->n_outputs; i++)
+		if (t->step->outputs[i].is_temp)
+			return true;
+	return false;
+}
+
 /* Temporary outputs that were dropped: the record has their digests. */
 static int add_removed(struct forge_head *h, const struct forge_task *t,
 		       struct forge_result *r, struct forge_error *err)
 {
 	forge_auto_json json_t *record = NULL;
 
-	if (is_complete(t, r))
+	if (!has_temp(t))
 		return 0;
 	int rc = forge_store_get(h->store, r->run_id, &record, err);
 	if (rc < 0)

@@ -312,6 +312,36 @@ static int add_task(struct forge_graph *g, const struct forge_step *s, size_t nu
 	return rc < 0 ? rc : evaluate(g, t, err);
 }
 
+/* Names of tasks are the values with commas between them, and names of directories. */
+static int check_labels(const struct forge_graph *g, const struct forge_step *s,
+			const struct forge_strv *values, struct forge_error *err)
+{
+	size_t longest = 0;
+
+	for (size_t i = 0; i < s->n_loops; i++) {
+		size_t most = 0;
+		forge_strv_foreach (value, &values[i]) {
+			size_t len = 0;
+			for (const char *c = value; *c; c++)
+				len += *c == '/' || *c == '%' ? 3 : 1;
+			most = len > most ? len : most;
+			if (s->n_loops > 1 && strchr(value, ','))
+				return forge_fail_at(
+					err, g->p->shown, s->loops[i].line,
+					s->loops[i].column,
+					"steps.%s.foreach: '%.64s' has a comma, which is "
+					"between the values in the names of tasks",
+					s->name, value);
+		}
+		longest += most + 1;
+	}
+	return longest <= 255 ? 0
+			      : forge_fail_at(err, g->p->shown, s->line, s->column,
+					      "steps.%s.foreach: the names of its tasks "
+					      "have more than 255 bytes",
+					      s->name);
+}
+
 static int add_tasks(struct forge_graph *g, unsigned index, struct forge_error *err)
 {
 	const struct forge_step *s = &g->p->steps[index];
@@ -334,6 +364,9 @@ static int add_tasks(struct forge_graph *g, unsigned index, struct forge_error *
 		return forge_fail_at(err, g->p->shown, s->line, s->column,
 				     "steps.%s: the pipeline has more than %d tasks",
 				     s->name, TASKS_MAX);
+	rc = check_labels(g, s, values, err);
+	if (rc < 0)
+		return rc;
 	struct forge_task *grown = reallocarray(g->tasks, g->n + n, sizeof(*grown));
 	if (!grown)
 		return out_of_memory(err);
@@ -485,15 +518,24 @@ static int add_files(struct maker *m, unsigned input, const char *text,
 	full = *path == '/' ? strdup(path) : forge_asprintf("%s/%s", m->g->p->dir, path);
 	if (!full)
 		return -ENOMEM;
+	/* "data/" is the directory. */
+	for (size_t len = strlen(full); len > 1 && full[len - 1] == '/'; len--)
+		full[len - 1] = '\0';
 	if (!is_pattern(path))
 		return add_source(m, input, -1, forge_take_ptr(full), NULL);
 	forge_auto_strv struct forge_strv found = { 0 };
 	rc = forge_loop_glob(full, &found);
 	if (rc == 0 && found.n == 0)
 		return forge_fail(why, ENOENT, "no file matches '%.100s'", path);
-	forge_strv_foreach (one, &found)
+	forge_strv_foreach (one, &found) {
+		json_t *name = json_string(one);
+		json_decref(name);
+		if (rc == 0 && !name)
+			rc = forge_fail(why, EINVAL, "'%.100s': a name is not UTF-8",
+					path);
 		if (rc == 0)
 			rc = add_source(m, input, -1, strdup(one), NULL);
+	}
 	return rc;
 }
 
@@ -661,6 +703,25 @@ int forge_graph_make(const struct forge_pipeline *p, struct forge_graph *ret,
 	if (rc == 0 && connect_readers(ret) < 0)
 		rc = out_of_memory(err);
 	return rc;
+}
+
+int forge_graph_check_files(const struct forge_graph *g, const struct forge_task *t,
+			    struct forge_error *err)
+{
+	for (size_t i = 0; i < t->n_sources; i++) {
+		const struct forge_step_input *in = &t->step->inputs[t->sources[i].input];
+		if (t->sources[i].task >= 0 || access(t->sources[i].pattern, F_OK) == 0)
+			continue;
+		int code = errno;
+		(void)forge_fail_at(err, g->p->shown, in->line, in->column,
+				    "steps.%s.inputs.%s: %s: %s", t->step->name, in->name,
+				    t->sources[i].pattern, strerror(code));
+		return forge_hint(
+			err, -code,
+			"Paths are relative to the pipeline; STEP/PATTERN names "
+			"outputs of a step");
+	}
+	return 0;
 }
 
 void forge_graph_done(struct forge_graph *g)

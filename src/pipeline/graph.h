@@ -58,6 +58,10 @@ FORGE_MUST_CHECK int forge_graph_make(const struct forge_pipeline *p,
 void forge_graph_done(struct forge_graph *g);
 #define forge_auto_graph FORGE_CLEANUP(forge_graph_done) /* initialise to {0} */
 
+/* Whether the files of the host that a task reads are there: -ENOENT, with the place in the pipeline. */
+FORGE_MUST_CHECK int forge_graph_check_files(const struct forge_graph *g,
+					     const struct forge_task *t,
+					     struct forge_error *err);
 /* The value of a parameter or of a name of foreach, as this task has it; NULL: there is none. */
 const char *forge_task_value(const struct forge_graph *g, const struct forge_task *t,
 			     const char *name, size_t len);

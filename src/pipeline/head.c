@@ -23,6 +23,8 @@
 #include "state/slot.h"
 
 #define TICK_MSEC 500
+/* Tasks that wait for other processes, each with a process of its own. */
+#define WAITERS_MAX 64
 
 const char *const forge_task_state_names[FORGE_TASK_STATES] = {
 	"waiting", "ready",  "running", "cached",  "done",
@@ -130,32 +132,39 @@ static void release_readers(struct forge_head *h, unsigned task, unsigned *list,
 		struct forge_head_task *r = &h->tasks[reader];
 		if (r->state != FORGE_TASK_WAITING)
 			continue;
-		r->missing = h->tasks[task].is_redone ? count_missing(h, reader)
-						      : r->missing - 1;
+		r->missing = h->has_redone ? count_missing(h, reader) : r->missing - 1;
 		if (r->missing == 0)
 			list[(*n)++] = reader;
 	}
 }
 
-/* Those that cannot run any more. */
+static void block(struct forge_head *h, unsigned task, const char *needed)
+{
+	char text[200];
+
+	(void)snprintf(text, sizeof(text), "needs %.150s", needed);
+	forge_head_set_text(&h->tasks[task].notes, text);
+	forge_head_set_state(h, task, FORGE_TASK_BLOCKED);
+	forge_head_event(h, "blocked", (int)task,
+			 json_pack("{s:o}", "why", forge_json_text(text)));
+}
+
+/* Those that cannot run any more: the readers of a task, and theirs. Recursion is as deep as the graph, so this is a list. */
 static void block_readers(struct forge_head *h, unsigned task)
 {
-	for (unsigned i = task + 1; i < h->g->n; i++) {
-		const struct forge_task *t = &h->g->tasks[i];
-		for (size_t k = 0; k < t->n_deps; k++) {
-			struct forge_head_task *dep = &h->tasks[t->deps[k]];
-			if (h->tasks[i].state != FORGE_TASK_WAITING ||
-			    (dep->state != FORGE_TASK_FAILED &&
-			     dep->state != FORGE_TASK_BLOCKED))
-				continue;
-			char text[200];
-			(void)snprintf(text, sizeof(text), "needs %.150s",
-				       h->g->tasks[t->deps[k]].name);
-			forge_head_set_text(&h->tasks[i].notes, text);
-			forge_head_set_state(h, i, FORGE_TASK_BLOCKED);
-			forge_head_event(h, "blocked", (int)i,
-					 json_pack("{s:s}", "why", text));
-		}
+	forge_auto_free unsigned *list = calloc(h->g->n, sizeof(*list));
+	size_t n = 0;
+
+	if (!list)
+		return; /* they stay in the state "waiting", and the pipeline has failed all the same */
+	list[n++] = task;
+	for (size_t at = 0; at < n; at++) {
+		const struct forge_task *t = &h->g->tasks[list[at]];
+		for (size_t i = 0; i < t->n_readers; i++)
+			if (h->tasks[t->readers[i]].state == FORGE_TASK_WAITING) {
+				block(h, t->readers[i], t->name);
+				list[n++] = t->readers[i];
+			}
 	}
 }
 
@@ -238,17 +247,32 @@ static const char *missing_input(const struct forge_head *h, const struct forge_
 {
 	const struct forge_result *r = &h->tasks[s->task].result;
 
-	if (h->g->tasks[s->task].is_skipped || !is_finished(h->tasks[s->task].state))
-		return NULL;
 	for (size_t i = 0; i < r->n; i++)
 		if (r->v[i].is_missing && forge_glob_match(s->pattern, r->v[i].path))
 			return r->v[i].path;
 	return NULL;
 }
 
+/* The task that made a temporary output runs again. */
+static void redo(struct forge_head *h, unsigned task, const char *missing,
+		 const char *reader)
+{
+	struct forge_head_task *t = &h->tasks[task];
+	char text[300];
+
+	(void)snprintf(text, sizeof(text),
+		       "its temporary output %.100s is needed by %.100s", missing,
+		       reader);
+	forge_head_set_text(&t->why, text);
+	t->is_forced = h->has_redone = true;
+	forge_result_done(&t->result);
+	forge_head_set_state(h, task, FORGE_TASK_READY);
+	push(h, task);
+}
+
 /*
  * Inputs of a task that has to run may be temporary outputs that were dropped. The tasks that made them run again, and
- * this one waits. 1: it does.
+ * this one waits, as others may already do. 1: it cannot start now.
  */
 static int demand_inputs(struct forge_head *h, unsigned task)
 {
@@ -257,20 +281,18 @@ static int demand_inputs(struct forge_head *h, unsigned task)
 
 	for (size_t i = 0; i < t->n_sources; i++) {
 		const struct forge_source *s = &t->sources[i];
-		const char *missing = s->task < 0 ? NULL : missing_input(h, s);
-		if (!missing)
+		if (s->task < 0 || h->g->tasks[s->task].is_skipped)
 			continue;
-		struct forge_head_task *dep = &h->tasks[s->task];
-		char text[300];
-		(void)snprintf(text, sizeof(text),
-			       "its temporary output %.100s is needed by %.100s", missing,
-			       t->name);
-		forge_head_set_text(&dep->why, text);
-		dep->is_forced = dep->is_redone = true;
-		forge_result_done(&dep->result);
-		forge_head_set_state(h, (unsigned)s->task, FORGE_TASK_READY);
-		push(h, (unsigned)s->task);
-		waits = true;
+		const struct forge_head_task *dep = &h->tasks[s->task];
+		const char *missing =
+			is_finished(dep->state) ? missing_input(h, s) : NULL;
+		if (dep->state == FORGE_TASK_FAILED || dep->state == FORGE_TASK_BLOCKED) {
+			block(h, task, h->g->tasks[s->task].name);
+			return 1;
+		}
+		waits |= !is_finished(dep->state) || missing;
+		if (missing)
+			redo(h, (unsigned)s->task, missing, t->name);
 	}
 	if (!waits)
 		return 0;
@@ -287,6 +309,10 @@ static int start(struct forge_head *h, unsigned task, struct forge_error *err)
 	if (demand_inputs(h, task))
 		return 0;
 	int rc = forge_job_start(h, task, &why);
+	if (rc == 2) {
+		push(h, task);
+		return 0;
+	}
 	if (rc == 1) {
 		forge_head_event(h, "cached", (int)task,
 				 json_pack("{s:s}", "run_id", t->run_id));
@@ -512,8 +538,8 @@ static void cancel(struct forge_head *h)
 	if (!h->is_stopping)
 		forge_head_event(h, "stopping", -1, NULL);
 	h->is_stopping = true;
-	for (size_t i = 0; i < h->n_jobs; i++)
-		forge_job_signal(h->jobs[i], SIGTERM);
+	for (size_t i = h->n_jobs; i-- > 0;)
+		forge_job_cancel(h, i);
 }
 
 static int wait_for_events(struct forge_head *h, int signals, struct forge_error *err)
@@ -549,8 +575,8 @@ static int loop(struct forge_head *h, int signals, struct forge_error *err)
 	int rc = 0;
 
 	while (rc == 0) {
-		while (rc == 0 && h->n_ready && h->n_jobs < h->max_jobs &&
-		       !h->is_stopping)
+		while (rc == 0 && h->n_ready && h->n_jobs - h->n_waiters < h->max_jobs &&
+		       h->n_waiters < WAITERS_MAX && !h->is_stopping)
 			rc = start(h, pop(h), err);
 		if (rc < 0 || h->n_jobs == 0)
 			break;
@@ -646,8 +672,10 @@ void forge_head_close(struct forge_head *h)
 		json_decref(t->usage);
 		json_decref(t->allowed);
 	}
-	for (size_t i = 0; h->scripts && i < h->g->p->n_steps; i++)
+	for (size_t i = 0; h->scripts && i < h->g->p->n_steps; i++) {
 		free(h->scripts[i].text);
+		free(h->scripts[i].real);
+	}
 	forge_removal_done(&h->removal);
 	forge_launcher_stop(&h->launcher);
 	forge_store_close(h->store);

@@ -37,7 +37,6 @@ struct forge_head_task {
 	enum forge_task_state state;
 	unsigned missing; /* tasks that it still waits for */
 	bool is_selected, is_forced;
-	bool is_redone; /* it was up to date, but a temporary output is needed again */
 	char key[FORGE_DIGEST_MAX]; /* "": not known yet */
 	struct forge_result result;
 	char run_id[FORGE_RUN_ID_MAX];
@@ -93,6 +92,8 @@ struct forge_head {
 	bool is_dry;	  /* only evaluates */
 	/* Runs were active when the head was started: of a head that was killed, perhaps. */
 	bool has_strangers;
+	bool has_redone;    /* a task ran again for a temporary output */
+	uint64_t look_usec; /* when runs that nobody reports on are looked at next */
 	uint64_t began_usec;
 	struct forge_removal removal; /* of temporary outputs */
 	uint64_t temp_bytes;

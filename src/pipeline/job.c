@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "base/sys.h"
 #include "pipeline/keylock.h"
+#include "state/slot.h"
 #include "store/state.h"
 
 /* A record has at most a few megabytes. */
@@ -49,12 +50,6 @@ bool forge_job_is_watched(const struct forge_head_job *j)
 	return j->fd < 0;
 }
 
-void forge_job_signal(const struct forge_head_job *j, int signal)
-{
-	if (j->pidfd >= 0)
-		(void)sys_pidfd_send_signal(j->pidfd, signal, NULL);
-}
-
 static struct forge_head_job *add_job(struct forge_head *h, unsigned task, int fd,
 				      bool is_waiter)
 {
@@ -81,6 +76,29 @@ static void remove_job(struct forge_head *h, size_t index)
 	forge_job_free(j);
 }
 
+static void send_end(const struct forge_head_job *j)
+{
+	if (j->pidfd >= 0)
+		(void)sys_pidfd_send_signal(j->pidfd, SIGTERM, NULL);
+}
+
+void forge_job_cancel(struct forge_head *h, size_t index)
+{
+	struct forge_head_job *j = h->jobs[index];
+	unsigned task = j->task;
+	char text[120];
+
+	send_end(j); /* if it is not known yet, when it is */
+	if (j->fd >= 0)
+		return;
+	/* It was there before this pipeline, and nobody here can end it. */
+	(void)snprintf(text, sizeof(text), "goes on; `forge kill %s` ends it",
+		       h->tasks[task].run_id);
+	remove_job(h, index);
+	forge_head_set_text(&h->tasks[task].notes, text);
+	forge_head_set_state(h, task, FORGE_TASK_READY);
+}
+
 /* ---- starting ---- */
 
 /* What the record of the run says of the step. */
@@ -97,6 +115,10 @@ static json_t *step_json(const struct forge_head *h, unsigned task, const char *
 					    json_string(files->v[i].digest));
 			json_decref(path);
 		}
+	/* A notebook is read where it is. */
+	const struct forge_script *script = &h->scripts[t->step - h->g->p->steps];
+	if (script->real)
+		json_object_set_new(expects, script->real, json_string(script->digest));
 	return json_pack("{s:s, s:o, s:s, s:s, s:o, s:O, s:O?, s:o}", "pipeline",
 			 h->g->p->name, "task", forge_json_text(t->name), "step",
 			 t->step->name, "key", key, "file",
@@ -117,15 +139,20 @@ static int take_checkpoint(const struct forge_run_row *row, void *arg)
 	json_t *o;
 	size_t i;
 
+	/* A state from before a success is none to go on from. */
+	if (strcmp(row->status ? row->status : "", "succeeded") == 0)
+		return 1;
 	json_array_foreach (json_object_get(record, "outputs"), i, o)
 		if (json_is_true(json_object_get(o, "checkpoint"))) {
 			if (!s->files)
 				s->files = json_array();
 			json_array_append(s->files, o);
 		}
-	if (!s->files && json_is_true(json_object_get(record, "workdir_kept")))
+	/* What it left may be incomplete: then an older one counts. */
+	if (!s->files && !s->kept_run[0] &&
+	    json_is_true(json_object_get(record, "workdir_kept")))
 		(void)snprintf(s->kept_run, sizeof(s->kept_run), "%s", row->run_id);
-	return s->files || s->kept_run[0];
+	return s->files != NULL;
 }
 
 /* The files that the last run with this key left in its checkpoint directory. */
@@ -161,7 +188,8 @@ static int attach(struct forge_head *h, unsigned task, struct forge_error *err)
 	if (!h->is_remote[h->g->tasks[task].step - h->g->p->steps])
 		return 0;
 	int rc = forge_store_list(h->store, &filter, take_open, run_id, err);
-	if (rc < 0 || !run_id[0])
+	/* Anybody who can write the store can say that a run is open; this FORGE_HOME knows its own. */
+	if (rc < 0 || !run_id[0] || !forge_slot_exists(h->home, run_id))
 		return rc < 0 ? rc : 0;
 	memcpy(t->run_id, run_id, sizeof(t->run_id));
 	forge_head_set_text(&t->notes, "follows a run that was there already");
@@ -187,7 +215,12 @@ static int lock_key(struct forge_head *h, unsigned task, int *ret_fd,
 		if (rc < 0)
 			return rc;
 	}
+	char key[FORGE_DIGEST_MAX];
+	memcpy(key, t->key, sizeof(key));
 	rc = forge_head_evaluate_task(h, task, err);
+	/* An input changed at this moment: from the beginning. */
+	if (rc >= 0 && strcmp(key, t->key) != 0)
+		rc = 2;
 	if (rc != 0) {
 		close(*ret_fd);
 		*ret_fd = -1;
@@ -279,9 +312,12 @@ static enum verdict read_message(struct forge_head *h, struct forge_head_job *j,
 	const char *text;
 	enum verdict v = GOES_ON;
 
-	if (json_object_get(m, "pid"))
+	if (json_object_get(m, "pid")) {
 		j->pidfd = sys_pidfd_open(
 			(pid_t)json_integer_value(json_object_get(m, "pid")), 0);
+		if (h->is_stopping)
+			send_end(j);
+	}
 	if ((text = forge_json_string(m, "run_id"))) {
 		(void)snprintf(t->run_id, sizeof(t->run_id), "%s", text);
 		forge_head_event(h, "run", (int)j->task,

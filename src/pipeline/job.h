@@ -6,7 +6,7 @@
 
 #include "pipeline/head_state.h"
 
-/* Starts a task. Its why is set. 1: it is up to date by now, and its result is set. */
+/* Starts a task. Its why is set. 1: it is up to date by now, and its result is set; 2: to be called again. */
 FORGE_MUST_CHECK int forge_job_start(struct forge_head *h, unsigned task,
 				     struct forge_error *err);
 /* What to wait for: two entries. */
@@ -16,7 +16,8 @@ bool forge_job_is_watched(const struct forge_head_job *j);
 /* Reads what it reports, and acts. The job may be gone afterwards. */
 FORGE_MUST_CHECK int forge_job_look(struct forge_head *h, size_t index,
 				    struct forge_error *err);
-void forge_job_signal(const struct forge_head_job *j, int signal);
+/* Asks it to end; the job may be gone afterwards. */
+void forge_job_cancel(struct forge_head *h, size_t index);
 void forge_job_free(struct forge_head_job *j);
 
 /* ---- head.c: what follows ---- */

@@ -55,7 +55,8 @@ int forge_journal_open(const struct forge_home *home, const struct forge_pipelin
 	if (ret->lock_fd < 0)
 		return forge_fail_errno(err, -ret->lock_fd, "lock the pipeline");
 	/* A reader of the old file goes on to read that. */
-	(void)unlinkat(ret->dir_fd, "events.jsonl", 0);
+	if (unlinkat(ret->dir_fd, "events.jsonl", 0) < 0 && errno != ENOENT)
+		return forge_fail_errno(err, errno, "remove the old events.jsonl");
 	ret->events_fd = openat(ret->dir_fd, "events.jsonl",
 				O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600);
 	return ret->events_fd < 0 ? forge_fail_errno(err, errno, "make events.jsonl") : 0;

@@ -160,9 +160,10 @@ static json_t *pairs_json(const struct forge_strv *pairs)
 	return o;
 }
 
+/* Variables of the configuration (env.set), then those of the step. */
 static json_t *env_json(const struct forge_task_facts *f, struct forge_error *err)
 {
-	json_t *o = json_object();
+	json_t *o = f->env_set ? pairs_json(f->env_set) : json_object();
 
 	forge_strv_foreach (pair, &f->t->step->env) {
 		size_t len = strcspn(pair, "=");
@@ -220,6 +221,17 @@ static json_t *inputs_json(const struct forge_task_facts *f)
 	return o;
 }
 
+/* The inputs whose variable is a directory, also with one file in it. */
+static json_t *directories_json(const struct forge_task_facts *f)
+{
+	json_t *a = json_array();
+
+	for (unsigned i = 0; i < f->t->step->n_inputs; i++)
+		if (forge_input_is_dir(f->g, f->t, i))
+			json_array_append_new(a, json_string(f->t->step->inputs[i].name));
+	return a;
+}
+
 int forge_task_key(const struct forge_task_facts *f, json_t **ret_parts,
 		   char ret_key[FORGE_DIGEST_MAX], struct forge_error *err)
 {
@@ -231,11 +243,12 @@ int forge_task_key(const struct forge_task_facts *f, json_t **ret_parts,
 		return rc;
 	struct forge_error why = FORGE_ERROR_INIT;
 	json_t *command = command_json(f, &why), *env = env_json(f, &why);
-	json_t *parts = json_pack("{s:o, s:o, s:s?, s:o, s:o, s:o, s:s}", "command",
-				  command, "params", pairs_json(&variables), "runtime",
-				  f->runtime, "inputs", inputs_json(f), "outputs",
-				  forge_json_texts(&f->t->outputs), "env", env, "network",
-				  f->t->step->network ? f->t->step->network : "none");
+	json_t *parts =
+		json_pack("{s:o, s:o, s:s?, s:o, s:o, s:o, s:o, s:s}", "command", command,
+			  "params", pairs_json(&variables), "runtime", f->runtime,
+			  "inputs", inputs_json(f), "directories", directories_json(f),
+			  "outputs", forge_json_texts(&f->t->outputs), "env", env,
+			  "network", f->t->step->network ? f->t->step->network : "none");
 	forge_auto_free char *text =
 		parts ? json_dumps(parts, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
 	if (!text) {
@@ -347,8 +360,10 @@ static bool describe_command(const json_t *was, const json_t *is,
 const char *forge_parts_change(const json_t *was, const json_t *is,
 			       char buf[FORGE_CHANGE_MAX])
 {
-	static const char *const order[] = { "command", "params", "runtime", "inputs",
-					     "outputs", "env",	  "network" };
+	static const char *const order[] = {
+		"command", "params", "runtime", "inputs",
+		"outputs", "env",    "network", "directories"
+	};
 	bool found = false;
 
 	buf[0] = '\0';
@@ -374,6 +389,10 @@ const char *forge_parts_change(const json_t *was, const json_t *is,
 		case 4:
 			(void)snprintf(buf, FORGE_CHANGE_MAX,
 				       "the declared outputs changed");
+			break;
+		case 7:
+			(void)snprintf(buf, FORGE_CHANGE_MAX,
+				       "an input is a file now, or a directory");
 			break;
 		default:
 			shorten(text_of(a), x);

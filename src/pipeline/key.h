@@ -51,6 +51,7 @@ struct forge_task_facts {
 	const struct forge_task_files *files; /* sorted */
 	const char *runtime;		      /* digest, NULL: no runtime */
 	const char *script;		      /* digest, NULL: no script */
+	const struct forge_strv *env_set;     /* of the configuration; NULL: none */
 };
 
 /* The variables of the task that come from parameters and foreach: "K=V". */

@@ -41,6 +41,7 @@ struct forge_script {
 	char *text; /* NULL: the step has none */
 	size_t len;
 	char digest[FORGE_DIGEST_MAX];
+	char *real; /* a notebook: its canonical path; NULL: another script */
 };
 
 /* What all tasks share. Borrowed. */

@@ -275,6 +275,12 @@ static int set_param(struct forge_pipeline *p, const char *name, size_t len,
 		forge_auto_free char *copy = strndup(name, len);
 		return copy ? unknown_param(p, copy, err) : out_of_memory(err);
 	}
+	/* The value is part of keys, which are JSON. */
+	json_t *text = json_string(value);
+	json_decref(text);
+	if (!text)
+		return forge_fail(err, EINVAL, "the value of '%s' is not UTF-8",
+				  one->name);
 	forge_strv_done(&one->values);
 	one->values = (struct forge_strv){ 0 };
 	while (one->is_list && rc == 0 && strchr(value, ',')) {
@@ -551,6 +557,10 @@ static int check_checkpoint(const struct reader *r, const struct forge_step *s,
 
 	if (!s->checkpoint)
 		return 0;
+	const char *dot = s->script ? strrchr(s->script, '.') : NULL;
+	if (dot && strcmp(dot, ".ipynb") == 0)
+		return FAIL_STEP(r, s, err, "steps.%s: a notebook has no checkpoint",
+				 s->name);
 	if (forge_glob_check(s->checkpoint, &why) < 0)
 		return FAIL_STEP(r, s, err, "steps.%s.checkpoint: %s", s->name, why.msg);
 	if (strpbrk(s->checkpoint, "*?$") || strcmp(s->checkpoint, ".") == 0 ||

@@ -113,6 +113,16 @@ int forge_result_of_record(const json_t *record, struct forge_result *ret)
 	return rc;
 }
 
+static bool has_path(const struct forge_result *r, const char *path)
+{
+	forge_auto_free char *name = path ? forge_json_name_decode(path) : NULL;
+
+	for (size_t i = 0; name && i < r->n; i++)
+		if (strcmp(r->v[i].path, name) == 0)
+			return true;
+	return false;
+}
+
 int forge_result_add_removed(const json_t *record, struct forge_result *r)
 {
 	const json_t *o;
@@ -120,6 +130,8 @@ int forge_result_add_removed(const json_t *record, struct forge_result *r)
 	int rc = 0;
 
 	json_array_foreach (json_object_get(record, "outputs_removed"), i, o) {
+		if (rc == 0 && has_path(r, forge_json_string(o, "path")))
+			continue;
 		if (rc == 0)
 			rc = take_file(r, forge_json_string(o, "path"),
 				       json_integer_value(json_object_get(o, "size")),

@@ -63,6 +63,8 @@ static int read_script(const struct forge_head *h, const struct forge_step *s,
 	forge_sha256_init(&hash);
 	forge_sha256_add(&hash, ret->text, ret->len);
 	(void)forge_sha256_done(&hash, ret->digest);
+	if (forge_script_is_notebook(s->script) && !(ret->real = realpath(path, NULL)))
+		return forge_fail_errno(err, errno, "'%.100s'", s->script);
 	return 0;
 }
 
@@ -284,6 +286,10 @@ int forge_head_select(struct forge_head *h, struct forge_error *err)
 			h->tasks[(size_t)first + k].limits = o->limits;
 		rc = first < 0 ? first : 0;
 	}
+	/* Before anything runs: a missing file would be noticed hours later. */
+	for (size_t i = 0; i < h->g->n && rc == 0 && !h->is_dry; i++)
+		if (h->tasks[i].is_selected && !h->g->tasks[i].is_skipped)
+			rc = forge_graph_check_files(h->g, &h->g->tasks[i], err);
 	return rc < 0 ? rc : check_given(h, err);
 }
 

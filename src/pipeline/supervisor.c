@@ -99,6 +99,14 @@ static const char *base_name(const char *path)
 	return slash ? slash + 1 : path;
 }
 
+#define MAKE "/bin/mkdir -p \"$0\" && exec \"$@\""
+/* The directory appears with all of its files: a run that is killed before that has none to leave. */
+#define RESTORE                                                                          \
+	"/bin/mkdir -p \"$0.restored\" && /bin/cp -R inputs/.checkpoint/. "              \
+	"\"$0.restored\" && "                                                            \
+	"/bin/chmod -R u+w \"$0.restored\" && /bin/mv -T \"$0.restored\" \"$0\" && "     \
+	"exec \"$@\""
+
 /* The directory of the checkpoint is there, with the files of the attempt before. */
 static int add_checkpoint(struct supervisor *s, bool has_files)
 {
@@ -107,11 +115,7 @@ static int add_checkpoint(struct supervisor *s, bool has_files)
 	if (rc == 0)
 		rc = forge_strv_add(&s->argv, "-c");
 	if (rc == 0)
-		rc = forge_strv_add(
-			&s->argv, has_files ? "/bin/mkdir -p \"$0\" && /bin/cp -R "
-					      "inputs/.checkpoint/. \"$0\" && /bin/chmod "
-					      "-R u+w \"$0\" && exec \"$@\""
-					    : "/bin/mkdir -p \"$0\" && exec \"$@\"");
+		rc = forge_strv_add(&s->argv, has_files ? RESTORE : MAKE);
 	return rc < 0 ? rc : forge_strv_add(&s->argv, s->t->step->checkpoint);
 }
 
@@ -285,7 +289,7 @@ static int collect_kept(struct supervisor *s, const char *run_id, json_t **ret)
 	int rc = forge_objects_open(s->env->home, -1, &objects, NULL);
 	if (rc == 0)
 		rc = forge_collect(&spec, &objects, &c, NULL);
-	if (rc == 0 && !c.problem[0])
+	if (rc == 0 && !c.problem[0] && json_array_size(c.outputs))
 		*ret = json_incref(c.outputs);
 	forge_collected_done(&c);
 	forge_objects_close(&objects);
@@ -338,8 +342,7 @@ static int stage_inputs(struct supervisor *s, struct forge_error *err)
 	size_t i;
 
 	/* "step." is how gc knows that an open run may need it. */
-	(void)snprintf(name, sizeof(name), "step.%ld.%.16s", (long)getpid(),
-		       forge_json_string_or(s->job, "key", "sha256:") + 7);
+	(void)snprintf(name, sizeof(name), "step.%s", s->run_id);
 	int rc = forge_stage_make(s->env->home, name, &s->stage, err);
 	for (unsigned k = 0; k < s->t->step->n_inputs && rc == 0; k++)
 		rc = forge_stage_dir(&s->stage, s->t->step->inputs[k].name);
@@ -417,6 +420,7 @@ static void detach(void)
 	(void)signal(SIGCHLD, SIG_DFL);
 	(void)signal(SIGINT, SIG_DFL);
 	(void)signal(SIGHUP, SIG_IGN);
+	(void)signal(SIGPIPE, SIG_IGN); /* the head may be gone */
 	for (int fd = 0; fd < 3 && null >= 0; fd++)
 		(void)dup2(null, fd);
 	if (null > 2)

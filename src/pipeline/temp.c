@@ -2,7 +2,9 @@
 /* Temporary outputs: dropped when the last task that reads them is done. */
 #include <string.h>
 
+#include "base/json.h"
 #include "pipeline/head_state.h"
+#include "record/deliver.h"
 #include "record/remove.h"
 
 /* Looking for other runs with the same objects reads every record, so it is done for many at once. */
@@ -27,6 +29,10 @@ static bool is_droppable(const struct forge_head *h, unsigned task, uint64_t *re
 	const struct forge_head_task *state = &h->tasks[task];
 	bool has_any = false;
 
+	/* The same result may be that of another task, which needs it. */
+	for (size_t i = 0; i < h->g->n; i++)
+		if (i != task && strcmp(h->tasks[i].key, state->key) == 0)
+			return false;
 	if (t->n_readers == 0 ||
 	    (state->state != FORGE_TASK_DONE && state->state != FORGE_TASK_CACHED))
 		return false;
@@ -42,6 +48,19 @@ static bool is_droppable(const struct forge_head *h, unsigned task, uint64_t *re
 		*ret_bytes += f->size;
 	}
 	return has_any;
+}
+
+/* Whether this task of this file made the result: what another pipeline made may be permanent there. */
+static bool is_ours(const struct forge_head *h, unsigned task)
+{
+	forge_auto_json json_t *record = NULL;
+
+	if (forge_load_record(h->home, h->tasks[task].result.run_id, &record, NULL) < 0)
+		return false;
+	const json_t *step = json_object_get(record, "step");
+	return strcmp(forge_json_string_or(step, "file", ""), h->g->p->path) == 0 &&
+	       strcmp(forge_json_string_or(step, "task", ""), h->g->tasks[task].name) ==
+		       0;
 }
 
 int forge_head_flush_temp(struct forge_head *h, struct forge_error *err)
@@ -63,7 +82,7 @@ int forge_head_drop_temp(struct forge_head *h, unsigned task, struct forge_error
 		unsigned dep = t->deps[i];
 		struct forge_head_task *state = &h->tasks[dep];
 		uint64_t bytes;
-		if (!is_droppable(h, dep, &bytes))
+		if (!is_droppable(h, dep, &bytes) || !is_ours(h, dep))
 			continue;
 		rc = forge_remove_outputs(h->home, h->store, state->result.run_id,
 					  is_chosen, (void *)&h->g->tasks[dep],

@@ -25,8 +25,11 @@ static const char *const facts[] = {
 	"limits",	 "network",	    "inputs",	       "parent_run",
 	"attempt",	 "priority",	    "idempotency_key", "request",
 	"post_process",	 "outputs_skipped", "undeclared",      "undeclared_count",
-	"forge_version", "retry",	    "step",
+	"forge_version", "retry",
 };
+
+/* The step of a pipeline, without its paths. */
+static const char *const step_facts[] = { "pipeline", "task", "step", "key", "parts" };
 
 /* The identity of the supervisor, without its paths. */
 static const char *const process[] = {
@@ -112,6 +115,12 @@ json_t *forge_record_adopt(const struct forge_home *home, const char *run_id,
 	if (ours)
 		return r;
 	copy(r, row, facts, FORGE_ARRAY_SIZE(facts));
+	if (json_object_get(row, "step") && !json_object_get(r, "step")) {
+		json_t *step = json_object();
+		copy(step, json_object_get(row, "step"), step_facts,
+		     FORGE_ARRAY_SIZE(step_facts));
+		json_object_set_new(r, "step", step);
+	}
 	json_t *supervisor = json_object();
 	copy(supervisor, json_object_get(row, "supervisor"), process,
 	     FORGE_ARRAY_SIZE(process));
