@@ -18,6 +18,7 @@
 #include "pipeline/head.h"
 #include "pipeline/journal.h"
 #include "pipeline/report.h"
+#include "record/deliver.h"
 #include "record/record.h"
 #include "record/remove.h"
 #include "run/export.h"
@@ -139,6 +140,8 @@ static json_t *given_json(const struct forge_pipeline_run *r)
 struct running {
 	struct forge_pipeline_view view;
 	struct forge_journal journal;
+	const char *options; /* a digest of what was asked for */
+	bool is_other;	     /* the head that is followed was asked for something else */
 };
 
 static void on_event(void *arg, const json_t *event)
@@ -159,6 +162,10 @@ static void on_tick(void *arg)
 static void show_event(void *arg, const json_t *event)
 {
 	struct running *r = arg;
+
+	if (strcmp(forge_json_string_or(event, "event", ""), "begin") == 0)
+		r->is_other = strcmp(forge_json_string_or(event, "options", ""),
+				     r->options) != 0;
 
 	forge_view_event(&r->view, event);
 }
@@ -183,6 +190,10 @@ static int follow(struct running *r, struct forge_error *err)
 		return 130;
 	if (rc == 1) {
 		fputs("forge: the process that ran it was killed; going on\n", stderr);
+		return -EAGAIN;
+	}
+	if (rc == 0 && r->is_other) {
+		fputs("forge: that had other parameters or options; now these\n", stderr);
 		return -EAGAIN;
 	}
 	return rc < 0 ? rc : status;
@@ -260,9 +271,9 @@ static int run_head(const struct forge_pipeline_run *r, struct place *w,
 		return rc;
 	running->view.h = &w->h;
 	forge_head_event(&w->h, "begin", -1,
-			 json_pack("{s:s, s:s, s:I, s:i}", "pipeline", w->p->name, "file",
-				   w->p->path, "tasks", (json_int_t)w->g.n, "pid",
-				   (int)getpid()));
+			 json_pack("{s:s, s:s, s:I, s:i, s:s}", "pipeline", w->p->name,
+				   "file", w->p->path, "tasks", (json_int_t)w->g.n, "pid",
+				   (int)getpid(), "options", running->options));
 	rc = forge_head_run(&w->h, err);
 	int status = rc < 0 || rc > 0 ? FORGE_EXIT_FAILED : FORGE_EXIT_OK;
 	if (w->h.is_stopping && !r->stops)
@@ -270,10 +281,40 @@ static int run_head(const struct forge_pipeline_run *r, struct place *w,
 	forge_head_event(&w->h, "end", -1, summary(&w->h, status));
 	if (rc < 0) {
 		forge_view_clear(&running->view);
+		if (resume && !r->is_json)
+			fprintf(stderr,
+				"forge: what runs goes on without this process; then: "
+				"%s\n",
+				resume);
 		return rc;
 	}
 	rc = forge_view_end(&running->view, resume, err);
 	return rc < 0 ? rc : status;
+}
+
+static void add_words(struct forge_sha256 *h, const struct forge_strv *words)
+{
+	for (size_t i = 0; words && i < words->n; i++)
+		forge_sha256_add(h, words->v[i], strlen(words->v[i]) + 1);
+	forge_sha256_add(h, "", 1);
+}
+
+/* Of everything that makes a run of the same file another one. */
+static void digest_options(const struct forge_pipeline_run *r, char ret[FORGE_DIGEST_MAX])
+{
+	const struct forge_strv *const lists[] = { r->params, r->force, r->from, r->only,
+						   r->given };
+	const char *const texts[] = { r->params_file, r->entry, r->limits_of };
+	struct forge_sha256 h;
+
+	forge_sha256_init(&h);
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(lists); i++)
+		add_words(&h, lists[i]);
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(texts); i++)
+		forge_sha256_add(&h, texts[i] ? texts[i] : "",
+				 texts[i] ? strlen(texts[i]) + 1 : 1);
+	forge_sha256_add(&h, &r->limits, sizeof(r->limits));
+	(void)forge_sha256_done(&h, ret);
 }
 
 int forge_pipeline_run_file(const struct forge_pipeline_run *r, struct forge_error *err)
@@ -287,6 +328,9 @@ int forge_pipeline_run_file(const struct forge_pipeline_run *r, struct forge_err
 				  !r->is_json && !r->is_quiet && isatty(STDERR_FILENO) },
 		.journal = FORGE_JOURNAL_INIT,
 	};
+	char options[FORGE_DIGEST_MAX];
+	digest_options(r, options);
+	running.options = options;
 	forge_auto_json json_t *how = given_json(r);
 	int rc = open_place(&w, r->path, err);
 
@@ -473,17 +517,27 @@ static int outputs(const char *path, struct forge_error *err)
 struct old_runs {
 	const struct place *w;
 	struct forge_strv ids;
-	struct forge_error *err;
 };
 
+/* A run of this file is old when its task has another result now, or when there is no such task any more. */
 static int add_old(const struct forge_run_row *row, void *arg)
 {
 	struct old_runs *o = arg;
+	forge_auto_json json_t *record = NULL;
+	size_t n;
 
-	for (size_t i = 0; i < o->w->g.n; i++)
-		if (strcmp(o->w->h.tasks[i].run_id, row->run_id) == 0)
-			return 0;
-	return row->ended_at ? forge_strv_add(&o->ids, row->run_id) : 0;
+	if (!row->ended_at ||
+	    forge_load_record(&o->w->home, row->run_id, &record, NULL) < 0)
+		return 0;
+	const json_t *step = json_object_get(record, "step");
+	if (strcmp(forge_json_string_or(step, "file", ""), o->w->p->path) != 0)
+		return 0;
+	int task = forge_graph_find(&o->w->g, forge_json_string_or(step, "task", ""), &n,
+				    NULL);
+	if (task >= 0 && (o->w->h.tasks[task].state != FORGE_TASK_CACHED ||
+			  strcmp(o->w->h.tasks[task].run_id, row->run_id) == 0))
+		return 0;
+	return forge_strv_add(&o->ids, row->run_id);
 }
 
 static int remove_old(struct place *w, const struct forge_strv *ids,
@@ -516,7 +570,7 @@ static int clean(const char *path, struct forge_error *err)
 {
 	FORGE_CLEANUP(place_done) struct place w = PLACE_INIT;
 	const struct forge_head_options o = { .force = NULL };
-	struct old_runs old = { .w = &w, .err = err };
+	struct old_runs old = { .w = &w };
 	char user[FORGE_USER_MAX];
 	int rc = open_evaluated(&w, path, &o, err);
 

@@ -169,7 +169,9 @@ int forge_head_evaluate_task(struct forge_head *h, unsigned task, struct forge_e
 		return 0;
 	}
 	forge_result_done(&state->result);
-	rc = forge_result_find(h->store, state->key, &state->result, err);
+	const struct forge_result_source from = { h->home, h->store, h->user,
+						  h->is_shared };
+	rc = forge_result_find(&from, state->key, &state->result, err);
 	if (rc < 0)
 		return rc;
 	if (rc == 0)

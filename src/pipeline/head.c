@@ -9,9 +9,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "base/fd.h"
 #include "base/glob.h"
 #include "base/json.h"
 #include "base/sys.h"
@@ -562,9 +564,13 @@ static int wait_for_events(struct forge_head *h, int signals, struct forge_error
 		if (read(signals, &info, sizeof(info)) == sizeof(info))
 			cancel(h);
 	}
+	bool is_time = forge_now_usec() >= h->look_usec;
+	if (is_time)
+		h->look_usec = forge_now_usec() + TICK_MSEC * 1000ull;
 	/* A job that ends leaves the list: from the last to the first. */
-	for (size_t i = n; i-- > 0 && rc == 0;)
-		if (ready <= 0 || p[2 * i + 1].revents || p[2 * i + 2].revents)
+	for (size_t i = h->n_jobs < n ? h->n_jobs : n; i-- > 0 && rc == 0;)
+		if (p[2 * i + 1].revents || p[2 * i + 2].revents ||
+		    (is_time && forge_job_is_watched(h->jobs[i])))
 			rc = forge_job_look(h, i, err);
 	free(p);
 	return rc;
@@ -624,6 +630,28 @@ static size_t default_jobs(const struct forge_head *h)
 	return has_remote ? 500 : 2 * cpus + 2;
 }
 
+/* The embedded store in this FORGE_HOME: whoever can write it can write the records, too. */
+static bool is_own_store(const struct forge_home *home, const char *url)
+{
+	return strncmp(url, "sqlite:", 7) == 0 &&
+	       forge_path_is_below(url + 7, home->path);
+}
+
+/* A job has two descriptors here, and the launcher three. */
+static size_t cap_jobs(size_t wanted)
+{
+	struct rlimit l;
+
+	if (getrlimit(RLIMIT_NOFILE, &l) < 0)
+		return wanted;
+	l.rlim_cur = l.rlim_max;
+	(void)setrlimit(RLIMIT_NOFILE, &l); /* else the old limit is what there is */
+	if (getrlimit(RLIMIT_NOFILE, &l) < 0 || l.rlim_cur == RLIM_INFINITY)
+		return wanted;
+	size_t most = l.rlim_cur > 400 ? (l.rlim_cur - 200) / 3 : l.rlim_cur / 8 + 1;
+	return wanted < most ? wanted : most;
+}
+
 int forge_head_open(struct forge_head *h, const struct forge_graph *g,
 		    const struct forge_config *cfg, const struct forge_home *home,
 		    const char *store_url, const struct forge_head_options *o,
@@ -636,6 +664,9 @@ int forge_head_open(struct forge_head *h, const struct forge_graph *g,
 	h->o = o;
 	h->is_dry = is_dry;
 	h->began_usec = forge_now_usec();
+	char user[FORGE_USER_MAX];
+	(void)snprintf(h->user, sizeof(h->user), "%s", forge_user_name(user));
+	h->is_shared = !is_own_store(home, store_url);
 	h->store_url = strdup(store_url);
 	h->tasks = calloc(g->n, sizeof(*h->tasks));
 	h->ready = calloc(g->n + 1, sizeof(*h->ready));
@@ -650,7 +681,7 @@ int forge_head_open(struct forge_head *h, const struct forge_graph *g,
 		rc = forge_head_select(h, err);
 	if (rc < 0)
 		return rc;
-	h->max_jobs = o->jobs ? o->jobs : default_jobs(h);
+	h->max_jobs = cap_jobs(o->jobs ? o->jobs : default_jobs(h));
 	h->jobs = calloc(g->n + 1, sizeof(struct forge_head_job *));
 	if (!h->jobs)
 		return forge_fail(err, ENOMEM, "out of memory");

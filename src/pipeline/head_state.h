@@ -14,6 +14,7 @@
 #include "pipeline/key.h"
 #include "pipeline/launch.h"
 #include "pipeline/results.h"
+#include "record/record.h"
 #include "record/remove.h"
 #include "state/home.h"
 #include "store/store.h"
@@ -75,6 +76,8 @@ struct forge_head {
 	const struct forge_head_options *o;
 	char *store_url;
 	struct forge_store *store;
+	char user[FORGE_USER_MAX];
+	bool is_shared; /* others may write the store */
 	struct forge_launch_env env;
 	struct forge_launcher launcher;
 	struct forge_script *scripts;	    /* of each step */

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "base/json.h"
+#include "record/deliver.h"
 #include "run/input_hasher.h"
 #include "state/check.h"
 #include "state/damage.h"
@@ -80,17 +81,52 @@ static int take_row(const struct forge_output_row *row, void *arg)
 	return row->path ? take_file(r, row->path, row->size, row->digest) : 0;
 }
 
-int forge_result_find(struct forge_store *st, const char *key, struct forge_result *ret,
-		      struct forge_error *err)
+/* Runs of a shared store that are looked at for one key. */
+#define CANDIDATES 10
+
+struct candidate {
+	const struct forge_result_source *from;
+	const char *key;
+	struct forge_result *ret;
+};
+
+/* A row says which run it may be; the record in this FORGE_HOME says what that run left. */
+static int take_candidate(const struct forge_run_row *row, void *arg)
 {
+	const struct candidate *c = arg;
+	forge_auto_json json_t *record = NULL;
+
+	if (!row->run_id || !forge_run_id_is_valid(row->run_id) ||
+	    forge_load_record(c->from->home, row->run_id, &record, NULL) < 0)
+		return 0;
+	if (strcmp(forge_json_string_or(json_object_get(record, "step"), "key", ""),
+		   c->key) != 0 ||
+	    strcmp(forge_json_string_or(record, "status", ""), "succeeded") != 0)
+		return 0;
+	int rc = forge_result_of_record(record, c->ret);
+	return rc == -ENOMEM ? rc : rc == 0;
+}
+
+int forge_result_find(const struct forge_result_source *from, const char *key,
+		      struct forge_result *ret, struct forge_error *err)
+{
+	const struct candidate c = { from, key, ret };
+	const struct forge_run_filter filter = { .step_key = key,
+						 .status = "succeeded",
+						 .user = from->user,
+						 .limit = CANDIDATES };
+
 	*ret = (struct forge_result){ .n = 0 };
-	int rc = forge_store_find_result(st, key, take_row, ret, err);
+	int rc = from->is_shared ? forge_store_list(from->store, &filter, take_candidate,
+						    (void *)&c, err)
+				 : forge_store_find_result(from->store, key, from->user,
+							   take_row, ret, err);
 	if (rc < 0)
 		forge_result_done(ret);
 	if (rc == -EUCLEAN)
 		return 0; /* it is computed again */
 	sort(ret);
-	return rc < 0 ? rc : rc > 0;
+	return rc < 0 ? rc : ret->run_id[0] != '\0';
 }
 
 int forge_result_of_record(const json_t *record, struct forge_result *ret)
@@ -178,6 +214,8 @@ void forge_result_check(const struct forge_home *home, struct forge_result *r,
 {
 	problem[0] = '\0';
 	for (size_t i = 0; i < r->n; i++) {
+		if (r->v[i].is_missing)
+			continue; /* it was removed */
 		const char *why = problem_of(home, &r->v[i]);
 		r->v[i].is_missing = *why;
 		if (*why && !*problem)

@@ -30,9 +30,18 @@ struct forge_result {
 FORGE_MUST_CHECK int forge_result_add(struct forge_result *r, char *path, uint64_t size,
 				      const char *digest);
 void forge_result_done(struct forge_result *r);
-/* The result of the newest successful run with this key. 1: found, 0: there is none. */
-FORGE_MUST_CHECK int forge_result_find(struct forge_store *st, const char *key,
-				       struct forge_result *ret, struct forge_error *err);
+/* Where results are looked for. Borrowed. */
+struct forge_result_source {
+	const struct forge_home *home;
+	struct forge_store *store;
+	const char *user;
+	/* Others can write the store: a run counts only with the record that this FORGE_HOME has of it. */
+	bool is_shared;
+};
+/* The result of the newest successful run of this user with this key. 1: found, 0: there is none. */
+FORGE_MUST_CHECK int forge_result_find(const struct forge_result_source *from,
+				       const char *key, struct forge_result *ret,
+				       struct forge_error *err);
 /* The files of a record that its run left for others; not those of its checkpoint. */
 FORGE_MUST_CHECK int forge_result_of_record(const json_t *record,
 					    struct forge_result *ret);

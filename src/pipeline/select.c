@@ -14,6 +14,7 @@
 #include "base/json.h"
 #include "executor/executor.h"
 #include "pipeline/head_state.h"
+#include "record/deliver.h"
 #include "run/runtime_identity.h"
 #include "runtime/runtime.h"
 
@@ -350,12 +351,62 @@ static const char *given_dir(const struct forge_head *h, const char *task)
 	return NULL;
 }
 
+/* The last result of this pipeline file: another one may have the same name. */
+struct last_result {
+	const struct forge_head *h;
+	json_t *record;
+};
+
 static int take_record(const struct forge_run_row *row, void *arg)
 {
-	json_t **ret = arg;
+	struct last_result *l = arg;
+	json_t *record = NULL;
 
-	*ret = row->record ? json_loads(row->record, 0, NULL) : NULL;
+	if (!forge_run_id_is_valid(row->run_id ? row->run_id : "") ||
+	    forge_load_record(l->h->home, row->run_id, &record, NULL) < 0)
+		return 0;
+	const char *file =
+		forge_json_string_or(json_object_get(record, "step"), "file", "");
+	if (strcmp(file, l->h->g->p->path) != 0) {
+		json_decref(record);
+		return 0;
+	}
+	l->record = record;
 	return 1;
+}
+
+/*
+ * Whether a task that does not take part is up to date, by its key: then those before it are, too. 1, 0 or negative.
+ * Recursion is as deep as the longest chain of tasks.
+ */
+static int find_by_key(struct forge_head *h, unsigned task, struct forge_error *err)
+{
+	const struct forge_task *t = &h->g->tasks[task];
+	struct forge_head_task *state = &h->tasks[task];
+
+	if (state->result.run_id[0])
+		return 1;
+	if (state->is_selected || t->is_skipped)
+		return 0;
+	for (size_t i = 0; i < t->n_deps; i++) {
+		int rc = find_by_key(h, t->deps[i], err);
+		if (rc != 1)
+			return rc;
+	}
+	struct forge_error why = FORGE_ERROR_INIT;
+	int rc = forge_head_evaluate_task(h, task, &why);
+	if (rc == -ENOMEM || rc == -ENOTCONN) {
+		*err = why;
+		return rc;
+	}
+	return rc == 1;
+}
+
+static int no_result(const char *task, const char *why, struct forge_error *err)
+{
+	return forge_hint(err, forge_fail(err, ENOENT, "step %s%s", task, why),
+			  "Run the whole pipeline, or give its outputs: --given %s=DIR",
+			  task);
 }
 
 int forge_head_give(struct forge_head *h, unsigned task, struct forge_error *err)
@@ -365,34 +416,43 @@ int forge_head_give(struct forge_head *h, unsigned task, struct forge_error *err
 	const struct forge_run_filter filter = { .pipeline = h->g->p->name,
 						 .step = t->name,
 						 .status = "succeeded",
-						 .with_record = true,
-						 .limit = 1 };
+						 .user = h->user,
+						 .limit = 50 };
 	const char *dir = given_dir(h, t->name);
-	forge_auto_json json_t *record = NULL;
-	char problem[FORGE_PROBLEM_MAX];
+	struct last_result last = { .h = h };
+	char problem[FORGE_PROBLEM_MAX] = "";
 
 	if (dir) {
 		int rc = add_given_files(h, t, &state->result, dir, "", 0, err);
 		return rc < 0 ? forge_wrap(err, rc, "--given %s", t->name) : 0;
 	}
-	int rc = forge_store_list(h->store, &filter, take_record, &record, err);
+	int rc = find_by_key(h, task, err);
 	if (rc < 0)
 		return rc;
-	if (!record || forge_result_of_record(record, &state->result) < 0)
-		return forge_hint(
-			err,
-			forge_fail(err, ENOENT, "step %s has no result yet", t->name),
-			"Run the whole pipeline, or give its outputs: --given "
-			"%s=DIR",
-			t->name);
-	forge_result_check(h->home, &state->result, problem);
-	if (*problem)
-		return forge_hint(
-			err,
-			forge_fail(err, ENOENT, "step %s: output %s", t->name, problem),
-			"Run the whole pipeline, or give its outputs: --given "
-			"%s=DIR",
-			t->name);
+	if (rc == 0) {
+		forge_result_done(&state->result);
+		rc = forge_store_list(h->store, &filter, take_record, &last, err);
+		if (rc < 0)
+			return rc;
+		rc = last.record ? forge_result_of_record(last.record, &state->result)
+				 : -1;
+		if (rc == 0)
+			rc = forge_result_add_removed(last.record, &state->result);
+		json_decref(last.record);
+		if (rc < 0)
+			return no_result(t->name, " has no result yet", err);
+		forge_result_check(h->home, &state->result, problem);
+		forge_head_event(h, "note", (int)task,
+				 json_pack("{s:s}", "text",
+					   "is not up to date; its last result is used"));
+	}
+	for (size_t i = 0; i < state->result.n; i++)
+		if (state->result.v[i].is_missing) {
+			char why[300];
+			(void)snprintf(why, sizeof(why), ": output %.200s is gone",
+				       state->result.v[i].path);
+			return no_result(t->name, why, err);
+		}
 	(void)snprintf(state->run_id, sizeof(state->run_id), "%s", state->result.run_id);
 	return 0;
 }

@@ -413,7 +413,7 @@ static int visit_result(const char *const *c, void *arg)
 }
 
 int forge_store_find_result(struct forge_store *st, const char *step_key,
-			    int (*visit)(const struct forge_output_row *row, void *arg),
+			    const char *user, int (*visit)(const struct forge_output_row *row, void *arg),
 			    void *arg, struct forge_error *err)
 {
 	struct outputs o = { visit, arg };
@@ -422,8 +422,8 @@ int forge_store_find_result(struct forge_store *st, const char *step_key,
 			 "SELECT r.run_id, o.path, o.sha256, o.size FROM runs r LEFT JOIN "
 			 "outputs o ON o.run_id = r.run_id WHERE r.run_id = (SELECT "
 			 "max(run_id) FROM runs WHERE step_key = $1 AND status = "
-			 "'succeeded')",
-			 SQL_TEXT(step_key));
+			 "'succeeded' AND username = $2)",
+			 SQL_TEXT(step_key), SQL_TEXT(user));
 }
 
 int forge_store_each_output(struct forge_store *st, const char *user, const char *host,

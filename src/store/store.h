@@ -143,11 +143,11 @@ struct forge_output_row {
 	int64_t size; /* -1: unknown */
 };
 /*
- * The files that the newest successful run with this key left. visit is called for each; for a run without files it
+ * The files that the newest successful run of this user with this key left. visit is called for each; for a run without files it
  * is called once, with path NULL. Returns 0 when there is no such run.
  */
 FORGE_MUST_CHECK int forge_store_find_result(
-	struct forge_store *st, const char *step_key,
+	struct forge_store *st, const char *step_key, const char *user,
 	int (*visit)(const struct forge_output_row *row, void *arg), void *arg,
 	struct forge_error *err);
 /* One content of a runtime, and the runs that used it. Strings are borrowed for the call. */
