@@ -205,7 +205,7 @@ stage_pipeline() {
     local rc=0
     needs_root "pipelines" || return 0
     (FORGE_TEST_STORE=sqlite with_copy build-asan env --default-signal=INT,HUP,TERM tests/tools/delegate.sh bats --tap tests/pipeline) || rc=1
-    (FORGE_TEST_STORE=postgres with_copy build tests/tools/with-postgres.sh tests/tools/delegate.sh bats --tap tests/pipeline/{run,resume}.bats) |
+    (FORGE_TEST_STORE=postgres with_copy build tests/tools/with-postgres.sh tests/tools/delegate.sh bats --tap tests/pipeline/{run,resume,review}.bats) |
         sed -E 's/^((not )?ok [0-9]+ )/\1postgres: /'
     [ "${PIPESTATUS[0]}" -eq 0 ] || rc=1
     (with_forge build tests/tools/crash-pipeline.sh build/src/cli/forge 120) || rc=1
