@@ -576,6 +576,56 @@ static int wait_for_events(struct forge_head *h, int signals, struct forge_error
 	return rc;
 }
 
+/* ---- a store that is away ---- */
+
+/* How long the head waits for it. What runs goes on meanwhile, and reports when it ends. */
+#define STORE_WAIT_USEC (120ull * 1000000)
+#define STORE_TRY_MSEC	1000
+
+/* What an error left undone: tasks that are ready but in no list, and those that were not evaluated. */
+static int take_up(struct forge_head *h, struct forge_error *err)
+{
+	int rc = forge_head_catch_up(h, err);
+
+	h->n_ready = 0;
+	for (unsigned i = 0; i < h->g->n; i++)
+		if (h->tasks[i].state == FORGE_TASK_READY)
+			push(h, i);
+	for (unsigned i = 0; i < h->g->n && rc == 0; i++) {
+		if (h->tasks[i].state != FORGE_TASK_WAITING || count_missing(h, i))
+			continue;
+		rc = evaluate(h, i, err);
+		if (rc == 0 && is_finished(h->tasks[i].state))
+			rc = finish(h, i, h->tasks[i].state, err);
+	}
+	for (unsigned i = 0; i < h->g->n && rc == 0; i++)
+		if (h->tasks[i].state == FORGE_TASK_WAITING)
+			h->tasks[i].missing = count_missing(h, i);
+	return rc;
+}
+
+/* The store does not answer, as err says. 0: it does again. */
+static int reconnect(struct forge_head *h, int signals, struct forge_error *err)
+{
+	uint64_t deadline = forge_now_usec() + STORE_WAIT_USEC;
+	int rc = -ENOTCONN;
+
+	forge_head_event(h, "warning", -1,
+			 json_pack("{s:o}", "text", forge_json_text(err->msg)));
+	forge_store_close(forge_take_ptr(h->store));
+	while (rc == -ENOTCONN && forge_now_usec() < deadline) {
+		struct pollfd p = { .fd = signals, .events = POLLIN };
+		if (poll(&p, 1, STORE_TRY_MSEC) > 0)
+			return -ENOTCONN; /* the user does not want to wait */
+		rc = forge_store_open(h->store_url, &h->store, err);
+		if (rc == 0)
+			rc = take_up(h, err);
+		if (rc == -ENOTCONN)
+			forge_store_close(forge_take_ptr(h->store));
+	}
+	return rc;
+}
+
 static int loop(struct forge_head *h, int signals, struct forge_error *err)
 {
 	int rc = 0;
@@ -584,11 +634,14 @@ static int loop(struct forge_head *h, int signals, struct forge_error *err)
 		while (rc == 0 && h->n_ready && h->n_jobs - h->n_waiters < h->max_jobs &&
 		       h->n_waiters < WAITERS_MAX && !h->is_stopping)
 			rc = start(h, pop(h), err);
-		if (rc < 0 || h->n_jobs == 0)
+		if (rc == 0 && h->n_jobs == 0)
 			break;
-		if (h->o->on_tick)
+		if (rc == 0 && h->o->on_tick)
 			h->o->on_tick(h->o->arg);
-		rc = wait_for_events(h, signals, err);
+		if (rc == 0)
+			rc = wait_for_events(h, signals, err);
+		if (rc == -ENOTCONN)
+			rc = reconnect(h, signals, err);
 	}
 	return rc;
 }
@@ -607,6 +660,9 @@ int forge_head_run(struct forge_head *h, struct forge_error *err)
 		rc = loop(h, signals, err);
 	if (rc == 0)
 		rc = forge_head_flush_temp(h, err);
+	if (rc == -ENOTCONN && !h->store)
+		forge_head_event(h, "note", -1,
+				 json_pack("{s:s}", "text", "the store is still away"));
 	(void)sigprocmask(SIG_SETMASK, &before, NULL);
 	if (rc < 0)
 		return rc;

@@ -336,3 +336,19 @@ Y
     run forge resume -q --memory 256M broken
     [ "$status" -eq 0 ]
 }
+
+@test "a store that is away for a moment: what runs goes on, and so does the pipeline" {
+    [ "${FORGE_TEST_STORE:-sqlite}" = postgres ] || skip "PostgreSQL only"
+    slow
+    start
+    patiently is_running
+    "$BATS_TEST_DIRNAME/../tools/with-postgres.sh" --kill
+    touch "$T/gate/open"
+    patiently grep -q '"event":"warning"' head.json
+    "$BATS_TEST_DIRNAME/../tools/with-postgres.sh" --start
+    wait "$head"
+    [ "$(runs_of a)" -eq 1 ]
+    [ "$(runs_of b)" -eq 1 ]
+    cp head.json run.json
+    [ "$(output_of c o)" = b ]
+}
