@@ -341,11 +341,18 @@ static int stage_inputs(struct supervisor *s, struct forge_error *err)
 	char name[64];
 	size_t i;
 
+	/* A step that reads nothing needs no directory. */
+	if (!s->t->step->n_inputs && !s->t->step->script && !s->t->step->checkpoint)
+		return 0;
 	/* "step." is how gc knows that an open run may need it. */
 	(void)snprintf(name, sizeof(name), "step.%s", s->run_id);
 	int rc = forge_stage_make(s->env->home, name, &s->stage, err);
-	for (unsigned k = 0; k < s->t->step->n_inputs && rc == 0; k++)
+	for (unsigned k = 0; k < s->t->step->n_inputs && rc == 0; k++) {
 		rc = forge_stage_dir(&s->stage, s->t->step->inputs[k].name);
+		if (rc < 0)
+			rc = forge_fail_errno(err, -rc, "make a directory in %s",
+					      s->stage.path);
+	}
 	json_array_foreach (json_object_get(s->job, "files"), i, f)
 		if (rc == 0)
 			rc = stage_file(s, f, err);
