@@ -93,6 +93,7 @@ struct forge_head {
 	/* Runs were active when the head was started: of a head that was killed, perhaps. */
 	bool has_strangers;
 	uint64_t began_usec;
+	uint64_t looked_usec; /* when runs that are followed were last looked at */
 	struct forge_removal removal; /* of temporary outputs */
 	uint64_t temp_bytes;
 };
