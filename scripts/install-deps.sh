@@ -19,7 +19,7 @@ packages() {
     demo) packages build
         echo bowtie2-examples jq python3 ;;
     bench) packages build
-        echo bubblewrap busybox-static curl docker.io firejail jq munge podman python3 runc slurm-wlm util-linux ;;
+        echo bubblewrap busybox-static curl docker.io firejail jq munge podman python3 runc slurm-wlm snakemake util-linux ;;
     *)
         echo "install-deps.sh: unknown group '$1' (have: build, test, demo, bench, runtimes)" >&2
         exit 2
