@@ -416,12 +416,14 @@ int forge_head_lost(struct forge_head *h, unsigned task, struct forge_error *err
 
 	/* Repair closes its record and keeps its workdir, for the checkpoint. */
 	int caught = forge_head_catch_up(h, err);
-	if (caught < 0)
+	bool is_remote = h->is_remote[h->g->tasks[task].step - h->g->p->steps];
+	if (caught < 0 &&
+	    !is_remote) /* else it is tried again while the run is followed */
 		return caught;
 	if (t->run_id[0] && forge_store_get(h->store, t->run_id, &record, NULL) < 0)
 		record = NULL;
 	/* A run on a cluster or in a container goes on, and repair has found another supervisor for it. */
-	if (record && h->is_remote[h->g->tasks[task].step - h->g->p->steps] &&
+	if (record && is_remote &&
 	    !forge_status_is_terminal(
 		    forge_status_of(forge_json_string(record, "status")))) {
 		static const char notes[] =
@@ -555,9 +557,9 @@ static int wait_for_events(struct forge_head *h, int signals, struct forge_error
 	bool is_due = now - h->looked_usec >= TICK_MSEC * 1000ull;
 	if (is_due)
 		h->looked_usec = now;
-	/* The process that attends a followed run may die, too: repair starts another one. */
+	/* The process that attends a followed run may die, too: repair starts another one. If it cannot, the next one may. */
 	if (rc == 0 && is_due && has_watched)
-		rc = forge_head_catch_up(h, err);
+		(void)!forge_head_catch_up(h, NULL);
 	/* A job that ends leaves the list: from the last to the first. */
 	for (size_t i = n; i-- > 0 && rc == 0;)
 		if (ready <= 0 || p[2 * i + 1].revents || p[2 * i + 2].revents ||
