@@ -2,7 +2,7 @@
 """Speed of forge next to its peers; docs/BENCH.md says how each figure is made.
 
     bench.py [--rounds N] [--million] [PART...]
-                              parts: start memory flood kill flat store crowd hash runtime docker slurm guard guest; default: all
+                              parts: start memory flood kill flat store crowd hash runtime pipeline docker slurm guard guest; default: all
 
 All figures of a table come from one run: the commands take turns, so that what else the
 machine does hits them alike; medians and ratios are what to look at.
@@ -547,6 +547,71 @@ def bench_million(args, work):
     os.environ["FORGE_HOME"] = str(work / "home")
 
 
+SNAKEFILE = """rule all:
+    input: expand("out/{{i}}", i=range({n}))
+rule one:
+    output: "out/{{i}}"
+    shell: "echo {{wildcards.i}} >{{output}}"
+"""
+PIPELINE = """name: trivial
+params: {{n: [{values}]}}
+steps:
+  one: {{foreach: {{i: $n}}, run: "echo $i >out", outputs: [out]}}
+"""
+
+
+def spend(argv, where, home):
+    """Seconds of a command, and peak MiB of its largest process; not less than those of this one, which it is forked from."""
+    began = time.perf_counter()
+    run = subprocess.Popen(argv, cwd=where, env={**os.environ, "FORGE_HOME": str(home)}, stdin=subprocess.DEVNULL,
+                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, status, usage = os.wait4(run.pid, 0)
+    run.returncode = os.waitstatus_to_exitcode(status)
+    if run.returncode != 0:
+        raise RuntimeError(f"{argv[0]}: status {run.returncode}")
+    return time.perf_counter() - began, usage.ru_maxrss / 1024
+
+
+def write_pipeline(where, n):
+    """The same n steps for both."""
+    where.mkdir()
+    (where / "home").mkdir(mode=0o700)
+    (where / "Snakefile").write_text(SNAKEFILE.format(n=n))
+    (where / "pipeline.yaml").write_text(PIPELINE.format(values=", ".join(map(str, range(n)))))
+    return where
+
+
+def bench_pipeline(args, work):
+    """Trivial steps, the same when all is done, and a large graph planned: forge and snakemake in turn."""
+    tools = {"forge pipeline run": [FORGE, "pipeline", "run"], "snakemake -c2": ["snakemake", "-c2", "-q"]}
+    if not shutil.which("snakemake"):
+        del tools["snakemake -c2"]
+        print("\nsnakemake is not installed: forge alone")
+    n, rounds, again = args.steps, max(1, min(args.rounds // 60, 3)), 5
+    ran, done, planned = ({name: [] for name in tools} for _ in range(3))
+    for i in range(rounds):
+        where = write_pipeline(work / f"steps-{i}", n)
+        for name in random.sample(list(tools), len(tools)):
+            ran[name].append(spend(tools[name], where, where / "home"))
+        for _ in range(again):
+            for name in random.sample(list(tools), len(tools)):
+                done[name].append(spend(tools[name], where, where / "home"))
+    where = write_pipeline(work / "graph", 10 * n)
+    for _ in range(rounds):
+        for name in random.sample(list(tools), len(tools)):
+            planned[name].append(spend([*tools[name], "-n"], where, where / "home"))
+    for title, figures, unit in (
+            (f"{n:,} trivial steps, {os.cpu_count()} CPUs, {rounds} rounds", ran, "s"),
+            (f"The same again, everything up to date, {rounds * again} rounds", done, "ms"),
+            (f"A graph of {10 * n:,} steps planned (-n), {rounds} rounds", planned, "s")):
+        medians = {name: statistics.median(seconds for seconds, _ in spent) for name, spent in figures.items()}
+        factor, digits = (1e3, 0) if unit == "ms" else (1, 2)
+        table(title, ["", unit, f"least {unit}", "peak MiB", "x forge"],
+              [[name, f"{medians[name] * factor:.{digits}f}", f"{min(spent)[0] * factor:.{digits}f}",
+                f"{max(peak for _, peak in spent):.0f}", f"{medians[name] / medians['forge pipeline run']:.2f}"]
+               for name, spent in figures.items()])
+
+
 def library(name, text, env=None):
     """What a function of tests/lib prints; its daemons go on."""
     lib = HERE.parent / "tests/lib" / f"{name}.bash"
@@ -791,7 +856,7 @@ def bench_guest(args, work):
 
 PARTS = {"start": bench_start, "memory": bench_memory, "flood": bench_flood, "kill": bench_kill,
          "flat": bench_flat, "store": bench_store, "crowd": bench_crowd, "hash": bench_hash, "runtime": bench_runtime,
-         "million": bench_million, "docker": bench_docker, "slurm": bench_slurm, "guard": bench_guard, "guest": bench_guest}
+         "million": bench_million, "pipeline": bench_pipeline, "docker": bench_docker, "slurm": bench_slurm, "guard": bench_guard, "guest": bench_guest}
 
 
 def main():
@@ -800,6 +865,7 @@ def main():
     parser.add_argument("--flood-mib", type=int, default=2048)
     parser.add_argument("--crowd", type=int, default=500, help="runs at once")
     parser.add_argument("--jobs", type=int, default=1000, help="jobs of a cluster at once")
+    parser.add_argument("--steps", type=int, default=1000, help="steps of a pipeline; ten times as many are planned")
     parser.add_argument("--runs", type=int, default=1000000, help="rows of the million")
     parser.add_argument("--million", action="store_true", help="also with a million runs in the store")
     parser.add_argument("parts", nargs="*", metavar="PART", help=" ".join(PARTS))

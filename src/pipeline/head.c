@@ -23,6 +23,7 @@
 #include "record/reconcile.h"
 #include "record/retry.h"
 #include "state/slot.h"
+#include "store/state.h"
 
 #define TICK_MSEC 500
 /* Tasks that wait for other processes, each with a process of its own. */
@@ -443,10 +444,21 @@ int forge_head_lost(struct forge_head *h, unsigned task, struct forge_error *err
 
 	/* Repair closes its record and keeps its workdir, for the checkpoint. */
 	int caught = forge_head_catch_up(h, err);
-	if (caught < 0)
+	bool is_remote = h->is_remote[h->g->tasks[task].step - h->g->p->steps];
+	if (caught < 0 &&
+	    !is_remote) /* else it is tried again while the run is followed */
 		return caught;
 	if (t->run_id[0] && forge_store_get(h->store, t->run_id, &record, NULL) < 0)
 		record = NULL;
+	/* A run on a cluster or in a container goes on, and repair has found another supervisor for it. */
+	if (record && is_remote &&
+	    !forge_status_is_terminal(
+		    forge_status_of(forge_json_string(record, "status")))) {
+		static const char notes[] =
+			"its supervisor was killed, and another one goes on";
+		forge_head_event(h, "note", (int)task, json_pack("{s:s}", "text", notes));
+		return forge_job_follow(h, task, notes, err);
+	}
 	if (!record)
 		record = json_pack("{s:s, s:s, s:s, s:s}", "run_id", t->run_id, "status",
 				   "lost", "reason", "host_lost", "completion_notes",
@@ -535,42 +547,53 @@ int forge_head_evaluate(struct forge_head *h, struct forge_error *err)
 }
 
 /* Asks all running tasks to end; the second time at once. */
-static void cancel(struct forge_head *h)
+static int cancel(struct forge_head *h, struct forge_error *err)
 {
+	int rc = 0;
+
 	if (!h->is_stopping)
 		forge_head_event(h, "stopping", -1, NULL);
 	h->is_stopping = true;
-	for (size_t i = h->n_jobs; i-- > 0;)
-		forge_job_cancel(h, i);
+	/* A job that is given up leaves the list: from the last to the first. */
+	for (size_t i = h->n_jobs; i-- > 0 && rc == 0;)
+		rc = forge_job_cancel(h, i, err);
+	return rc;
 }
 
 static int wait_for_events(struct forge_head *h, int signals, struct forge_error *err)
 {
 	size_t n = h->n_jobs;
 	struct pollfd *p = calloc(2 * n + 1, sizeof(*p));
-	bool needs_clock = h->o->on_tick != NULL;
+	bool needs_clock = h->o->on_tick != NULL, has_watched = false;
 
 	if (!p)
 		return forge_fail(err, ENOMEM, "out of memory");
 	p[0] = (struct pollfd){ .fd = signals, .events = POLLIN };
 	for (size_t i = 0; i < n; i++) {
 		forge_job_poll(h->jobs[i], &p[2 * i + 1]);
-		needs_clock |= forge_job_is_watched(h->jobs[i]);
+		has_watched |= forge_job_is_watched(h->jobs[i]);
 	}
-	int ready = poll(p, 2 * n + 1, needs_clock ? TICK_MSEC : -1);
+	int ready = poll(p, 2 * n + 1, needs_clock || has_watched ? TICK_MSEC : -1);
 	int rc = ready < 0 && errno != EINTR ? forge_fail_errno(err, errno, "poll") : 0;
 	if (rc == 0 && p[0].revents) {
 		struct signalfd_siginfo info;
-		if (read(signals, &info, sizeof(info)) == sizeof(info))
-			cancel(h);
+		if (read(signals, &info, sizeof(info)) == sizeof(info)) {
+			free(p);
+			return cancel(h, err);
+		}
 	}
-	bool is_time = forge_now_usec() >= h->look_usec;
-	if (is_time)
-		h->look_usec = forge_now_usec() + TICK_MSEC * 1000ull;
+	/* Also while other tasks keep the loop busy. */
+	uint64_t now = forge_now_usec();
+	bool is_due = now - h->looked_usec >= TICK_MSEC * 1000ull;
+	if (is_due)
+		h->looked_usec = now;
+	/* The process that attends a followed run may die, too: repair starts another one. If it cannot, the next one may. */
+	if (rc == 0 && is_due && has_watched)
+		(void)!forge_head_catch_up(h, NULL);
 	/* A job that ends leaves the list: from the last to the first. */
 	for (size_t i = h->n_jobs < n ? h->n_jobs : n; i-- > 0 && rc == 0;)
 		if (p[2 * i + 1].revents || p[2 * i + 2].revents ||
-		    (is_time && forge_job_is_watched(h->jobs[i])))
+		    (is_due && forge_job_is_watched(h->jobs[i])))
 			rc = forge_job_look(h, i, err);
 	free(p);
 	return rc;

@@ -95,9 +95,9 @@ struct forge_head {
 	bool is_dry;	  /* only evaluates */
 	/* Runs were active when the head was started: of a head that was killed, perhaps. */
 	bool has_strangers;
-	bool has_redone;    /* a task ran again for a temporary output */
-	uint64_t look_usec; /* when runs that nobody reports on are looked at next */
+	bool has_redone; /* a task ran again for a temporary output */
 	uint64_t began_usec;
+	uint64_t looked_usec; /* when runs that are followed were last looked at */
 	struct forge_removal removal; /* of temporary outputs */
 	uint64_t temp_bytes;
 };

@@ -10,10 +10,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/entries.h"
 #include "base/json.h"
 #include "base/sys.h"
+#include "executor/executor.h"
 #include "pipeline/keylock.h"
+#include "record/attendant.h"
 #include "state/slot.h"
+#include "state/supervisor.h"
 #include "store/state.h"
 
 /* A record has at most a few megabytes. */
@@ -80,23 +84,6 @@ static void send_end(const struct forge_head_job *j)
 {
 	if (j->pidfd >= 0)
 		(void)sys_pidfd_send_signal(j->pidfd, SIGTERM, NULL);
-}
-
-void forge_job_cancel(struct forge_head *h, size_t index)
-{
-	struct forge_head_job *j = h->jobs[index];
-	unsigned task = j->task;
-	char text[120];
-
-	send_end(j); /* if it is not known yet, when it is */
-	if (j->fd >= 0)
-		return;
-	/* It was there before this pipeline, and nobody here can end it. */
-	(void)snprintf(text, sizeof(text), "goes on; `forge kill %s` ends it",
-		       h->tasks[task].run_id);
-	remove_job(h, index);
-	forge_head_set_text(&h->tasks[task].notes, text);
-	forge_head_set_state(h, task, FORGE_TASK_READY);
 }
 
 /* ---- starting ---- */
@@ -167,17 +154,43 @@ static int find_checkpoint(struct forge_head *h, const char *key, struct search 
 	return rc < 0 ? rc : 0;
 }
 
+int forge_job_follow(struct forge_head *h, unsigned task, const char *notes,
+		     struct forge_error *err)
+{
+	forge_head_set_text(&h->tasks[task].notes, notes);
+	return add_job(h, task, -1, true) ? 0 : forge_fail(err, ENOMEM, "out of memory");
+}
+
 static int take_open(const struct forge_run_row *row, void *arg)
 {
 	(void)snprintf(arg, FORGE_RUN_ID_MAX, "%s", row->run_id);
 	return 1;
 }
 
+/* A run whose slot names the key: its supervisor was killed, perhaps, before the run was in the store. */
+static int find_slot(const struct forge_home *home, const char *key,
+		     char run_id[FORGE_RUN_ID_MAX], struct forge_error *err)
+{
+	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
+
+	(void)forge_entries_open(&d, home->fd, "active"); /* d keeps the error */
+	for (const char *name; !run_id[0] && (name = forge_entries_next(&d));) {
+		forge_auto_json json_t *first = NULL;
+		forge_auto_close int fd = openat(forge_entries_fd(&d), name,
+						 O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+		if (fd >= 0 && forge_slot_read_first(fd, key, &first) == 0)
+			(void)snprintf(run_id, FORGE_RUN_ID_MAX, "%s",
+				       forge_json_string_or(first, "run_id", ""));
+	}
+	return d.error ? forge_fail_errno(err, -d.error, "read %s/active", home->path)
+		       : 0;
+}
+
 /*
- * A run on a cluster or in a container goes on without its supervisor. If one with this key does, it is followed
- * instead of starting another one. 1: it is.
+ * A run on a cluster or in a container goes on without its supervisor. If one with this key does, its id is the task's,
+ * and it is followed instead of starting another one. 1: there is one.
  */
-static int attach(struct forge_head *h, unsigned task, struct forge_error *err)
+static int find_open(struct forge_head *h, unsigned task, struct forge_error *err)
 {
 	struct forge_head_task *t = &h->tasks[task];
 	const struct forge_run_filter filter = { .step_key = t->key,
@@ -187,45 +200,14 @@ static int attach(struct forge_head *h, unsigned task, struct forge_error *err)
 
 	if (!h->is_remote[h->g->tasks[task].step - h->g->p->steps])
 		return 0;
-	int rc = forge_store_list(h->store, &filter, take_open, run_id, err);
+	int rc = h->has_strangers ? find_slot(h->home, t->key, run_id, err) : 0;
+	if (rc == 0 && !run_id[0])
+		rc = forge_store_list(h->store, &filter, take_open, run_id, err);
 	/* Anybody who can write the store can say that a run is open; this FORGE_HOME knows its own. */
 	if (rc < 0 || !run_id[0] || !forge_slot_exists(h->home, run_id))
 		return rc < 0 ? rc : 0;
 	memcpy(t->run_id, run_id, sizeof(t->run_id));
-	forge_head_set_text(&t->notes, "follows a run that was there already");
-	return add_job(h, task, -1, true) ? 1 : forge_fail(err, ENOMEM, "out of memory");
-}
-
-/*
- * Takes the lock of the key. Whoever had it before may have computed the result since the task was evaluated. 1: it is
- * there; *ret_fd -1: another process has the lock.
- */
-static int lock_key(struct forge_head *h, unsigned task, int *ret_fd,
-		    struct forge_error *err)
-{
-	struct forge_head_task *t = &h->tasks[task];
-	int rc = forge_key_lock(h->home, t->key, false, ret_fd, err);
-
-	if (rc != 0)
-		return rc < 0 ? rc : 0;
-	if (t->is_forced)
-		return 0;
-	if (h->has_strangers) {
-		rc = forge_head_catch_up(h, err);
-		if (rc < 0)
-			return rc;
-	}
-	char key[FORGE_DIGEST_MAX];
-	memcpy(key, t->key, sizeof(key));
-	rc = forge_head_evaluate_task(h, task, err);
-	/* An input changed at this moment: from the beginning. */
-	if (rc >= 0 && strcmp(key, t->key) != 0)
-		rc = 2;
-	if (rc != 0) {
-		close(*ret_fd);
-		*ret_fd = -1;
-	}
-	return rc;
+	return 1;
 }
 
 /* Hands the task over to the launcher. Takes lock. */
@@ -275,26 +257,37 @@ int forge_job_start(struct forge_head *h, unsigned task, struct forge_error *err
 	struct forge_head_task *t = &h->tasks[task];
 	struct forge_task_files files = { 0 };
 	forge_auto_json json_t *parts = NULL;
-	int lock = -1;
+	forge_auto_close int lock = -1;
+	bool is_there = false;
 
 	/* Again: a file of the host may have changed since the task was evaluated. */
 	int rc = forge_head_task_facts(h, task, &files, &parts, t->key, err);
 	if (rc == 0)
-		rc = lock_key(h, task, &lock, err);
-	if (rc == 0)
-		rc = forge_head_explain(h, task, parts, err);
+		rc = forge_key_lock(h->home, t->key, false, &lock, err);
+	if (rc >= 0)
+		rc = h->has_strangers ? forge_head_catch_up(h, err) : 0;
 	if (rc == 0) {
-		int attached = attach(h, task, err);
-		if (attached != 0) {
-			if (lock >= 0)
-				close(lock);
-			rc = attached < 0 ? attached : 0;
-		} else {
-			rc = launch(h, task, lock, &files, parts, err);
-		}
-	} else if (lock >= 0) {
-		close(lock);
+		rc = find_open(h, task, err);
+		is_there = rc == 1;
 	}
+	/*
+	 * Whoever had the lock before may have computed the result since the task was evaluated. In this order: a run that
+	 * is not open any more has its result in the store.
+	 */
+	char key[FORGE_DIGEST_MAX];
+	memcpy(key, t->key, sizeof(key));
+	if (rc == 0 && lock >= 0 && !t->is_forced)
+		rc = forge_head_evaluate_task(h, task, err);
+	/* An input changed at this moment: from the beginning. */
+	if (rc >= 0 && strcmp(key, t->key) != 0)
+		rc = 2;
+	if (rc == 0 || is_there)
+		rc = forge_head_explain(h, task, parts, err);
+	if (rc == 0)
+		rc = is_there ? forge_job_follow(h, task,
+						 "follows a run that was there already",
+						 err)
+			      : launch(h, task, forge_take_fd(lock), &files, parts, err);
 	forge_task_files_done(&files);
 	return rc;
 }
@@ -375,6 +368,8 @@ static int look_at_store(struct forge_head *h, size_t index, struct forge_error 
 	forge_auto_json json_t *record = NULL;
 	int rc = forge_store_get(h->store, h->tasks[task].run_id, &record, err);
 
+	if (rc == -ENOENT && forge_slot_exists(h->home, h->tasks[task].run_id))
+		return 0; /* not in the store yet */
 	if (rc < 0 || !forge_status_is_terminal(
 			      forge_status_of(forge_json_string(record, "status"))))
 		return rc;
@@ -432,4 +427,79 @@ int forge_job_look(struct forge_head *h, size_t index, struct forge_error *err)
 		break;
 	}
 	return forge_head_lost(h, task, err);
+}
+
+/* ---- cancelling ---- */
+
+/* As forge kill does. A run on a cluster may have no supervisor: it gets one. */
+static int stop_followed(const struct forge_head *h, const char *run_id,
+			 struct forge_error *err)
+{
+	struct forge_supervisor_ref live = FORGE_SUPERVISOR_REF_INIT;
+	forge_auto_json json_t *slot = NULL;
+	int rc = forge_supervisor_find(h->home, run_id, &live, NULL);
+
+	if (rc < 0) {
+		int number = forge_slot_number(h->home, run_id);
+		char name[16];
+		(void)!forge_slot_find(h->home, run_id, &slot); /* NULL: none */
+		if (number < 0 || !forge_slot_is_remote(slot))
+			return 0; /* it has just ended: the store will say so */
+		(void)snprintf(name, sizeof(name), "%d", number);
+		rc = forge_attendant_start(h->home, name, err);
+		if (rc == 0)
+			rc = forge_supervisor_find(h->home, run_id, &live, err);
+	}
+	if (rc == 0)
+		rc = forge_supervisor_stop(&live, false, err);
+	forge_supervisor_close(&live);
+	return rc;
+}
+
+/* Whether a head of this pipeline started the run. There is no other one: this head has the lock. */
+static bool is_own(const struct forge_head *h, const json_t *record)
+{
+	const json_t *step = json_object_get(record, "step");
+	json_t *path = forge_json_text(h->g->p->path ? h->g->p->path : "");
+	bool is_it =
+		strcmp(forge_json_string_or(step, "pipeline", ""), h->g->p->name) == 0 &&
+		json_equal(json_object_get(step, "file"), path);
+
+	json_decref(path);
+	return is_it;
+}
+
+static int cancel_followed(struct forge_head *h, size_t index, struct forge_error *err)
+{
+	unsigned task = h->jobs[index]->task;
+	const char *run_id = h->tasks[task].run_id;
+	forge_auto_json json_t *record = NULL;
+	struct forge_error why = FORGE_ERROR_INIT;
+	char text[FORGE_RUN_ID_MAX + sizeof(why.msg) + 32];
+	int rc = forge_store_get(h->store, run_id, &record, err);
+
+	if (rc == -ENOENT) /* not in the store yet */
+		record = forge_slot_record(h->home, run_id);
+	else if (rc < 0)
+		return rc;
+	if (is_own(h, record) && stop_followed(h, run_id, &why) == 0)
+		return 0;
+	(void)snprintf(text, sizeof(text), "run %s goes on%s%s", run_id,
+		       why.msg[0] ? ": " : "", why.msg);
+	forge_auto_json json_t *left =
+		json_pack("{s:s, s:s, s:o}", "run_id", run_id, "status", "cancelled",
+			  "completion_notes", forge_json_text(text));
+	remove_job(h, index);
+	return left ? forge_head_record(h, task, left, err)
+		    : forge_fail(err, ENOMEM, "out of memory");
+}
+
+int forge_job_cancel(struct forge_head *h, size_t index, struct forge_error *err)
+{
+	const struct forge_head_job *j = h->jobs[index];
+
+	if (j->fd < 0)
+		return cancel_followed(h, index, err);
+	send_end(j); /* if it is not known yet, when it is */
+	return 0;
 }

@@ -5,6 +5,11 @@ load ../lib/store.bash
 
 setup_pipeline() {
     setup_store
+    setup_project
+}
+
+# For a test that has its store already.
+setup_project() {
     mkdir -p "$T/project/data" "$T/bin"
     ln -sf "$FORGE" "$T/bin/forge"
     export PATH=$T/bin:$PATH
@@ -82,6 +87,31 @@ text = open(os.environ["all"]).read()
 json.dump({os.environ["LABEL"]: len(text.splitlines())}, open("n.json", "w"))
 PY
 }
+
+# start_head [ARG...]: a head in the background, its events in head.json; $head is its pid.
+start_head() {
+    rm -f head.json # of the head before
+    forge pipeline run --json "$@" >head.json 2>head.err 3>&- &
+    head=$!
+}
+kill_head() {
+    kill -KILL "$head"
+    wait "$head" || true
+}
+
+# ended PID: waits for it; $status is its exit status.
+ended() {
+    status=0
+    wait "$1" || status=$?
+}
+
+# event NAME TASK [FILE]: it was reported.
+event() { jq -en "[inputs | select(.event == \"$1\" and .task == \"$2\")] | length > 0" "${3:-head.json}" >/dev/null 2>&1; }
+is_running() { [ "$(forge ps -aq --status running | wc -l)" -ge "${1:-1}" ]; }
+# runs_of ANALYSIS: how many there have been.
+runs_of() { forge ps -a --json | jq -r "select(.analysis_id == \"$1\") | .run_id" | wc -l; }
+supervisor_of() { forge show --json "$1" | jq .supervisor.pid; }
+running_run() { forge ps -aq --status running | head -1; }
 
 patiently_not() { patiently is_not "$@"; }
 is_not() { ! "$@"; }

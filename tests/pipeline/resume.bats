@@ -31,25 +31,10 @@ steps:
 Y
 }
 
-# start [ARG...]: a head in the background, its events in head.json.
-start() {
-    forge pipeline run --json "$@" >head.json 2>head.err 3>&- &
-    head=$!
-}
-
-# ended PID: waits for it; $status is its exit status.
-ended() {
-    status=0
-    wait "$1" || status=$?
-}
-
-# event NAME TASK [FILE]: it was reported.
-event() { jq -en "[inputs | select(.event == \"$1\" and .task == \"$2\")] | length > 0" "${3:-head.json}" >/dev/null 2>&1; }
-is_running() { [ -n "$(running_run)" ]; }
-runs_of() { forge ps -a --json | jq -r "select(.analysis_id == \"slow.$1\") | .run_id" | wc -l; }
-supervisor_of() { forge show --json "$1" | jq .supervisor.pid; }
+start() { start_head "$@"; }
 # The step that waits for the gate.
 running_run() { forge ps -a --json --status running | jq -r 'select(.analysis_id | test("[.](b|fit)$")) | .run_id' | head -1; }
+is_running() { [ -n "$(running_run)" ]; }
 
 @test "the head is killed: its step goes on, and the next head takes the result" {
     slow
@@ -62,9 +47,9 @@ running_run() { forge ps -a --json --status running | jq -r 'select(.analysis_id
     patiently event note b
     touch "$T/gate/open"
     wait "$head"
-    [ "$(runs_of a)" -eq 1 ]
-    [ "$(runs_of b)" -eq 1 ]
-    [ "$(runs_of c)" -eq 1 ]
+    [ "$(runs_of slow.a)" -eq 1 ]
+    [ "$(runs_of slow.b)" -eq 1 ]
+    [ "$(runs_of slow.c)" -eq 1 ]
     cp head.json run.json
     [ "$(output_of c o)" = b ]
 }
@@ -79,7 +64,7 @@ running_run() { forge ps -a --json --status running | jq -r 'select(.analysis_id
     patiently_not is_running
     pipeline_run
     [ "$(ran)" = c ]
-    [ "$(runs_of b)" -eq 1 ]
+    [ "$(runs_of slow.b)" -eq 1 ]
 }
 
 @test "a supervisor is killed: the step is lost, and runs again" {
@@ -94,7 +79,7 @@ running_run() { forge ps -a --json --status running | jq -r 'select(.analysis_id
     pipeline_run
     [ "$(ran)" = "b c" ]
     [ "$(why b)" = "its last run was lost: host_lost" ]
-    [ "$(runs_of a)" -eq 1 ]
+    [ "$(runs_of slow.a)" -eq 1 ]
 }
 
 @test "... at once, where retry says so" {
@@ -136,7 +121,7 @@ running_run() { forge ps -a --json --status running | jq -r 'select(.analysis_id
     wait "$head"
     wait "$second"
     grep -q "running already" second.err
-    [ "$(runs_of b)" -eq 1 ]
+    [ "$(runs_of slow.b)" -eq 1 ]
     event 'done' c second.json
 }
 
@@ -152,8 +137,8 @@ running_run() { forge ps -a --json --status running | jq -r 'select(.analysis_id
     patiently grep -q "going on" second.err
     touch "$T/gate/open"
     wait "$second"
-    [ "$(runs_of a)" -eq 1 ]
-    [ "$(runs_of b)" -eq 1 ]
+    [ "$(runs_of slow.a)" -eq 1 ]
+    [ "$(runs_of slow.b)" -eq 1 ]
 }
 
 @test "two pipelines with the same step at once: it is computed once" {

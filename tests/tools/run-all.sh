@@ -179,7 +179,7 @@ stage_executors() {
         [ "${PIPESTATUS[0]}" -eq 0 ] || rc=1
     done
     with_copy build-asan env --default-signal=INT,HUP,TERM tests/tools/delegate.sh \
-        bats --tap tests/executor/{command,container,crash,review}.bats || rc=1
+        bats --tap tests/executor/{command,container,crash,pipeline,review}.bats || rc=1
     return "$rc"
 }
 
@@ -194,7 +194,7 @@ stage_slurm() {
         exit "${PIPESTATUS[0]}"
     ) >"$logs/slurm-contract.tap" 2>&1 &
     contract=$!
-    (with_copy build env --default-signal=INT,HUP,TERM tests/tools/delegate.sh bats --tap tests/executor/slurm{,-review,-health}.bats) || rc=1
+    (with_copy build env --default-signal=INT,HUP,TERM tests/tools/delegate.sh bats --tap tests/executor/slurm{,-review,-health,-pipeline}.bats) || rc=1
     wait "$contract" || rc=1
     cat "$logs/slurm-contract.tap"
     return "$rc"
