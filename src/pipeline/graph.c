@@ -12,6 +12,7 @@
 #include "base/glob.h"
 #include "base/sha256.h"
 #include "pipeline/loop.h"
+#include "pipeline/order.h"
 
 #define TASKS_MAX   100000
 #define SOURCES_MAX 10000000
@@ -68,12 +69,6 @@ int forge_task_expand(const struct forge_graph *g, const struct forge_task *t,
 
 /* ---- references ---- */
 
-/* The step whose outputs a path names: "align/aln.bam", "align". -1: it is a file. */
-static int step_of(const struct forge_pipeline *p, const char *path)
-{
-	return forge_pipeline_find_step(p, path, strcspn(path, "/"));
-}
-
 /* The pattern after the step. */
 static const char *pattern_of(const char *path)
 {
@@ -85,144 +80,6 @@ static const char *pattern_of(const char *path)
 static bool is_pattern(const char *text)
 {
 	return strpbrk(text, "*?") != NULL;
-}
-
-/* A name that is both a step and a file could mean either. */
-static int check_ambiguous(const struct forge_graph *g, const struct forge_step *s,
-			   const struct forge_step_text *v, struct forge_error *err)
-{
-	forge_auto_free char *beside =
-		forge_asprintf("%s/%.*s", g->p->dir, (int)strcspn(v->text, "/"), v->text);
-
-	if (!beside)
-		return out_of_memory(err);
-	if (access(beside, F_OK) < 0)
-		return 0;
-	return forge_hint(
-		err,
-		forge_fail_at(err, g->p->shown, v->line, v->column,
-			      "steps.%s.inputs: '%.100s' is ambiguous: there is "
-			      "a step and a file '%.*s'",
-			      s->name, v->text, (int)strcspn(v->text, "/"), v->text),
-		"Write ./%s for the file, or give the step another name", v->text);
-}
-
-/* Kahn's algorithm over the steps; *ret_order has their indices. */
-struct edges {
-	unsigned *to; /* for each reference: the step that waits */
-	unsigned *next;
-	unsigned *head; /* of each step: its first reference + 1 */
-	unsigned *missing;
-	size_t n;
-};
-
-static int add_edge(struct edges *e, unsigned from, unsigned to, size_t *cap)
-{
-	if (e->n == *cap) {
-		size_t grown = *cap ? 2 * *cap : 256;
-		unsigned *a = reallocarray(e->to, grown, sizeof(*a));
-		if (a)
-			e->to = a;
-		unsigned *b = reallocarray(e->next, grown, sizeof(*b));
-		if (b)
-			e->next = b;
-		if (!a || !b)
-			return -ENOMEM;
-		*cap = grown;
-	}
-	e->to[e->n] = to;
-	e->next[e->n] = e->head[from];
-	e->head[from] = (unsigned)++e->n;
-	e->missing[to]++;
-	return 0;
-}
-
-static void edges_done(struct edges *e)
-{
-	free(e->to);
-	free(e->next);
-	free(e->head);
-	free(e->missing);
-}
-
-/* Follows references of steps that are left until one comes again. */
-static int report_cycle(const struct forge_graph *g, const unsigned *missing,
-			struct forge_error *err)
-{
-	const struct forge_pipeline *p = g->p;
-	forge_auto_free bool *seen = calloc(p->n_steps, sizeof(bool));
-	forge_auto_free unsigned *from = calloc(p->n_steps, sizeof(unsigned));
-	unsigned at_step = 0;
-	char path[400] = "";
-
-	while (at_step < p->n_steps && missing[at_step] == 0)
-		at_step++;
-	if (!seen || !from)
-		return out_of_memory(err);
-	while (!seen[at_step]) {
-		const struct forge_step *s = &p->steps[at_step];
-		int next = -1;
-		seen[at_step] = true;
-		for (size_t i = 0; i < s->n_inputs && next < 0; i++)
-			for (size_t k = 0; k < s->inputs[i].n && next < 0; k++) {
-				int to = step_of(p, s->inputs[i].v[k].text);
-				if (to >= 0 && missing[to])
-					next = to;
-			}
-		if (next < 0)
-			break;
-		from[at_step] = (unsigned)next;
-		at_step = (unsigned)next;
-	}
-	unsigned step = at_step;
-	do {
-		size_t len = strlen(path);
-		(void)snprintf(path + len, sizeof(path) - len, "%s -> ",
-			       p->steps[step].name);
-		step = from[step];
-	} while (step != at_step && strlen(path) < sizeof(path) - 80);
-	size_t len = strlen(path);
-	(void)snprintf(path + len, sizeof(path) - len, "%s",
-		       step == at_step ? p->steps[at_step].name : "...");
-	return forge_fail_at(err, p->shown, p->steps[at_step].line,
-			     p->steps[at_step].column,
-			     "steps that wait for each other: %s", path);
-}
-
-static int order_steps(const struct forge_graph *g, unsigned *order,
-		       struct forge_error *err)
-{
-	const struct forge_pipeline *p = g->p;
-	FORGE_CLEANUP(edges_done)
-	struct edges e = { .head = calloc(p->n_steps, sizeof(unsigned)),
-			   .missing = calloc(p->n_steps, sizeof(unsigned)) };
-	size_t cap = 0, n = 0;
-
-	if (!e.head || !e.missing)
-		return out_of_memory(err);
-	for (unsigned i = 0; i < p->n_steps; i++)
-		for (size_t k = 0; k < p->steps[i].n_inputs; k++)
-			for (size_t v = 0; v < p->steps[i].inputs[k].n; v++) {
-				const struct forge_step_text *text =
-					&p->steps[i].inputs[k].v[v];
-				int from = step_of(p, text->text);
-				if (from < 0)
-					continue;
-				int rc = check_ambiguous(g, &p->steps[i], text, err);
-				if (rc < 0)
-					return rc;
-				if (add_edge(&e, (unsigned)from, i, &cap) < 0)
-					return out_of_memory(err);
-			}
-	/* In the order of the file, as far as possible. */
-	for (unsigned i = 0; i < p->n_steps; i++)
-		if (e.missing[i] == 0)
-			order[n++] = i;
-	for (size_t done = 0; done < n; done++)
-		for (unsigned k = e.head[order[done]]; k; k = e.next[k - 1])
-			if (--e.missing[e.to[k - 1]] == 0)
-				order[n++] = e.to[k - 1];
-	return n == p->n_steps ? 0 : report_cycle(g, e.missing, err);
 }
 
 /* ---- tasks ---- */
@@ -470,7 +327,7 @@ static int add_reference(struct maker *m, unsigned input, const char *text,
 			 struct forge_error *why)
 {
 	struct forge_graph *g = m->g;
-	unsigned other = (unsigned)step_of(g->p, text);
+	unsigned other = (unsigned)forge_step_of(g->p, text);
 	bool is_many = is_gathered(m->t->step, &g->p->steps[other]);
 	forge_auto_free char *pattern = NULL;
 	bool has_any = false;
@@ -553,7 +410,7 @@ bool forge_input_is_dir(const struct forge_graph *g, const struct forge_task *t,
 
 	if (in->is_list || is_pattern(in->v[0].text))
 		return true;
-	int other = step_of(g->p, in->v[0].text);
+	int other = forge_step_of(g->p, in->v[0].text);
 	return other >= 0 && (is_pattern(pattern_of(in->v[0].text)) ||
 			      is_gathered(t->step, &g->p->steps[other]));
 }
@@ -589,7 +446,7 @@ static int resolve(struct forge_graph *g, struct forge_task *t, size_t *total,
 			const struct forge_step_text *v = &t->step->inputs[i].v[k];
 			struct forge_error why = FORGE_ERROR_INIT;
 			m.err = &why;
-			int rc = step_of(g->p, v->text) >= 0
+			int rc = forge_step_of(g->p, v->text) >= 0
 					 ? add_reference(&m, i, v->text, &why)
 					 : add_files(&m, i, v->text, &why);
 			if (rc < 0)
@@ -690,7 +547,7 @@ int forge_graph_make(const struct forge_pipeline *p, struct forge_graph *ret,
 	ret->values = calloc(n_loops + 1, sizeof(*ret->values));
 	if (!order || !ret->first || !ret->count || !ret->values)
 		return out_of_memory(err);
-	int rc = order_steps(ret, order, err);
+	int rc = forge_order_steps(p, order, err);
 	for (size_t i = 0; i < p->n_steps && rc == 0; i++)
 		rc = add_tasks(ret, order[i], err);
 	for (size_t i = 0; i < ret->n && rc == 0; i++)

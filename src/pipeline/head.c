@@ -21,7 +21,6 @@
 #include "pipeline/job.h"
 #include "record/deliver.h"
 #include "record/reconcile.h"
-#include "record/retry.h"
 #include "state/slot.h"
 #include "store/state.h"
 
@@ -350,65 +349,6 @@ static void set_usage(struct forge_head_task *t, const json_t *record)
 		       forge_json_string_or(record, "run_id", ""));
 }
 
-/* The limits that a run had, from its record. */
-static void limits_of(const json_t *record, struct forge_limits *ret)
-{
-	const json_t *limits = json_object_get(record, "limits");
-
-	for (size_t i = 0; i < FORGE_LIMIT_COUNT_ROWS; i++) {
-		const struct forge_limit_row *row = &forge_limit_rows[i];
-		const json_t *v = json_object_get(limits, row->json);
-		double scale = row->type == FORGE_LIMIT_DURATION ? 1e6
-			       : row->type == FORGE_LIMIT_CPUS	 ? 1e3
-								 : 1;
-		if (json_is_number(v))
-			*forge_limit_slot(ret, row) =
-				(uint64_t)(json_number_value(v) * scale + 0.5);
-		else
-			*forge_limit_slot(ret, row) = FORGE_UNLIMITED;
-	}
-}
-
-/* Whether the task is tried again, with which limits. */
-static bool choose_retry(struct forge_head *h, unsigned task, const json_t *record)
-{
-	struct forge_head_task *t = &h->tasks[task];
-	const struct forge_step *s = h->g->tasks[task].step;
-	struct forge_retry_chain chain = { .policy = s->has_retry ? s->retry
-								  : h->cfg->retry,
-					   .attempt = t->attempt };
-	struct forge_limits had = { 0 }, most = h->cfg->caps;
-	struct forge_retry_choice choice = { 0 };
-	struct forge_budget budget;
-
-	memcpy(chain.used, t->used, sizeof(chain.used));
-	limits_of(record, &had);
-	forge_budget_of(h->cfg, &budget);
-	if (!h->is_remote[s - h->g->p->steps] &&
-	    (!most.memory_bytes || budget.memory_bytes < most.memory_bytes))
-		most.memory_bytes = budget.memory_bytes;
-	const struct forge_retry_case c = {
-		.status = forge_json_string_or(record, "status", "lost"),
-		.reason = forge_json_string_or(record, "reason", "host_lost"),
-		.chain = &chain,
-		.limits = &had,
-		.most = &most,
-	};
-	forge_retry_choose(&c, &choice);
-	if (!choice.is_retried || h->is_stopping)
-		return false;
-	t->used[choice.reason]++;
-	if (choice.raised)
-		*forge_limit_slot(&t->limits, choice.raised) =
-			forge_limit_value(&choice.limits, choice.raised);
-	char with[FORGE_RETRY_WITH_MAX];
-	(void)forge_retry_describe(with, choice.raised, &choice.limits);
-	forge_head_event(h, "retry", (int)task,
-			 json_pack("{s:s, s:s, s:s}", "reason", c.reason, "with", with,
-				   "run_id", t->run_id));
-	return true;
-}
-
 int forge_head_record(struct forge_head *h, unsigned task, const json_t *record,
 		      struct forge_error *err)
 {
@@ -427,7 +367,7 @@ int forge_head_record(struct forge_head *h, unsigned task, const json_t *record,
 					   "outputs", (json_int_t)t->result.n));
 		return finish(h, task, FORGE_TASK_DONE, err);
 	}
-	if (choose_retry(h, task, record)) {
+	if (forge_head_choose_retry(h, task, record)) {
 		t->attempt++;
 		forge_head_set_state(h, task, FORGE_TASK_READY);
 		push(h, task);

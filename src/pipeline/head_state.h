@@ -136,6 +136,8 @@ FORGE_MUST_CHECK int forge_head_catch_up(struct forge_head *h, struct forge_erro
 FORGE_MUST_CHECK int forge_head_drop_temp(struct forge_head *h, unsigned task,
 					  struct forge_error *err);
 FORGE_MUST_CHECK int forge_head_flush_temp(struct forge_head *h, struct forge_error *err);
+/* retry.c: whether it is tried again; then its limits are raised as its rules say. */
+bool forge_head_choose_retry(struct forge_head *h, unsigned task, const json_t *record);
 /* select.c */
 FORGE_MUST_CHECK int forge_head_prepare(struct forge_head *h, struct forge_error *err);
 FORGE_MUST_CHECK int forge_head_select(struct forge_head *h, struct forge_error *err);

@@ -415,6 +415,7 @@ int forge_job_look(struct forge_head *h, size_t index, struct forge_error *err)
 		j->len -= at;
 		return 0;
 	}
+	bool is_waiter = j->is_waiter;
 	remove_job(h, index);
 	switch (v) {
 	case RECORD:
@@ -426,6 +427,9 @@ int forge_job_look(struct forge_head *h, size_t index, struct forge_error *err)
 	case GOES_ON:
 		break;
 	}
+	/* It ran nothing, and what it waited for goes on. */
+	if (is_waiter)
+		return forge_head_again(h, task, err);
 	return forge_head_lost(h, task, err);
 }
 
