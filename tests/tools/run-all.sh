@@ -30,7 +30,7 @@ health          900 checks of the host and guarded files, as root (sanitized) an
 runtime         600 named runtimes and notebooks, sanitized
 executors       600 the contract of an executor on local, Docker and Podman; engines that fail
 slurm           900 ... on a Slurm cluster; clusters that fail
-pipeline        900 pipelines: keys, resume, crashes, on both stores; sanitized
+pipeline        900 pipelines: keys, resume, crashes, on both stores, as root (sanitized) and as an ordinary user
 newcomer        600 what a new user types first
 demo            120 what `make demo` shows
 shim            300 kernels that lack system calls
@@ -207,6 +207,8 @@ stage_pipeline() {
     (FORGE_TEST_STORE=sqlite with_copy build-asan env --default-signal=INT,HUP,TERM tests/tools/delegate.sh bats --tap tests/pipeline) || rc=1
     (FORGE_TEST_STORE=postgres with_copy build tests/tools/with-postgres.sh tests/tools/delegate.sh bats --tap tests/pipeline/{run,resume,review}.bats) |
         sed -E 's/^((not )?ok [0-9]+ )/\1postgres: /'
+    [ "${PIPESTATUS[0]}" -eq 0 ] || rc=1
+    (with_copy build tests/sandbox/as-user.sh bats --tap tests/pipeline/{run,resume}.bats) | sed -E 's/^((not )?ok [0-9]+ )/\1user: /'
     [ "${PIPESTATUS[0]}" -eq 0 ] || rc=1
     (with_forge build tests/tools/crash-pipeline.sh build/src/cli/forge 120) || rc=1
     return "$rc"
