@@ -181,9 +181,13 @@ int forge_spec_begin_environment(struct forge_spec *s, const struct forge_config
 	} else {
 		rc = forge_strv_setenv(&s->env, "PATH", "/usr/local/bin:/usr/bin:/bin");
 		/* The result of a step depends on nothing that its key does not have. */
-		if (rc == 0)
-			rc = req->step ? forge_strv_setenv(&s->env, "LANG", "C.UTF-8")
-				       : pass_allowed(s, &cfg->env_pass);
+		if (rc == 0 && req->step) {
+			rc = forge_strv_setenv(&s->env, "LANG", "C.UTF-8");
+			if (rc == 0)
+				rc = forge_strv_setenv(&s->env, "TZ", "UTC");
+		} else if (rc == 0) {
+			rc = pass_allowed(s, &cfg->env_pass);
+		}
 		if (rc == 0)
 			rc = set_threads(s);
 		if (rc == 0 && s->has_runtime && s->runtime.decl->clamped)

@@ -37,14 +37,14 @@ gate_config() {
 
 @test "nothing of the caller's environment reaches a step" {
     configure 'host: {budget: {cpus: 64, memory: 64G}}' 'env: {pass: [SECRET_MODE, TZ]}'
-    printf 'steps: {a: {run: "date -d @0 +%%H >o; echo $LANG ${SECRET_MODE-none} >>o", outputs: [o]}}' >pipeline.yaml
+    printf 'steps: {a: {run: "date -d @0 +%%H >o; echo $LANG $TZ ${SECRET_MODE-none} >>o", outputs: [o]}}' >pipeline.yaml
     TZ=Asia/Tokyo LANG=de_DE.UTF-8 SECRET_MODE=1 pipeline_run
-    [ "$(output_of a o)" = $'00\nC.UTF-8 none' ]
+    [ "$(output_of a o)" = $'00\nC.UTF-8 UTC none' ]
     # What the configuration sets does, and is part of the key.
     configure 'host: {budget: {cpus: 64, memory: 64G}}' 'env: {set: {SECRET_MODE: "2"}}'
     pipeline_run
     [ "$(why a)" = "variable SECRET_MODE is new" ]
-    [ "$(output_of a o)" = $'00\nC.UTF-8 2' ]
+    [ "$(output_of a o)" = $'00\nC.UTF-8 UTC 2' ]
 }
 
 @test "patterns of temporary and other outputs that overlap" {
