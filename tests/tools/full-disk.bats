@@ -140,6 +140,31 @@ kept() {
     sound
 }
 
+@test "a pipeline whose disk fills up while it publishes goes on when there is room" {
+    small_disk
+    cat >pipeline.yaml <<'Y'
+name: full
+steps:
+  a: {run: echo a >o, outputs: [o]}
+  b: {inputs: {o: a/o}, run: 'cat $o >o; head -c 12M /dev/urandom >big', outputs: [o, big]}
+  c: {inputs: {o: b/o}, run: 'cat $o >o', outputs: [o]}
+Y
+    head -c 9M /dev/zero >disk/filler
+    run timeout 60 "$FORGE" pipeline run
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"No space left on device"* ]]
+    [[ "$output" == *"1 ran, 0 up to date, 1 failed, 1 not run"* ]]
+    # Full to the last block: nothing is begun, and nothing that is done is lost.
+    fill
+    run timeout 60 "$FORGE" pipeline run
+    [ "$status" -ne 0 ]
+    rm -f disk/filler
+    sed -i 's/12M/1M/' pipeline.yaml
+    run timeout 60 "$FORGE" pipeline run
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"2 ran, 1 up to date"* ]]
+}
+
 @test "a log that fills the disk does not stop the run's clock" {
     small_disk
     timed 900 3000 "$FORGE" run --timeout 1s -- sh -c 'head -c 30M /dev/zero; sleep 60'
