@@ -292,6 +292,100 @@ int forge_job_start(struct forge_head *h, unsigned task, struct forge_error *err
 	return rc;
 }
 
+/* ---- cancelling ---- */
+
+/*
+ * As forge kill does. A run on a cluster may have no supervisor: it gets one. *ret_pidfd is that of the process that was
+ * asked, -1: none was. It may be one that only looks at the run, and then has to be followed by another.
+ */
+static int stop_followed(const struct forge_head *h, const char *run_id, int *ret_pidfd,
+			 struct forge_error *err)
+{
+	struct forge_supervisor_ref live = FORGE_SUPERVISOR_REF_INIT;
+	forge_auto_json json_t *slot = NULL;
+	int rc = forge_supervisor_find(h->home, run_id, &live, NULL);
+
+	if (rc < 0) {
+		int number = forge_slot_number(h->home, run_id);
+		char name[16];
+		(void)!forge_slot_find(h->home, run_id, &slot); /* NULL: none */
+		if (number < 0 || !forge_slot_is_remote(slot))
+			return 0; /* it has just ended: the store will say so */
+		(void)snprintf(name, sizeof(name), "%d", number);
+		rc = forge_attendant_start(h->home, name, err);
+		if (rc == 0)
+			rc = forge_supervisor_find(h->home, run_id, &live, err);
+	}
+	if (rc == 0)
+		rc = forge_supervisor_stop(&live, false, err);
+	if (rc == 0)
+		*ret_pidfd = forge_take_fd(live.pidfd);
+	forge_supervisor_close(&live);
+	return rc;
+}
+
+/* Whether a head of this pipeline started the run. There is no other one: this head has the lock. */
+static bool is_own(const struct forge_head *h, const json_t *record)
+{
+	const json_t *step = json_object_get(record, "step");
+	json_t *path = forge_json_text(h->g->p->path ? h->g->p->path : "");
+	bool is_it =
+		strcmp(forge_json_string_or(step, "pipeline", ""), h->g->p->name) == 0 &&
+		json_equal(json_object_get(step, "file"), path);
+
+	json_decref(path);
+	return is_it;
+}
+
+/* The process that was asked to end the run; it may have been one that only looked at it. */
+static bool is_alive(const struct forge_head_job *j)
+{
+	struct pollfd p = { .fd = j->pidfd, .events = POLLIN };
+
+	return j->pidfd >= 0 && poll(&p, 1, 0) == 0;
+}
+
+static int cancel_followed(struct forge_head *h, size_t index, struct forge_error *err)
+{
+	unsigned task = h->jobs[index]->task;
+	const char *run_id = h->tasks[task].run_id;
+	forge_auto_json json_t *record = NULL;
+	struct forge_error why = FORGE_ERROR_INIT;
+	char text[FORGE_RUN_ID_MAX + sizeof(why.msg) + 32];
+	int rc = forge_store_get(h->store, run_id, &record, err);
+
+	if (rc == -ENOENT) /* not in the store yet */
+		record = forge_slot_record(h->home, run_id);
+	else if (rc < 0)
+		return rc;
+	int pidfd = -1;
+	if (is_own(h, record) && stop_followed(h, run_id, &pidfd, &why) == 0) {
+		struct forge_head_job *j = h->jobs[index];
+		if (j->pidfd >= 0)
+			close(j->pidfd);
+		j->pidfd = pidfd;
+		return 0;
+	}
+	(void)snprintf(text, sizeof(text), "run %s goes on%s%s", run_id,
+		       why.msg[0] ? ": " : "", why.msg);
+	forge_auto_json json_t *left =
+		json_pack("{s:s, s:s, s:o}", "run_id", run_id, "status", "cancelled",
+			  "completion_notes", forge_json_text(text));
+	remove_job(h, index);
+	return left ? forge_head_record(h, task, left, err)
+		    : forge_fail(err, ENOMEM, "out of memory");
+}
+
+int forge_job_cancel(struct forge_head *h, size_t index, struct forge_error *err)
+{
+	const struct forge_head_job *j = h->jobs[index];
+
+	if (j->fd < 0)
+		return cancel_followed(h, index, err);
+	send_end(j); /* if it is not known yet, when it is */
+	return 0;
+}
+
 /* ---- messages ---- */
 
 enum verdict { GOES_ON, RECORD, ERROR, AGAIN };
@@ -370,9 +464,13 @@ static int look_at_store(struct forge_head *h, size_t index, struct forge_error 
 
 	if (rc == -ENOENT && forge_slot_exists(h->home, h->tasks[task].run_id))
 		return 0; /* not in the store yet */
-	if (rc < 0 || !forge_status_is_terminal(
-			      forge_status_of(forge_json_string(record, "status"))))
+	if (rc < 0)
 		return rc;
+	if (!forge_status_is_terminal(
+		    forge_status_of(forge_json_string(record, "status"))))
+		return h->is_stopping && !is_alive(h->jobs[index])
+			       ? cancel_followed(h, index, err)
+			       : 0;
 	remove_job(h, index);
 	return forge_head_record(h, task, record, err);
 }
@@ -431,79 +529,4 @@ int forge_job_look(struct forge_head *h, size_t index, struct forge_error *err)
 	if (is_waiter)
 		return forge_head_again(h, task, err);
 	return forge_head_lost(h, task, err);
-}
-
-/* ---- cancelling ---- */
-
-/* As forge kill does. A run on a cluster may have no supervisor: it gets one. */
-static int stop_followed(const struct forge_head *h, const char *run_id,
-			 struct forge_error *err)
-{
-	struct forge_supervisor_ref live = FORGE_SUPERVISOR_REF_INIT;
-	forge_auto_json json_t *slot = NULL;
-	int rc = forge_supervisor_find(h->home, run_id, &live, NULL);
-
-	if (rc < 0) {
-		int number = forge_slot_number(h->home, run_id);
-		char name[16];
-		(void)!forge_slot_find(h->home, run_id, &slot); /* NULL: none */
-		if (number < 0 || !forge_slot_is_remote(slot))
-			return 0; /* it has just ended: the store will say so */
-		(void)snprintf(name, sizeof(name), "%d", number);
-		rc = forge_attendant_start(h->home, name, err);
-		if (rc == 0)
-			rc = forge_supervisor_find(h->home, run_id, &live, err);
-	}
-	if (rc == 0)
-		rc = forge_supervisor_stop(&live, false, err);
-	forge_supervisor_close(&live);
-	return rc;
-}
-
-/* Whether a head of this pipeline started the run. There is no other one: this head has the lock. */
-static bool is_own(const struct forge_head *h, const json_t *record)
-{
-	const json_t *step = json_object_get(record, "step");
-	json_t *path = forge_json_text(h->g->p->path ? h->g->p->path : "");
-	bool is_it =
-		strcmp(forge_json_string_or(step, "pipeline", ""), h->g->p->name) == 0 &&
-		json_equal(json_object_get(step, "file"), path);
-
-	json_decref(path);
-	return is_it;
-}
-
-static int cancel_followed(struct forge_head *h, size_t index, struct forge_error *err)
-{
-	unsigned task = h->jobs[index]->task;
-	const char *run_id = h->tasks[task].run_id;
-	forge_auto_json json_t *record = NULL;
-	struct forge_error why = FORGE_ERROR_INIT;
-	char text[FORGE_RUN_ID_MAX + sizeof(why.msg) + 32];
-	int rc = forge_store_get(h->store, run_id, &record, err);
-
-	if (rc == -ENOENT) /* not in the store yet */
-		record = forge_slot_record(h->home, run_id);
-	else if (rc < 0)
-		return rc;
-	if (is_own(h, record) && stop_followed(h, run_id, &why) == 0)
-		return 0;
-	(void)snprintf(text, sizeof(text), "run %s goes on%s%s", run_id,
-		       why.msg[0] ? ": " : "", why.msg);
-	forge_auto_json json_t *left =
-		json_pack("{s:s, s:s, s:o}", "run_id", run_id, "status", "cancelled",
-			  "completion_notes", forge_json_text(text));
-	remove_job(h, index);
-	return left ? forge_head_record(h, task, left, err)
-		    : forge_fail(err, ENOMEM, "out of memory");
-}
-
-int forge_job_cancel(struct forge_head *h, size_t index, struct forge_error *err)
-{
-	const struct forge_head_job *j = h->jobs[index];
-
-	if (j->fd < 0)
-		return cancel_followed(h, index, err);
-	send_end(j); /* if it is not known yet, when it is */
-	return 0;
 }
