@@ -332,8 +332,8 @@ Y
     patiently grep -q '"event":"warning"' head.json
     "$BATS_TEST_DIRNAME/../tools/with-postgres.sh" --start
     wait "$head"
-    [ "$(runs_of a)" -eq 1 ]
-    [ "$(runs_of b)" -eq 1 ]
+    [ "$(runs_of slow.a)" -eq 1 ]
+    [ "$(runs_of slow.b)" -eq 1 ]
     cp head.json run.json
     [ "$(output_of c o)" = b ]
 }
