@@ -21,10 +21,11 @@ leave() {
         echo $$ >"${dir%/*}/cgroup.procs" 2>/dev/null || true
     done
     for _ in 1 2 3 4 5 6 7 8 9 10; do
+        # A group may go while find looks at it: that is no failure of the command.
         find "${made[@]}" -name cgroup.procs -exec cat {} + 2>/dev/null | while read -r pid; do
             kill -KILL "$pid" 2>/dev/null || true
-        done
-        find "${made[@]}" -depth -type d -exec rmdir {} ';' 2>/dev/null
+        done || true
+        find "${made[@]}" -depth -type d -exec rmdir {} ';' 2>/dev/null || true
         [ -n "$(find "${made[@]}" -maxdepth 0 2>/dev/null)" ] || return 0
         sleep 0.1
     done

@@ -200,16 +200,23 @@ stage_slurm() {
     return "$rc"
 }
 
-# The suite on SQLite, sanitized; what the store decides on PostgreSQL as well; then kills.
+# The suite on SQLite, sanitized; beside it what the store decides on PostgreSQL, and as an ordinary user, because Snakemake
+# mostly waits; then kills.
 stage_pipeline() {
-    local rc=0
+    local rc=0 others
     needs_root "pipelines" || return 0
+    (
+        (FORGE_TEST_STORE=postgres with_copy build env --default-signal=INT,HUP,TERM tests/tools/with-postgres.sh tests/tools/delegate.sh \
+            bats --tap tests/pipeline/{run,resume,review}.bats) | sed -E 's/^((not )?ok [0-9]+ )/\1postgres: /'
+        postgres=${PIPESTATUS[0]}
+        (with_copy build env --default-signal=INT,HUP,TERM tests/sandbox/as-user.sh bats --tap tests/pipeline/{run,resume}.bats) |
+            sed -E 's/^((not )?ok [0-9]+ )/\1user: /'
+        exit $((postgres + PIPESTATUS[0]))
+    ) >"$logs/pipeline-others.tap" 2>&1 &
+    others=$!
     (FORGE_TEST_STORE=sqlite with_copy build-asan env --default-signal=INT,HUP,TERM tests/tools/delegate.sh bats --tap tests/pipeline) || rc=1
-    (FORGE_TEST_STORE=postgres with_copy build tests/tools/with-postgres.sh tests/tools/delegate.sh bats --tap tests/pipeline/{run,resume,review}.bats) |
-        sed -E 's/^((not )?ok [0-9]+ )/\1postgres: /'
-    [ "${PIPESTATUS[0]}" -eq 0 ] || rc=1
-    (with_copy build tests/sandbox/as-user.sh bats --tap tests/pipeline/{run,resume}.bats) | sed -E 's/^((not )?ok [0-9]+ )/\1user: /'
-    [ "${PIPESTATUS[0]}" -eq 0 ] || rc=1
+    wait "$others" || rc=1
+    cat "$logs/pipeline-others.tap"
     (with_forge build tests/tools/crash-pipeline.sh build/src/cli/forge 120) || rc=1
     return "$rc"
 }
