@@ -649,7 +649,7 @@ static size_t default_jobs(const struct forge_head *h)
 	return has_remote ? 500 : 2 * cpus + 2;
 }
 
-/* The embedded store in this FORGE_HOME: whoever can write it can write the records, too. */
+/* The embedded SQLite store in this FORGE_HOME has the same owner and mode as the records, so it is trusted like them. */
 static bool is_own_store(const struct forge_home *home, const char *url)
 {
 	return strncmp(url, "sqlite:", 7) == 0 &&

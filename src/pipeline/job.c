@@ -28,7 +28,7 @@ struct forge_head_job {
 	unsigned task;
 	int fd;		/* of the pipe; -1: the run has no supervisor that we started */
 	int pidfd;	/* of the supervisor; -1: not known yet */
-	bool is_waiter; /* it runs nothing, so it takes nobody's place */
+	bool is_waiter; /* it runs no command, so it does not count against max_jobs */
 	char *buf;
 	size_t len, cap;
 };
@@ -203,7 +203,7 @@ static int find_open(struct forge_head *h, unsigned task, struct forge_error *er
 	int rc = h->has_strangers ? find_slot(h->home, t->key, run_id, err) : 0;
 	if (rc == 0 && !run_id[0])
 		rc = forge_store_list(h->store, &filter, take_open, run_id, err);
-	/* Anybody who can write the store can say that a run is open; this FORGE_HOME knows its own. */
+	/* A row of a shared store is not trusted: only a run with a slot in this FORGE_HOME is followed. */
 	if (rc < 0 || !run_id[0] || !forge_slot_exists(h->home, run_id))
 		return rc < 0 ? rc : 0;
 	memcpy(t->run_id, run_id, sizeof(t->run_id));
@@ -271,8 +271,8 @@ int forge_job_start(struct forge_head *h, unsigned task, struct forge_error *err
 		is_there = rc == 1;
 	}
 	/*
-	 * Whoever had the lock before may have computed the result since the task was evaluated. In this order: a run that
-	 * is not open any more has its result in the store.
+	 * The process that held the lock before may have stored the result since the task was evaluated. Open runs are
+	 * looked for before results: a run that is not open any more has its result in the store.
 	 */
 	char key[FORGE_DIGEST_MAX];
 	memcpy(key, t->key, sizeof(key));

@@ -36,7 +36,7 @@ struct supervisor {
 
 /* ---- reports ---- */
 
-/* Takes the message. The head may be gone: then nobody listens. */
+/* Takes the message. If the head was killed, the write fails and the message is dropped. */
 static void report(const struct supervisor *s, json_t *message)
 {
 	char *text = message ? json_dumps(message, JSON_COMPACT) : NULL;

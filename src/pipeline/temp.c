@@ -22,7 +22,7 @@ static bool is_chosen(void *arg, const char *path)
 	return forge_task_is_temp(arg, path);
 }
 
-/* Whether there is something to drop, and nobody who still needs it. *ret_bytes: how much. */
+/* Whether the task has temporary outputs and every task that reads them is over. *ret_bytes: their size. */
 static bool is_droppable(const struct forge_head *h, unsigned task, uint64_t *ret_bytes)
 {
 	const struct forge_task *t = &h->g->tasks[task];

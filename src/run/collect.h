@@ -19,7 +19,7 @@ struct forge_collect_spec {
 	bool takes_all;
 	const struct forge_strv *patterns;
 	const char *always; /* also this path, if it exists; NULL: none */
-	/* The checkpoint of a step: a directory that is also collected, or that nobody misses; NULL: none */
+	/* The checkpoint directory of a step, NULL: none. Collected with takes_checkpoint, otherwise not counted as undeclared. */
 	const char *checkpoint;
 	bool takes_checkpoint;
 	bool must_match;    /* a pattern that matches nothing is a problem */

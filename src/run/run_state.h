@@ -94,7 +94,7 @@ FORGE_MUST_CHECK int forge_run_check_before(struct run *r,
 void forge_run_note_guard(struct run *r);
 /* Observes guarded files from now on; the command has not started. */
 FORGE_MUST_CHECK int forge_run_guard(struct run *r, struct forge_error *err);
-/* Processes below this one are the run's, whoever started it. arg: the run. */
+/* This process and all of its descendants belong to the run, which is arg. */
 void forge_run_note_init(void *arg, pid_t init);
 /* Takes what the supervisor before this one has saved of them. The slot must outlive r. */
 void forge_run_take_guard(struct run *r, const json_t *slot);

@@ -17,18 +17,3 @@ setup_newcomer() {
     export PATH=$T/bin:$PATH XDG_CONFIG_HOME=$T/.config
     cd "$T/project" || return
 }
-
-# says TEXT: in what the last `run` printed. Shows all of it otherwise.
-says() {
-    [[ "$output" == *"$1"* ]] || {
-        printf 'not said: %s\n---\n%s\n' "$1" "$output"
-        return 1
-    }
-}
-
-says_not() {
-    [[ "$output" != *"$1"* ]] || {
-        printf 'said: %s\n---\n%s\n' "$1" "$output"
-        return 1
-    }
-}

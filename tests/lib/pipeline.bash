@@ -23,20 +23,6 @@ teardown_pipeline() {
     teardown_store
 }
 
-says() {
-    [[ "$output" == *"$1"* ]] || {
-        printf 'not said: %s\n---\n%s\n' "$1" "$output"
-        return 1
-    }
-}
-
-says_not() {
-    [[ "$output" != *"$1"* ]] || {
-        printf 'said: %s\n---\n%s\n' "$1" "$output"
-        return 1
-    }
-}
-
 # The state of a task: from what `forge pipeline run --json` printed last into run.json.
 pipeline_run() { forge pipeline run --json "$@" >run.json; }
 # ran: the tasks that were started, with blanks between them, sorted.

@@ -91,3 +91,18 @@ murder() {
 # Objects there are, one a line.
 objects() { find "$FORGE_HOME/objects" -type f 2>/dev/null; }
 ps_ids() { "$FORGE" ps -qa "$@" | xargs; }
+
+# says TEXT: in what the last `run` printed. Shows all of it otherwise.
+says() {
+    [[ "$output" == *"$1"* ]] || {
+        printf 'not said: %s\n---\n%s\n' "$1" "$output"
+        return 1
+    }
+}
+
+says_not() {
+    [[ "$output" != *"$1"* ]] || {
+        printf 'said: %s\n---\n%s\n' "$1" "$output"
+        return 1
+    }
+}
