@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/json.h"
 #include "base/parse.h"
 #include "record/deliver.h"
@@ -108,4 +109,30 @@ char *forge_record_command(const json_t *record)
 	if (size > COMMAND_MAX)
 		memcpy(text + COMMAND_MAX - 4, "...", 4);
 	return text;
+}
+
+int forge_record_time_to_id(const char *text, char buf[FORGE_RUN_ID_MAX],
+			    struct forge_error *err)
+{
+	static const char *const formats[] = { "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S",
+					       "%Y-%m-%dT%H:%M", "%Y-%m-%d" };
+	uint64_t usec;
+
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(formats); i++) {
+		struct tm tm = { 0 };
+		const char *end = strptime(text, formats[i], &tm);
+		time_t then = end ? timegm(&tm) : -1;
+		if (!end || then <= 0 || (*end && *end != '.' && *end != 'Z'))
+			continue;
+		(void)forge_run_id_at(buf, (uint64_t)then * 1000);
+		return 0;
+	}
+	int rc = forge_parse_duration(text, &usec, NULL);
+	if (rc < 0 || usec == FORGE_UNLIMITED)
+		return forge_hint(
+			err, forge_fail(err, EINVAL, "'%.40s' is no time", text),
+			"Write 2h or 3d for how long ago, or 2026-01-31T12:00:00");
+	uint64_t now = (uint64_t)time(NULL) * 1000;
+	(void)forge_run_id_at(buf, now > usec / 1000 ? now - usec / 1000 : 0);
+	return 0;
 }
