@@ -503,7 +503,8 @@ static enum MHD_Result answer(struct request *r)
 	mark(r, true);
 	if (!check_body(r))
 		return send_answer(r);
-	if (!r->route->is_slow) {
+	if (!r->route->is_slow &&
+	    !(r->route->may_wait && r->route->may_wait(&r->ask))) {
 		r->route->answer(r->h->sv, &r->ask, &r->answer);
 		return send_answer(r);
 	}

@@ -8,6 +8,7 @@ struct forge_route {
 	const char *method, *pattern; /* "/api/v1/runs/{}/kill": {} is one part of the path */
 	enum forge_access access;     /* that is needed */
 	bool is_slow;		      /* it may wait: it gets a thread */
+	bool (*may_wait)(const struct forge_ask *ask); /* the same, decided for each request; NULL: never */
 	void (*answer)(struct forge_server *sv, const struct forge_ask *ask,
 		       struct forge_answer *a);
 };
@@ -24,6 +25,12 @@ const struct forge_route *forge_route_find(const char *method,
 
 /* Whether text is the full id of a run; otherwise a is the error. */
 bool forge_api_is_run(const char *text, struct forge_answer *a);
+
+/* The record of the run that the first parameter names. The error is the answer; then this is NULL. */
+json_t *forge_api_find(struct forge_server *sv, const struct forge_ask *ask,
+		       struct forge_answer *a);
+/* The checks of the last day, summed up; kept for a while. The error is the answer; then this is NULL. */
+json_t *forge_api_health_rows(struct forge_server *sv, struct forge_answer *a);
 
 #define FORGE_API(name)                                                                  \
 	void forge_api_##name(struct forge_server *sv, const struct forge_ask *ask,      \

@@ -280,6 +280,9 @@ static void done(struct forge_server *sv)
 	forge_home_close(&sv->home);
 	pthread_mutex_destroy(&sv->tokens_lock);
 	pthread_mutex_destroy(&sv->stores_lock);
+	pthread_mutex_destroy(&sv->counts_lock);
+	json_decref(sv->counts);
+	json_decref(sv->health);
 }
 
 /* Every thread inherits that these signals are blocked, so one descriptor gets them. */
@@ -312,6 +315,7 @@ int forge_server_run(const struct forge_config *cfg,
 
 	(void)pthread_mutex_init(&sv.tokens_lock, NULL); /* never fails on Linux */
 	(void)pthread_mutex_init(&sv.stores_lock, NULL);
+	(void)pthread_mutex_init(&sv.counts_lock, NULL);
 	sv.follow_ops = (struct forge_follow_ops){ .record = record_of,
 						   .open_log = log_of,
 						   .arg = &sv,

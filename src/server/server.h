@@ -76,6 +76,11 @@ struct forge_server {
 	pthread_mutex_t tokens_lock;
 	struct forge_tokens tokens;
 
+	/* What is kept for a while, because the store has to read much for it; NULL: not known yet. */
+	pthread_mutex_t counts_lock;
+	json_t *counts, *health;
+	uint64_t counted_usec, counts_for_usec, health_usec, health_for_usec;
+
 	pthread_mutex_t stores_lock;
 	struct forge_store *stores[FORGE_STORES_MAX]; /* idle ones */
 	size_t n_stores;
