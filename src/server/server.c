@@ -28,7 +28,7 @@
 /* A store that could not be opened is asked again after so long. */
 #define STORE_RETRY_USEC 1000000
 /* How often runs whose supervisor was killed are repaired. */
-#define REPAIR_USEC 30000000ULL
+#define REPAIR_USEC 15000000ULL
 
 /* ---- tokens ---- */
 
