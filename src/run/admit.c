@@ -424,3 +424,50 @@ const char *forge_admit_why(const struct forge_home *home, const struct forge_co
 			       before);
 	return buf;
 }
+
+/* The time in the name of a ticket, see ticket_name(). */
+static uint64_t waited_usec(const char *name)
+{
+	unsigned long long seconds, nsec;
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	if (sscanf(name, "w-%*10[0-9]-%11llu%9llu-", &seconds, &nsec) != 2)
+		return 0;
+	int64_t usec = ((int64_t)now.tv_sec - (int64_t)seconds) * 1000000 +
+		       ((int64_t)now.tv_nsec - (int64_t)nsec) / 1000;
+	return usec > 0 ? (uint64_t)usec : 0;
+}
+
+int forge_admit_load(const struct forge_home *home, const struct forge_config *cfg,
+		     struct forge_load *ret, struct forge_error *err)
+{
+	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
+	struct forge_load l = { .queued = 0 };
+
+	forge_budget_of(cfg, &l.budget);
+	(void)forge_entries_open(&d, home->fd, "queue"); /* d keeps the error */
+	for (const char *name; (name = forge_entries_next(&d));) {
+		uint64_t bytes, cpus_milli;
+		int dir = forge_entries_fd(&d);
+		if (strncmp(name, "w-", 2) == 0 && forge_queue_is_locked(dir, name)) {
+			uint64_t usec = waited_usec(name);
+			l.queued++;
+			l.oldest_wait_usec = usec > l.oldest_wait_usec
+						     ? usec
+						     : l.oldest_wait_usec;
+		}
+		if (sscanf(name, "s-%" SCNu64 "-%" SCNu64 "-", &bytes, &cpus_milli) ==
+			    2 &&
+		    forge_queue_is_locked(dir, name)) {
+			l.used.memory_bytes += bytes;
+			l.used.cpus_milli += cpus_milli;
+			l.used.runs++;
+		}
+	}
+	/* Before the first run there is no queue. */
+	if (d.error && d.error != -ENOENT)
+		return forge_fail_errno(err, -d.error, "read the queue");
+	*ret = l;
+	return 0;
+}

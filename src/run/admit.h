@@ -89,3 +89,11 @@ void forge_admit_release(struct forge_share *s);
 #define FORGE_WHY_MAX 160
 const char *forge_admit_why(const struct forge_home *home, const struct forge_config *cfg,
 			    const struct forge_need *need, char buf[FORGE_WHY_MAX]);
+/* What the runs of this host have and wait for now. Changes nothing. */
+struct forge_load {
+	struct forge_budget budget, used;
+	uint64_t queued, oldest_wait_usec;
+};
+FORGE_MUST_CHECK int forge_admit_load(const struct forge_home *home,
+				      const struct forge_config *cfg,
+				      struct forge_load *ret, struct forge_error *err);
