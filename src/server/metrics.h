@@ -6,13 +6,10 @@
 
 #include "base/error.h"
 #include "config/config.h"
+#include "server/metrics_text.h"
 #include "state/home.h"
 #include "store/store.h"
 
-enum forge_metrics_format {
-	FORGE_METRICS_OPENMETRICS, /* application/openmetrics-text; version=1.0.0; charset=utf-8 */
-	FORGE_METRICS_PROMETHEUS, /* text/plain; version=0.0.4; charset=utf-8 */
-};
 const char *forge_metrics_media_type(enum forge_metrics_format format);
 
 /*

@@ -13,7 +13,6 @@
 #include "base/json.h"
 #include "base/strv.h"
 #include "store/state.h"
-#include "store/totals.h"
 
 /* How many values a label has; further ones are counted as "other". The first ones that were counted stay. */
 #define RUNTIMES_MAX  30

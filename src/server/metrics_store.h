@@ -3,6 +3,7 @@
 #pragma once
 
 #include "server/metrics_text.h"
+#include "store/store.h"
 
 /*
  * Writes them, without any of those that the store does not give now. Returns 0, or the -errno of the store. st may

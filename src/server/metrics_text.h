@@ -6,7 +6,10 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "server/metrics.h"
+enum forge_metrics_format {
+	FORGE_METRICS_OPENMETRICS, /* application/openmetrics-text; version=1.0.0; charset=utf-8 */
+	FORGE_METRICS_PROMETHEUS, /* text/plain; version=0.0.4; charset=utf-8 */
+};
 
 enum forge_metric_type {
 	FORGE_METRIC_GAUGE,

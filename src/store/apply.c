@@ -8,7 +8,6 @@
 #include "base/json.h"
 #include "store/backend.h"
 #include "store/state.h"
-#include "store/totals.h"
 
 /* These have names because forge_store_warm() compiles them ahead of need. */
 static const char SQL_POSITION[] =

@@ -7,7 +7,6 @@
 #include "base/json.h"
 #include "base/strv.h"
 #include "store/backend.h"
-#include "store/totals.h"
 
 static int insert_check(struct forge_store *st, const json_t *c, const char *phase,
 			const char *run_id, const char *host, struct forge_error *err)

@@ -9,7 +9,6 @@
 #include "config-build.h"
 #include "base/clock.h"
 #include "store/backend.h"
-#include "store/totals.h"
 
 static const struct forge_store_ops *const backends[] = {
 	&forge_store_sqlite,

@@ -5,8 +5,6 @@
  * same time do not wait for each other. From time to time forge_store_fold() adds the deltas to the totals. A
  * reader adds up both in one statement, so it never sees a row twice or not at all.
  */
-#include "store/totals.h"
-
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>

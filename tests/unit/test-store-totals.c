@@ -2,8 +2,6 @@
 /* Contract of the totals: every ended run counts once, for ever, whoever folds and whatever is removed. */
 #include "store-fixture.h"
 
-#include "store/totals.h"
-
 struct wanted {
 	const char *kind, *status, *reason;
 	int64_t le, n, total;
