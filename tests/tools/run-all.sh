@@ -31,6 +31,7 @@ runtime         600 named runtimes and notebooks, sanitized
 executors       600 the contract of an executor on local, Docker and Podman; engines that fail
 slurm           900 ... on a Slurm cluster; clusters that fail
 pipeline        900 pipelines: keys, resume, crashes, on both stores, as root (sanitized) and as an ordinary user
+metrics         600 metrics with a real Prometheus, on both stores; points of runs, as root (sanitized) and as an ordinary user
 newcomer        600 what a new user types first
 demo            120 what `make demo` shows
 shim            300 kernels that lack system calls
@@ -218,6 +219,19 @@ stage_pipeline() {
     wait "$others" || rc=1
     cat "$logs/pipeline-others.tap"
     (with_forge build tests/tools/crash-pipeline.sh build/src/cli/forge 120) || rc=1
+    return "$rc"
+}
+
+stage_metrics() {
+    local rc=0
+    needs_root "metrics" || return 0
+    (FORGE_TEST_STORE=sqlite with_copy build-asan tests/tools/delegate.sh bats --tap tests/server/{metrics,samples}.bats) || rc=1
+    (FORGE_TEST_STORE=postgres with_copy build tests/tools/with-postgres.sh tests/tools/delegate.sh bats --tap tests/server/metrics.bats) |
+        sed -E 's/^((not )?ok [0-9]+ )/\1postgres: /'
+    [ "${PIPESTATUS[0]}" -eq 0 ] || rc=1
+    (FORGE_TEST_STORE=sqlite with_copy build tests/sandbox/as-user.sh bats --tap tests/server/samples.bats) |
+        sed -E 's/^((not )?ok [0-9]+ )/\1user: /'
+    [ "${PIPESTATUS[0]}" -eq 0 ] || rc=1
     return "$rc"
 }
 
