@@ -56,7 +56,7 @@ struct loop {
 	uint64_t sockets_at; /* not before this: the next answer about a socket */
 	uint64_t sample_at;  /* the next point of the chart */
 	struct forge_samples own_samples, *samples;
-	bool has_disk; /* the workdir has been measured */
+	bool has_disk;			 /* the workdir has been measured */
 	uint64_t asked_usec, asked_cost; /* the last one, and what they cost lately */
 	uint64_t look_at;   /* not before this: the next search for the largest process */
 	uint64_t cpu_dying; /* CPU time of the run at the last look at its dying */
@@ -638,8 +638,8 @@ static int init_loop(struct loop *l, struct forge_error *err)
 	l->start_at = forge_now_usec() + START_USEC;
 	l->grace_at = l->dead_at = NEVER;
 	l->disk_at = l->start + forge_disk_pause_usec(l->disk);
-	l->sample_at = l->samples->interval_usec ? l->start + FORGE_SAMPLES_FIRST_USEC
-						 : NEVER;
+	l->sample_at =
+		l->samples->interval_usec ? l->start + FORGE_SAMPLES_FIRST_USEC : NEVER;
 	l->cpu_at = NEVER;
 	plan_cpu_check(l, l->start);
 	return 0;

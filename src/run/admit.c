@@ -453,9 +453,8 @@ int forge_admit_load(const struct forge_home *home, const struct forge_config *c
 		if (strncmp(name, "w-", 2) == 0 && forge_queue_is_locked(dir, name)) {
 			uint64_t usec = waited_usec(name);
 			l.queued++;
-			l.oldest_wait_usec = usec > l.oldest_wait_usec
-						     ? usec
-						     : l.oldest_wait_usec;
+			l.oldest_wait_usec =
+				usec > l.oldest_wait_usec ? usec : l.oldest_wait_usec;
 		}
 		if (sscanf(name, "s-%" SCNu64 "-%" SCNu64 "-", &bytes, &cpus_milli) ==
 			    2 &&

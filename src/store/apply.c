@@ -41,8 +41,8 @@ static const char SQL_POST_GONE[] = "DELETE FROM post_process_records WHERE run_
 
 void forge_store_warm(struct forge_store *st)
 {
-	static const char *const all[] = { SQL_POSITION, SQL_EVENT,  SQL_ANALYSIS,
-					   SQL_NEW_RUN,	 SQL_UPDATE, SQL_OUTPUT,
+	static const char *const all[] = { SQL_POSITION,       SQL_EVENT,  SQL_ANALYSIS,
+					   SQL_NEW_RUN,	       SQL_UPDATE, SQL_OUTPUT,
 					   forge_total_sql_run };
 
 	for (size_t i = 0; st->ops->prepare && i < FORGE_ARRAY_SIZE(all); i++)

@@ -193,8 +193,8 @@ static const char *const v11[] = {
 	NULL,
 };
 
-static const char *const *const migrations[] = { v1, v2, v3, v4, v5,
-						 v6, v7, v8, v9, v10, v11 };
+static const char *const *const migrations[] = { v1, v2, v3, v4,  v5, v6,
+						 v7, v8, v9, v10, v11 };
 
 unsigned forge_store_schema_version(void)
 {

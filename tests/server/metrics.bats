@@ -272,9 +272,9 @@ end', 'local', 0, '2025-01-01', 7, 0)"
     for i in {1..50}; do
         metrics
         value forge_store_latency_seconds
-    done >times
+    done >latencies
     # The second slowest of 50.
-    [ "$(sort -g times | tail -n 2 | head -n 1 | awk '{ print int($1 * 1000) }')" -lt 100 ]
+    [ "$(sort -g latencies | tail -n 2 | head -n 1 | awk '{ print int($1 * 1000) }')" -lt 100 ]
 }
 
 @test "the rules: promtool takes them, and each fires when it should" {
@@ -327,10 +327,10 @@ all_quiet() { [ "$(ask alerts | jq '.data.alerts | length')" -eq 0 ]; }
     forge_run -- true
     forge_run -- false
     # What is served is of the store that this file names.
-    printf '#!/bin/sh\nexec "%s" metrics $(cat %s/options)\n' "$FORGE" "$T" >command
-    chmod 755 command
+    printf '#!/bin/sh\nexec "%s" metrics $(cat %s/options)\n' "$FORGE" "$T" >page-command
+    chmod 755 page-command
     : >options
-    background "$BATS_TEST_DIRNAME/serve-metrics.py" "$T/port" "$T/command"
+    background "$BATS_TEST_DIRNAME/serve-metrics.py" "$T/port" "$T/page-command"
     patiently test -s "$T/port"
     # Times of a test: every second, and no alert waits longer.
     sed -E 's/\b(for|interval): [0-9]+m/\1: 1s/' "$rules/forge.rules.yml" >forge.rules.yml

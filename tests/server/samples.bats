@@ -235,6 +235,6 @@ time.sleep(2)'
         off+="$(taken off)"$'\n'
         dense+="$(taken 100ms)"$'\n'
     done
-    echo "off:" $off "dense:" $dense
+    echo "off: $off dense: $dense"
     [ "$(sort -n <<<"$dense" | sed '/^$/d' | head -n 1)" -lt $(($(sort -n <<<"$off" | sed '/^$/d' | head -n 1) + 1000)) ]
 }
