@@ -48,6 +48,7 @@ const struct forge_route forge_routes[] = {
 	{ "GET",  V1 "/host", READ, false, NULL, forge_api_host },
 	{ "GET",  V1 "/openapi.json", ANY, false, NULL, forge_api_openapi },
 	{ "GET",  "/healthz", ANY, false, NULL, forge_api_alive },
+	{ "GET",  "/metrics", ANY, true, NULL, forge_api_metrics },
 	{ NULL, NULL, ANY, false, NULL, NULL },
 };
 /* clang-format on */
