@@ -30,7 +30,7 @@ ALONE = {"probe"}
 # These layers stand above the executors and reach the sandbox through one.
 NO_SANDBOX = {"record", "run", "pipeline", "server", "cli"}
 # Headers that the build makes; no directory of src/ has them.
-GENERATED = {"config-build.h", "filter.h"}
+GENERATED = {"config-build.h", "filter.h", "openapi.h"}
 INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]', re.MULTILINE)
 
 
