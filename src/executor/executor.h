@@ -67,6 +67,12 @@ struct forge_job {
 	 * which all of them descend.
 	 */
 	void (*on_init)(void *arg, pid_t init);
+	/*
+	 * Not NULL: the connections of the run are to be counted. After its processes are gone: what
+	 * forge_connections_read() says, which the callee takes, or NULL and why nothing is known. Executors that
+	 * count none do not call it.
+	 */
+	void (*on_connections)(void *arg, json_t *connections, const char *why);
 	void *arg;
 };
 

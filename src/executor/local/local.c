@@ -12,6 +12,7 @@
 #include "executor/supervise.h"
 #include "executor/workdir.h"
 #include "sandbox/cgroup.h"
+#include "sandbox/connections.h"
 #include "sandbox/ids.h"
 #include "sandbox/landlock.h"
 #include "sandbox/netns.h"
@@ -27,6 +28,7 @@ struct local {
 	struct forge_plan *plan;
 	struct forge_cgroup *cg;
 	struct forge_sandbox *sb;
+	struct forge_connections connections;
 	bool is_open;
 	bool is_stuck; /* processes of the run do not die */
 };
@@ -135,6 +137,7 @@ static int local_open(struct forge_execution *base,
 	e->workdir.fd = -1;
 	e->quota.fd = -1;
 	e->netns = FORGE_NETNS_INIT;
+	e->connections = FORGE_CONNECTIONS_INIT;
 	return forge_ids_choose(cfg->uid_base, slot, &e->ids, err);
 }
 
@@ -208,6 +211,29 @@ static int start_sandbox(struct local *e, struct forge_outcome *ret,
 				   err);
 }
 
+/* Without it the run goes on: less is known of it then, and who asked for it is told why. */
+static void watch_connections(struct local *e)
+{
+	struct forge_error err = FORGE_ERROR_INIT;
+
+	if (e->job->on_connections &&
+	    forge_connections_watch(&e->connections, e->cg, &err) < 0)
+		e->job->on_connections(e->job->arg, NULL, err.msg);
+}
+
+static void report_connections(struct local *e)
+{
+	struct forge_error err = FORGE_ERROR_INIT;
+	json_t *found = NULL;
+
+	if (e->connections.map < 0)
+		return;
+	if (forge_connections_read(&e->connections, &found, &err) < 0)
+		e->job->on_connections(e->job->arg, NULL, err.msg);
+	else
+		e->job->on_connections(e->job->arg, found, NULL);
+}
+
 static int prepare(struct local *e, struct forge_outcome *ret, struct forge_error *err)
 {
 	const struct forge_job *job = e->job;
@@ -232,6 +258,8 @@ static int prepare(struct local *e, struct forge_outcome *ret, struct forge_erro
 			   job->config->cgroup == FORGE_CGROUP_NONE,
 			   e->plan->io_error.code ? &e->plan->io_error : &e->cg->io_error,
 			   err);
+	if (rc == 0)
+		watch_connections(e);
 	return rc < 0 ? rc : start_sandbox(e, ret, err);
 }
 
@@ -274,6 +302,9 @@ static int local_wait(struct forge_execution *base, struct forge_outcome *ret,
 	if (rc < 0 && end_init(e) < 0)
 		ret->is_stuck = true;
 	e->is_stuck = ret->is_stuck;
+	/* What does not die may go on. */
+	if (!e->is_stuck)
+		report_connections(e);
 	return rc;
 }
 
@@ -339,6 +370,7 @@ static void local_close(struct forge_execution *base)
 
 	if (!e->is_open)
 		return;
+	forge_connections_done(&e->connections);
 	forge_workdir_close(&e->workdir);
 	forge_ids_done(&e->ids);
 }
