@@ -271,7 +271,7 @@ connects() { echo "python3 -c 'import socket; socket.create_connection((\"127.0.
 }
 
 @test "IPv6, datagrams, UNIX sockets and other programs that connect to the run are counted" {
-    counts || skip "only root's runs are counted"
+    counts || skip "only root can do this"
     cat >talk.py <<'PY'
 import os, socket, sys, time
 def quiet(f, *a):
