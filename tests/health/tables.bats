@@ -252,6 +252,26 @@ connects() { echo "python3 -c 'import socket; socket.create_connection((\"127.0.
     counts || { unknown "$not_counted"; return; }
     unknown "it made 1 connection"
     says "the check's user sees not all"
+    pg_sql "GRANT pg_read_all_stats TO watcher" postgres
+    run_it "$(writes)"
+    pg_sql "REVOKE pg_read_all_stats FROM watcher" postgres
+    is corrupted
+    says "this run did it"
+}
+
+@test "an encrypted connection cannot be read: a run that wrote over one is not blamed for certain" {
+    (cd / && pg_as openssl req -new -x509 -nodes -days 2 -subj /CN=test -newkey rsa:2048 \
+        -keyout "$FORGE_PG_DIR/data/server.key" -out "$FORGE_PG_DIR/data/server.crt") >/dev/null 2>&1
+    pg_sql "ALTER SYSTEM SET ssl = on" postgres
+    pg_sql "SELECT pg_reload_conf()" postgres
+    wait_for env PGSSLMODE=require "$psql" -qAtX -h 127.0.0.1 -U forge -d "$database" -c "SELECT 1"
+    run_it "PGSSLMODE=require $(writes)"
+    pg_sql "ALTER SYSTEM RESET ssl" postgres
+    pg_sql "SELECT pg_reload_conf()" postgres
+    counts || { unknown "$not_counted"; return; }
+    unknown "it made 1 connection (127.0.0.1 port $PGPORT)"
+    jq -e '.health.post.connections.sessions == []' "$record"
+    says "the server opened 1 session meanwhile, and 0 clients had been connected before"
 }
 
 @test "statistics that began anew are not compared" {
