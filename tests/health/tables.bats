@@ -235,6 +235,21 @@ connects() { echo "python3 -c 'import socket; socket.create_connection((\"127.0.
     says "1 client had been connected before"
 }
 
+@test "a client that was connected before and has gone: a run that wrote is not blamed for certain" {
+    pool
+    pooler=$pid
+    begin "$(writes)"
+    # Its session ends with its psql, which ends with its input.
+    kill -KILL "$pooler"
+    # To ask the server would open a session.
+    alone() { [ -z "$(grep -las "postgres: [f]orge $database " /proc/[0-9]*/cmdline)" ]; }
+    wait_for alone
+    finish
+    counts || { unknown "$not_counted"; return; }
+    unknown "it made 1 connection"
+    says "1 client had been connected before"
+}
+
 @test "a check through a forwarder or a UNIX socket does not know the server's address: nothing is certain" {
     forward
     configure "postgresql://forge@127.0.0.1:$port/$database" warn
