@@ -44,8 +44,12 @@ static json_int_t sessions_opened(const json_t *before, const json_t *after)
 /* Did the run reach anything but itself? Not known counts as yes. */
 static bool reached_something(const json_t *connections)
 {
-	const json_t *unix_sockets = json_object_get(connections, "unix");
+	const json_t *sockets = json_object_get(connections, "sockets"),
+		     *unix_sockets = json_object_get(connections, "unix");
 
+	/* The filter of the run has seen every call that makes one; this is so for every user. */
+	if (json_is_integer(sockets) && json_integer_value(sockets) == 0)
+		return false;
 	return !json_is_true(json_object_get(connections, "complete")) ||
 	       json_array_size(json_object_get(connections, "made")) > 0 ||
 	       integer(connections, "incoming") > 0 || !json_is_integer(unix_sockets) ||
@@ -107,7 +111,7 @@ static bool all_sessions_are_own(const json_t *connections, const json_t *before
 
 /* ---- sentences ---- */
 
-static void tell_of_connections(const json_t *connections, const char *why,
+static void tell_of_connections(const json_t *connections,
 				char text[FORGE_WRITER_TEXT / 2])
 {
 	const json_t *made = json_object_get(connections, "made"), *one,
@@ -117,10 +121,15 @@ static void tell_of_connections(const json_t *connections, const char *why,
 	size_t i;
 	char to[96] = "", local[64] = "";
 
-	if (!connections) {
+	if (!made) {
+		json_int_t sockets = integer(connections, "sockets");
+		if (sockets > 0)
+			(void)snprintf(to, sizeof(to), "it made %lld socket%s, and ",
+				       (long long)sockets, sockets == 1 ? "" : "s");
 		(void)snprintf(text, FORGE_WRITER_TEXT / 2,
-			       "its connections are not known (%.100s)",
-			       why && *why ? why : "they were not counted");
+			       "%sits connections are not known (%.90s)", to,
+			       forge_json_string_or(connections, "why",
+						    "they were not counted"));
 		return;
 	}
 	json_array_foreach (made, i, one)
@@ -165,9 +174,8 @@ static void tell_of_sessions(const json_t *before, const json_t *after, json_int
 			       were == 1 ? "" : "s");
 }
 
-enum forge_writer forge_table_writer(const json_t *connections, const char *why,
-				     const json_t *before, const json_t *after,
-				     char text[FORGE_WRITER_TEXT])
+enum forge_writer forge_table_writer(const json_t *connections, const json_t *before,
+				     const json_t *after, char text[FORGE_WRITER_TEXT])
 {
 	json_int_t opened = sessions_opened(before, after);
 	char made[FORGE_WRITER_TEXT / 2], sessions[FORGE_WRITER_TEXT / 2];
@@ -186,7 +194,7 @@ enum forge_writer forge_table_writer(const json_t *connections, const char *why,
 			       opened == 1 ? "is" : "are");
 		return FORGE_WRITER_RUN;
 	}
-	tell_of_connections(connections, why, made);
+	tell_of_connections(connections, made);
 	tell_of_sessions(before, after, opened, sessions);
 	(void)snprintf(text, FORGE_WRITER_TEXT, "by whom is not known: %s; %s", made,
 		       sessions);

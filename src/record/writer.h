@@ -12,9 +12,8 @@ enum forge_writer {
 #define FORGE_WRITER_TEXT 360
 
 /*
- * connections: of forge_connections_read(), or NULL, and why says why there are none. before, after: what the check of the
+ * connections: of on_connections of forge_job, or NULL: nothing was counted. before, after: what the check of the
  * database found before and after the run, as in the record. text: the reason, to follow a semicolon.
  */
-enum forge_writer forge_table_writer(const json_t *connections, const char *why,
-				     const json_t *before, const json_t *after,
-				     char text[FORGE_WRITER_TEXT]);
+enum forge_writer forge_table_writer(const json_t *connections, const json_t *before,
+				     const json_t *after, char text[FORGE_WRITER_TEXT]);

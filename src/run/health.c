@@ -368,14 +368,13 @@ bool forge_run_needs_connections(const struct run *r)
 	return false;
 }
 
-void forge_run_note_connections(void *arg, json_t *connections, const char *why)
+void forge_run_note_connections(void *arg, json_t *connections)
 {
 	struct run *r = arg;
+	const char *why = forge_json_string(connections, "why");
 
 	json_decref(r->connections);
 	r->connections = connections;
-	(void)snprintf(r->connections_why, sizeof(r->connections_why), "%s",
-		       why ? why : "");
 	if (why)
 		forge_record_event(&r->record, "connections_unknown", why);
 }
@@ -391,8 +390,7 @@ static void judge_writer(struct run *r, const json_t *before, const json_t *afte
 	};
 	bool warns = strcmp(forge_json_string_or(after, "severity", ""), "warn") == 0;
 	char who[FORGE_WRITER_TEXT], all[FORGE_WRITER_TEXT + 400];
-	enum forge_writer writer = forge_table_writer(r->connections, r->connections_why,
-						      before, after, who);
+	enum forge_writer writer = forge_table_writer(r->connections, before, after, who);
 
 	(void)snprintf(all, sizeof(all), "%s; %s", text, is_first ? who : again[writer]);
 	if (writer != FORGE_WRITER_OTHER && !warns &&

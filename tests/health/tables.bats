@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # Who changed a table while a run with a network was there: a real PostgreSQL server on loopback, and runs, other clients and
-# forwarders that write. As root the kernel counts the connections of the run (eBPF); an ordinary user may not ask it to.
+# forwarders that write. As root the kernel counts the connections of the run (eBPF); of an ordinary user's run it is known how many sockets
+# it made.
 # SPDX-License-Identifier: Apache-2.0
 load ../lib/forge.bash
 load ../lib/postgres.bash
@@ -93,9 +94,12 @@ says() { [[ "$(jq -r .completion_notes "$record")" == *"$1"* ]] || { echo "does 
 unknown() {
     is succeeded && says "table samples has other rows now" && says "by whom is not known: $1"
 }
-# Only root's runs have their connections counted.
+# Only root's runs have their connections counted. Of all others it is known how many sockets they made.
 counts() { [ "$mode" = root ]; }
-not_counted="its connections are not known (eBPF programs cannot be attached"
+uncounted() {
+    unknown "it made " && says "its connections are not known (eBPF programs cannot be attached" &&
+        jq -e '.health.post.connections.sockets > 0' "$record"
+}
 
 # forward: passes connections on to the server, each over one of its own; $port.
 forward() {
@@ -144,7 +148,7 @@ connects() { echo "python3 -c 'import socket; socket.create_connection((\"127.0.
 
 @test "a run that writes alone did it: corrupted, whatever is configured for the unknown" {
     run_it "$(writes) && $(writes)"
-    counts || { unknown "$not_counted"; says "the server opened 2 sessions meanwhile, and 0 clients"; return; }
+    counts || { uncounted; says "the server opened 2 sessions meanwhile, and 0 clients"; return; }
     is corrupted
     [ "$(jq -r .reason "$record")" = health_post ]
     says "Corrupted: p: table samples has other rows now"
@@ -158,9 +162,21 @@ connects() { echo "python3 -c 'import socket; socket.create_connection((\"127.0.
     begin true
     sql "$insert"
     finish
-    counts || { is corrupted; says "by whom is not known: $not_counted"; return; }
+    # This is known of the runs of every user: they made no socket.
     is succeeded
     says "table samples has other rows now"
+    says "this run made no connection and cannot have done it"
+    [ "$(jq -c '.health.post.connections.sockets' "$record")" = 0 ]
+}
+
+@test "a run that makes sockets and connects nowhere is not blamed where its connections are counted" {
+    configure "$url" corrupted
+    begin "python3 -c 'import socket; socket.socket(); socket.socketpair()'"
+    sql "$insert"
+    finish
+    [ "$(jq -c '.health.post.connections.sockets' "$record")" = 1 ]
+    counts || { is corrupted; says "it made 1 socket, and its connections are not known (eBPF"; return; }
+    is succeeded
     says "this run made no connection and cannot have done it"
     [ "$(jq -c '.health.post.connections.made' "$record")" = "[]" ]
 }
@@ -171,7 +187,6 @@ connects() { echo "python3 -c 'import socket; socket.create_connection((\"127.0.
     begin true
     python3 -c 'import socket, sys; socket.create_connection(("127.0.0.1", int(sys.argv[1]))).recv(9)' "$port"
     finish
-    counts || { is corrupted; says "1 client had been connected before"; return; }
     is succeeded
     says "this run made no connection and cannot have done it"
 }
@@ -183,7 +198,7 @@ connects() { echo "python3 -c 'import socket; socket.create_connection((\"127.0.
     if counts; then
         unknown "it made 1 connection (127.0.0.1 port $PGPORT"
     else
-        unknown "$not_counted"
+        uncounted
     fi
     says "the server opened 2 sessions meanwhile, and 0 clients had been connected before"
     configure "$url" corrupted
@@ -206,7 +221,7 @@ connects() { echo "python3 -c 'import socket; socket.create_connection((\"127.0.
         [ "$(jq '.health.post.connections.sessions | length' "$record")" -eq 0 ]
         [ "$(jq '.health.post.connections.made | length' "$record")" -eq 1 ]
     else
-        unknown "$not_counted"
+        uncounted
     fi
     says "the server opened 1 session meanwhile"
 }
@@ -214,7 +229,7 @@ connects() { echo "python3 -c 'import socket; socket.create_connection((\"127.0.
 @test "a run that writes through a forwarder is not cleared" {
     forward
     run_it "$(writes "$port")"
-    counts || { unknown "$not_counted"; return; }
+    counts || { uncounted; return; }
     unknown "it made 1 connection (127.0.0.1 port $port"
     says "the server opened 1 session meanwhile"
 }
@@ -222,7 +237,7 @@ connects() { echo "python3 -c 'import socket; socket.create_connection((\"127.0.
 @test "a run that has a pooler write over a session that was there is not cleared" {
     pool
     run_it "$(connects "$port")"
-    counts || { unknown "$not_counted"; says "the server opened 0 sessions meanwhile, and 1 client had"; return; }
+    counts || { uncounted; says "the server opened 0 sessions meanwhile, and 1 client had"; return; }
     unknown "it made 1 connection (127.0.0.1 port $port"
     says "the server opened 0 sessions meanwhile, and 1 client had been connected before"
 }
@@ -230,7 +245,7 @@ connects() { echo "python3 -c 'import socket; socket.create_connection((\"127.0.
 @test "a client that was connected before and is still there: a run that wrote is not blamed for certain" {
     pool
     run_it "$(writes)"
-    counts || { unknown "$not_counted"; return; }
+    counts || { uncounted; return; }
     unknown "it made 1 connection"
     says "1 client had been connected before"
 }
@@ -245,7 +260,7 @@ connects() { echo "python3 -c 'import socket; socket.create_connection((\"127.0.
     alone() { [ -z "$(grep -las "postgres: [f]orge $database " /proc/[0-9]*/cmdline)" ]; }
     wait_for alone
     finish
-    counts || { unknown "$not_counted"; return; }
+    counts || { uncounted; return; }
     unknown "it made 1 connection"
     says "1 client had been connected before"
 }
@@ -254,7 +269,7 @@ connects() { echo "python3 -c 'import socket; socket.create_connection((\"127.0.
     forward
     configure "postgresql://forge@127.0.0.1:$port/$database" warn
     run_it "$(writes "$port")"
-    counts || { unknown "$not_counted"; return; }
+    counts || { uncounted; return; }
     unknown "it made 1 connection"
     configure "$(pg_url "$database")" warn
     run_it "$(writes)"
@@ -264,7 +279,7 @@ connects() { echo "python3 -c 'import socket; socket.create_connection((\"127.0.
 @test "a check whose user does not see the other clients knows nothing for certain" {
     configure "postgresql://watcher@127.0.0.1:$PGPORT/$database" warn
     run_it "$(writes)"
-    counts || { unknown "$not_counted"; return; }
+    counts || { uncounted; return; }
     unknown "it made 1 connection"
     says "the check's user sees not all"
     pg_sql "GRANT pg_read_all_stats TO watcher" postgres
@@ -283,7 +298,7 @@ connects() { echo "python3 -c 'import socket; socket.create_connection((\"127.0.
     run_it "PGSSLMODE=require $(writes)"
     pg_sql "ALTER SYSTEM RESET ssl" postgres
     pg_sql "SELECT pg_reload_conf()" postgres
-    counts || { unknown "$not_counted"; return; }
+    counts || { uncounted; return; }
     unknown "it made 1 connection (127.0.0.1 port $PGPORT)"
     jq -e '.health.post.connections.sessions == []' "$record"
     says "the server opened 1 session meanwhile, and 0 clients had been connected before"

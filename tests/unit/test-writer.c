@@ -47,7 +47,7 @@ static void expect(struct facts f, enum forge_writer writer, const char *words)
 {
 	char text[FORGE_WRITER_TEXT];
 
-	assert_int_equal(forge_table_writer(f.connections, NULL, f.before, f.after, text),
+	assert_int_equal(forge_table_writer(f.connections, f.before, f.after, text),
 			 writer);
 	if (!strstr(text, words))
 		fail_msg("no '%s' in: %s", words, text);
@@ -87,16 +87,24 @@ static void not_known_stays_not_known(void **state)
 	struct facts f = alone();
 	char text[FORGE_WRITER_TEXT];
 
-	/* Nothing was counted. */
-	assert_int_equal(
-		forge_table_writer(NULL, "eBPF is refused", f.before, f.after, text),
-		FORGE_WRITER_UNKNOWN);
-	assert_non_null(strstr(text, "not known (eBPF is refused)"));
-	assert_int_equal(forge_table_writer(NULL, "", f.before, f.after, text),
+	/* Nothing was counted, or sockets only. */
+	assert_int_equal(forge_table_writer(NULL, f.before, f.after, text),
 			 FORGE_WRITER_UNKNOWN);
 	assert_non_null(strstr(text, "not known (they were not counted)"));
+	json_t *little = json_pack("{s:s, s:i}", "why", "eBPF is refused", "sockets", 3);
+	assert_int_equal(forge_table_writer(little, f.before, f.after, text),
+			 FORGE_WRITER_UNKNOWN);
+	assert_non_null(strstr(text, "it made 3 sockets, and its connections are not "
+				     "known (eBPF is refused)"));
+	json_object_set_new(little, "sockets", json_null());
+	assert_int_equal(forge_table_writer(little, f.before, f.after, text),
+			 FORGE_WRITER_UNKNOWN);
+	json_object_set_new(little, "sockets", json_integer(0));
+	assert_int_equal(forge_table_writer(little, f.before, f.after, text),
+			 FORGE_WRITER_OTHER);
+	json_decref(little);
 	/* No check before the run. */
-	assert_int_equal(forge_table_writer(f.connections, NULL, NULL, f.after, text),
+	assert_int_equal(forge_table_writer(f.connections, NULL, f.after, text),
 			 FORGE_WRITER_UNKNOWN);
 	/* An old server. */
 	json_object_del(json_object_get(f.after, "numbers"), "sessions_after");

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "executor/supervise.h"
 #include "executor/workdir.h"
 #include "sandbox/cgroup.h"
@@ -29,6 +30,7 @@ struct local {
 	struct forge_cgroup *cg;
 	struct forge_sandbox *sb;
 	struct forge_connections connections;
+	struct forge_error uncounted; /* why its connections are not */
 	bool is_open;
 	bool is_stuck; /* processes of the run do not die */
 };
@@ -55,6 +57,7 @@ static int build_plan(const struct forge_job *job, const struct forge_ids *ids,
 		.place = job->place,
 		.workdir_exists = has_workdir,
 		.own_network = job->own_network,
+		.notes_sockets = job->on_connections != NULL,
 		.tmp_bytes = job->config->tmp_bytes,
 		.shm_bytes = job->config->shm_bytes,
 		.host_uid = ids->uid,
@@ -211,27 +214,25 @@ static int start_sandbox(struct local *e, struct forge_outcome *ret,
 				   err);
 }
 
-/* Without it the run goes on: less is known of it then, and who asked for it is told why. */
+/* Without it the run goes on: less is known of it then, and the report says why. */
 static void watch_connections(struct local *e)
 {
-	struct forge_error err = FORGE_ERROR_INIT;
-
-	if (e->job->on_connections &&
-	    forge_connections_watch(&e->connections, e->cg, &err) < 0)
-		e->job->on_connections(e->job->arg, NULL, err.msg);
+	if (e->job->on_connections)
+		(void)!forge_connections_watch(&e->connections, e->cg, &e->uncounted);
 }
 
-static void report_connections(struct local *e)
+static void report_connections(struct local *e, uint64_t sockets)
 {
-	struct forge_error err = FORGE_ERROR_INIT;
 	json_t *found = NULL;
 
-	if (e->connections.map < 0)
+	if (!e->job->on_connections)
 		return;
-	if (forge_connections_read(&e->connections, &found, &err) < 0)
-		e->job->on_connections(e->job->arg, NULL, err.msg);
-	else
-		e->job->on_connections(e->job->arg, found, NULL);
+	if (e->connections.map < 0 ||
+	    forge_connections_read(&e->connections, &found, &e->uncounted) < 0)
+		found = json_pack("{s:o}", "why", forge_json_text(e->uncounted.msg));
+	if (found)
+		json_object_set_new(found, "sockets", forge_json_number(sockets));
+	e->job->on_connections(e->job->arg, found);
 }
 
 static int prepare(struct local *e, struct forge_outcome *ret, struct forge_error *err)
@@ -291,6 +292,8 @@ static int local_wait(struct forge_execution *base, struct forge_outcome *ret,
 						.quota = &e->quota,
 						.sb = e->sb,
 						.workdir_fd = e->workdir.fd,
+						.notes_sockets =
+							e->job->on_connections != NULL,
 						.watches_kernel_memory = true };
 	int rc = forge_supervise(&what, ret, err);
 
@@ -304,7 +307,7 @@ static int local_wait(struct forge_execution *base, struct forge_outcome *ret,
 	e->is_stuck = ret->is_stuck;
 	/* What does not die may go on. */
 	if (!e->is_stuck)
-		report_connections(e);
+		report_connections(e, ret->sockets_made);
 	return rc;
 }
 
