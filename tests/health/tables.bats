@@ -77,7 +77,7 @@ shown() {
 
 # begin COMMAND: the same in the background; it carries out COMMAND and then waits for finish.
 begin() {
-    background sh -c '"$FORGE" run --json --network host -i "$1/gate" -- sh -c "$2; echo is-ready; until [ -e $1/gate/open ]; do sleep 0.05; done" >"$1/record" 2>"$1/err"' sh "$T" "$1"
+    background sh -c '$runner_prefix "$FORGE" run --json --network host -i "$1/gate" -- sh -c "$2; echo is-ready; until [ -e $1/gate/open ]; do sleep 0.05; done" >"$1/record" 2>"$1/err"' sh "$T" "$1"
     runner=$pid
     wait_for grep -rqs is-ready "$FORGE_HOME/runs" --include=stdout
 }
@@ -179,6 +179,31 @@ connects() { echo "python3 -c 'import socket; socket.create_connection((\"127.0.
     is succeeded
     says "this run made no connection and cannot have done it"
     [ "$(jq -c '.health.post.connections.made' "$record")" = "[]" ]
+}
+
+@test "a run that turned to a UNIX socket is not cleared" {
+    begin "python3 -c 'import socket; s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); s.connect_ex(\"/nowhere\")'"
+    sql "$insert"
+    finish
+    [ "$(jq -c '.health.post.connections.sockets' "$record")" = 1 ]
+    counts || { uncounted; return; }
+    unknown "it made 0 connections, "
+    says "UNIX sockets"
+}
+
+@test "where the filter cannot report sockets, none that were seen clear nobody" {
+    # As in a container whose engine has a listener of its own: seccomp(2) cannot be had, prctl(2) can.
+    export runner_prefix="$NOSYS seccomp=ENOSYS --"
+    begin true
+    sql "$insert"
+    finish
+    jq -e '.health.post.connections.sockets == null' "$record"
+    if counts; then
+        is succeeded
+        says "this run made no connection and cannot have done it"
+        return
+    fi
+    unknown "its connections are not known (eBPF programs"
 }
 
 @test "a client that was connected before writes, and the run connects nowhere: it is not blamed" {
