@@ -282,7 +282,7 @@ connects() { echo "python3 -c 'import socket; socket.create_connection((\"127.0.
     # Its session ends with its psql, which ends with its input.
     kill -KILL "$pooler"
     # To ask the server would open a session.
-    alone() { [ -z "$(grep -las "postgres: [f]orge $database " /proc/[0-9]*/cmdline)" ]; }
+    alone() { ! grep -qas "postgres: [f]orge $database " /proc/[0-9]*/cmdline; }
     wait_for alone
     finish
     counts || { uncounted; return; }
