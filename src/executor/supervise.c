@@ -323,7 +323,9 @@ static void on_control(struct loop *l)
 	int fd;
 	ssize_t n = receive(l->sb->control, &msg, sizeof(msg), &fd);
 
-	if (fd >= 0 && l->sockets.listener < 0)
+	if (fd >= 0 && l->sockets.listener < 0 && l->what->notes_sockets)
+		forge_socket_count_note(&l->sockets, fd, l->sb->pid);
+	else if (fd >= 0 && l->sockets.listener < 0)
 		forge_socket_count_open(&l->sockets, fd, l->sb->pid,
 					l->job->limits->sockets);
 	else if (fd >= 0)
@@ -527,6 +529,7 @@ static void collect_usage(struct loop *l)
 	o->oom_elsewhere = u.oom_elsewhere;
 	o->pids_refused = u.pids_refused;
 	o->sockets_refused = l->sockets.refused;
+	o->sockets_made = l->sockets.notes_only ? l->sockets.noted : UINT64_MAX;
 	o->network_tries = l->end.network_tries;
 	o->tmp_files = l->end.tmp_files;
 	if (l->end.is_shim)

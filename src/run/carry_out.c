@@ -33,6 +33,7 @@ static void run_done(struct run *r)
 			r); /* only if something went wrong before */
 	forge_courier_stop(&r->courier);
 	forge_guard_free(r->guard);
+	json_decref(r->connections);
 	json_decref(forge_hasher_finish(&r->hasher, &r->spec->inputs, -1, 1));
 	forge_objects_close(&r->objects);
 	forge_admit_leave(&r->ticket);
@@ -138,6 +139,9 @@ static void fill_job(struct run *r)
 		.live_fd = { r->req->stdout_fd, r->req->stderr_fd },
 		.on_event = on_event,
 		.on_init = forge_run_note_init,
+		.on_connections = forge_run_needs_connections(r)
+					  ? forge_run_note_connections
+					  : NULL,
 		.arg = r,
 	};
 }
