@@ -229,6 +229,9 @@ static int begin(struct run *r, struct forge_error *err)
 				    json_string(r->req->rerun_of));
 	forge_run_note_guard(r);
 	r->courier.url = r->store;
+	/* Without one, or when it is gone, the run has a courier of its own. */
+	if (r->req->courier_fd > 0)
+		r->courier.fd = r->req->courier_fd;
 	report_warnings(r);
 	return forge_run_arm_retry(r, err);
 }
@@ -303,10 +306,17 @@ static int wait_for_room(struct run *r, const struct forge_need *need,
 			 struct forge_error *err)
 {
 	char why[FORGE_WHY_MAX], text[FORGE_WHY_MAX + 16];
-	int rc = forge_run_record_durably(r, err);
+	/*
+	 * The head of a pipeline is not told that a step is queued: a step whose supervisor dies now is begun again. It
+	 * is reported without waiting for the disk; if it is queued for moments only, together with its end.
+	 */
+	bool is_told = !r->req->step || r->req->again;
+	int rc = is_told ? forge_run_record_durably(r, err) : 0;
 
 	if (rc < 0)
 		return rc;
+	if (!is_told)
+		forge_run_report(r, false, false);
 	(void)snprintf(text, sizeof(text), "queued: %s",
 		       forge_admit_why(r->home, r->cfg, need, why));
 	forge_run_note(r, text);

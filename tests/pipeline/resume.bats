@@ -82,6 +82,33 @@ is_running() { [ -n "$(running_run)" ]; }
     [ "$(runs_of slow.a)" -eq 1 ]
 }
 
+verdicts() { find "$FORGE_HOME/runs" -name record.json | wc -l; }
+# courier_of HEAD: the process that reports its steps to the store.
+courier_of() { pgrep -P "$(pgrep -P "$1" -x forge-launcher)" -x forge-courier; }
+
+@test "the courier of all steps is killed, again and again: every verdict is in the store" {
+    printf 'name: many\nsteps: {a: {foreach: {i: [%s]}, run: "sleep 0.1; echo $i >o", outputs: [o]}}' "$(seq -s, 40)" >pipeline.yaml
+    start -j 3
+    killed=0
+    for i in 1 2 3 4 5; do
+        patiently courier_of "$head"
+        courier=$(courier_of "$head")
+        # A step has ended, and its supervisor waits for the courier that does not answer.
+        kill -STOP "$courier"
+        before=$(verdicts)
+        patiently sh -c '[ "$(find "$0/runs" -name record.json | wc -l)" -gt "$1" ]' "$FORGE_HOME" "$before"
+        kill -KILL "$courier" && killed=$((killed + 1))
+    done
+    [ "$killed" -eq 5 ]
+    ended "$head"
+    [ "$status" -eq 0 ]
+    [ "$(forge ps -a --json --status succeeded | wc -l)" -eq 40 ]
+    # Not delivered by this command, and no user was told of a store that cannot be reached.
+    [ -z "$(jq -r 'select(.event == "warning") | .text' head.json)" ]
+    run forge ps -a
+    says_not "delivered"
+}
+
 @test "... at once, where retry says so" {
     slow
     sed -i 's/  b:/  b:\n    retry: {host_lost: {times: 1}}/' pipeline.yaml
