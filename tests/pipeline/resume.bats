@@ -97,7 +97,8 @@ courier_of() { pgrep -P "$(pgrep -P "$1" -x forge-launcher)" -x forge-courier; }
         kill -STOP "$courier"
         before=$(verdicts)
         patiently sh -c '[ "$(find "$0/runs" -name record.json | wc -l)" -gt "$1" ]' "$FORGE_HOME" "$before"
-        kill -KILL "$courier" && killed=$((killed + 1))
+        kill -KILL "$courier"
+        killed=$((killed + 1))
     done
     [ "$killed" -eq 5 ]
     ended "$head"
