@@ -82,6 +82,21 @@ is_running() { [ -n "$(running_run)" ]; }
     [ "$(runs_of slow.a)" -eq 1 ]
 }
 
+@test "... at once, where retry says so" {
+    slow
+    sed -i 's/  b:/  b:\n    retry: {host_lost: {times: 1}}/' pipeline.yaml
+    start
+    patiently is_running
+    first=$(running_run)
+    kill -KILL "$(supervisor_of "$first")"
+    patiently event retry b
+    touch "$T/gate/open"
+    wait "$head"
+    cp head.json run.json
+    [ "$(forge show --json "$(run_of b)" | jq -r .parent_run)" = "$first" ]
+    [ "$(forge show --json "$(run_of b)" | jq -r .attempt)" = 2 ]
+}
+
 verdicts() { find "$FORGE_HOME/runs" -name record.json | wc -l; }
 # courier_of HEAD: the process that reports its steps to the store.
 courier_of() { pgrep -P "$(pgrep -P "$1" -x forge-launcher)" -x forge-courier; }
@@ -108,21 +123,6 @@ courier_of() { pgrep -P "$(pgrep -P "$1" -x forge-launcher)" -x forge-courier; }
     [ -z "$(jq -r 'select(.event == "warning") | .text' head.json)" ]
     run forge ps -a
     says_not "delivered"
-}
-
-@test "... at once, where retry says so" {
-    slow
-    sed -i 's/  b:/  b:\n    retry: {host_lost: {times: 1}}/' pipeline.yaml
-    start
-    patiently is_running
-    first=$(running_run)
-    kill -KILL "$(supervisor_of "$first")"
-    patiently event retry b
-    touch "$T/gate/open"
-    wait "$head"
-    cp head.json run.json
-    [ "$(forge show --json "$(run_of b)" | jq -r .parent_run)" = "$first" ]
-    [ "$(forge show --json "$(run_of b)" | jq -r .attempt)" = 2 ]
 }
 
 @test "SIGTERM cancels what runs; the same command goes on" {
