@@ -202,6 +202,9 @@ static int begin_slot(struct run *r, struct forge_error *err)
 
 	fill_job(r);
 	int rc = r->executor->plan(&r->job, &run.plan, err);
+	/* Before it has a record: another head may have to find it by its key. */
+	if (rc == 0 && r->req->step)
+		json_object_set(run.plan, "step", (json_t *)r->req->step);
 	if (rc == 0)
 		rc = forge_slot_begin(&r->slot, &run, err);
 	json_decref(run.plan);

@@ -138,6 +138,34 @@ courier_of() { pgrep -P "$(pgrep -P "$1" -x forge-launcher)" -x forge-courier; }
     [ "$(ran)" = "b c" ]
 }
 
+@test "... also what a head started that was killed, and not what another pipeline runs" {
+    slow
+    start
+    patiently is_running
+    kill_head
+    run_id=$(running_run)
+    start
+    patiently event note b
+    kill -TERM "$head"
+    ended "$head"
+    [ "$status" -eq 130 ]
+    is_in "$run_id" cancelled
+    # The same step, of another file.
+    mkdir -m 755 other
+    cp pipeline.yaml other/
+    start other
+    patiently is_running
+    run_id=$(running_run)
+    start_head
+    patiently event note b
+    kill -TERM "$head"
+    ended "$head"
+    [ "$status" -eq 130 ]
+    has_status "$run_id" running
+    touch "$T/gate/open"
+    is_in "$run_id" succeeded
+}
+
 @test "two heads on one pipeline: the second shows the first" {
     slow
     start

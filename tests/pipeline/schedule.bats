@@ -59,3 +59,13 @@ Y
     last=$(grep -n first order | tail -1 | cut -d: -f1)
     [ "$(head -n "$last" order | grep -c second)" -ge 20 ]
 }
+
+@test "a scatter of 500 steps and a step that reads all of them" {
+    printf 'name: wide\nsteps: {a: {foreach: {i: [%s]}, run: "echo $i >out", outputs: [out]}, all: {inputs: {o: a/out}, run: "cat $o/*/out | sort -n >list", outputs: [list]}}' "$(seq -s, 500)" >pipeline.yaml
+    pipeline_run
+    [ "$(count "done")" -eq 501 ]
+    [ "$(output_of all list)" = "$(seq 500)" ]
+    [ "$(forge ps -aq --status succeeded | wc -l)" -eq 501 ]
+    pipeline_run
+    [ "$(count cached)" -eq 501 ]
+}
