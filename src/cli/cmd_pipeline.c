@@ -274,6 +274,7 @@ static int run_head(const struct forge_pipeline_run *r, struct place *w,
 			 json_pack("{s:s, s:s, s:I, s:i, s:s}", "pipeline", w->p->name,
 				   "file", w->p->path, "tasks", (json_int_t)w->g.n, "pid",
 				   (int)getpid(), "options", running->options));
+	forge_head_plan_event(&w->h);
 	rc = forge_head_run(&w->h, err);
 	int status = rc < 0 || rc > 0 ? FORGE_EXIT_FAILED : FORGE_EXIT_OK;
 	if (w->h.is_stopping && !r->stops)

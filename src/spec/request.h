@@ -67,6 +67,7 @@ struct forge_run_request {
 	 */
 	const json_t *step;
 	const char *staged, *checkpoint;
+	int courier_fd; /* of a courier that the steps share, given away; 0: none */
 	/* The run checks a runtime, which need not be healthy, without user settings. */
 	bool is_probe;
 	bool is_check; /* of the host's health: it needs no share of the host's budget */
