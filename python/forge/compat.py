@@ -21,7 +21,7 @@ from .errors import UsageError
 # What forge sets itself in a run.
 _OWN = frozenset(["HOME", "TMPDIR", "USER", "LOGNAME", "SHELL", "PWD", "OLDPWD", "_", "SHLVL"])
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
-_PREFIX = "forge-analysis-"
+_PREFIX, _INNER = "forge-analysis-", "work"
 
 
 @dataclasses.dataclass
@@ -212,7 +212,11 @@ def create_analysis_temp_dir(analysis_id: str) -> pathlib.Path:
     """Makes a new directory that only this user can enter."""
     if not _ID.match(analysis_id):
         raise UsageError(f"analysis_id: {analysis_id!r} is no id", "Letters, digits, '.', '_' and '-', at most 64", 2)
-    return pathlib.Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{analysis_id}."))
+    # Only this user enters the outer one. A run of root has another user id and reads the inner one.
+    inner = pathlib.Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{analysis_id}."), _INNER)
+    inner.mkdir()
+    inner.chmod(0o755)
+    return inner
 
 
 def _is_ours(path: str) -> bool:
@@ -241,6 +245,7 @@ def cleanup_analysis_temp_dir(path_or_id: Union[str, "os.PathLike[str]"]) -> boo
         paths = [path for path in paths if _is_ours(path)]
     else:
         path = os.path.abspath(word)
+        path = os.path.dirname(path) if os.path.basename(path) == _INNER else path
         if not os.path.lexists(path):
             return False
         if not _is_ours(path):

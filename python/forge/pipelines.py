@@ -111,7 +111,7 @@ def _take(tasks: Dict[str, Task], event: Event) -> None:
         return
     task = tasks.setdefault(name, Task(name, "waiting"))
     task.state = _STATE.get(event["event"], event["event"])
-    task.why = event.get("why") or event.get("completion_notes") or event.get("text") or task.why
+    task.why = event.get("notes") or event.get("why") or task.why
     task.run_id = event.get("run_id") or task.run_id
 
 
