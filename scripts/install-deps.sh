@@ -14,7 +14,8 @@ packages() {
     test) packages demo
         packages runtimes
         echo bats bsdextrautils btrfs-progs busybox-static clang conmon crun curl docker.io e2fsprogs iproute2 jq libcurl4 \
-            man-db mmdebstrap munge passwd podman postgresql procps python3 runc shellcheck slurm-wlm snakemake strace tmux uidmap \
+            man-db mmdebstrap munge mypy passwd podman postgresql procps python3 python3-pip python3-setuptools \
+            python3-venv python3-wheel runc shellcheck slurm-wlm snakemake strace tmux uidmap \
             user-mode-linux util-linux xfsprogs zsh ;;
     demo) packages build
         echo bcftools bedtools bowtie2 bowtie2-examples jq python3 python3-matplotlib python3-numpy python3-pandas \
