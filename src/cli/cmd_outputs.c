@@ -268,8 +268,8 @@ static const json_t *output_of(const json_t *record, const char *name)
 		const char *written = forge_json_string(f, "path");
 		if (written && strcmp(written, name) == 0)
 			return f;
-		forge_auto_free char *own = written ? forge_json_name_decode(written)
-						    : NULL;
+		forge_auto_free char *own =
+			written ? forge_json_name_decode(written) : NULL;
 		if (own && strcmp(own, name) == 0)
 			found = f;
 	}
@@ -396,7 +396,8 @@ static int cmd_outputs(int argc, char **argv)
 	if (rc == 0 && replaces && !copy_to)
 		rc = forge_fail(&err, EINVAL, "--force belongs to --copy DIR");
 	if (rc == 0 && cat_path && (copy_to || is_json))
-		rc = forge_fail(&err, EINVAL, "--cat goes with neither --copy nor --json");
+		rc = forge_fail(&err, EINVAL,
+				"--cat goes with neither --copy nor --json");
 	if (rc == 0 && cat_path && ids.n != 1)
 		rc = forge_fail(&err, EINVAL, "--cat needs one run");
 	if (rc == 0 && copy_to)
