@@ -620,18 +620,53 @@ def run(
 def submit(
     cmd: Command,
     *,
+    runtime: Optional[Path] = None,
+    profile: Optional[str] = None,
+    inputs: Many = (),
+    outputs: Optional[Many] = None,
+    copy: Optional[Path] = None,
+    force: bool = False,
+    params: Optional[Mapping[str, Any]] = None,
+    memory: Optional[Size] = None,
+    cpus: Union[None, str, int, float] = None,
+    pids: Union[None, str, int] = None,
+    timeout: Optional[Duration] = None,
+    cpu_time: Optional[Duration] = None,
+    disk: Optional[Size] = None,
+    inodes: Union[None, str, int] = None,
+    output_limit: Optional[Size] = None,
+    open_files: Union[None, str, int] = None,
+    sockets: Union[None, str, int] = None,
+    io_rate: Optional[Size] = None,
+    grace: Optional[Duration] = None,
+    network: Union[None, bool, str] = None,
+    env: Optional[Env] = None,
+    env_file: Optional[Path] = None,
+    executor: Optional[str] = None,
+    id: Optional[str] = None,
+    priority: Optional[int] = None,
+    key: Optional[str] = None,
+    retry: Union[None, str, Iterable[str], Mapping[str, Union[int, str]]] = None,
+    post_process: Optional[str] = None,
+    keep: bool = False,
     cwd: Optional[Path] = None,
     store: Optional[str] = None,
     config: Optional[Path] = None,
-    **options: Any,
 ) -> Run:
     """Runs a command in the background, beyond the end of this process.
 
     The arguments are those of run(), without ``stdin``, ``check`` and ``progress``. With ``key``
     the same key is the same run.
     """
+    options = request_words(
+        runtime=runtime, profile=profile, inputs=inputs, outputs=outputs, copy=copy, force=force,
+        params=params, memory=memory, cpus=cpus, pids=pids, timeout=timeout, cpu_time=cpu_time,
+        disk=disk, inodes=inodes, output_limit=output_limit, open_files=open_files, sockets=sockets,
+        io_rate=io_rate, grace=grace, network=network, env=env, env_file=env_file, executor=executor,
+        id=id, priority=priority, key=key, retry=retry, post_process=post_process, keep=keep,
+    )
     place = place_words(store, config)
-    words: List[Word] = ["submit", "--json", *request_words(**options), *place, "--", *words_of(cmd)]
+    words: List[Word] = ["submit", "--json", *options, *place, "--", *words_of(cmd)]
     process = _binary.popen(words, cwd=None if cwd is None else os.fsdecode(cwd))
     out, err = _finish_submit(process)
     if process.returncode != 0:

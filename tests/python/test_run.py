@@ -79,6 +79,8 @@ class Runs(Case):
         known = set(inspect.signature(_request.request_words).parameters)
         own = {"cmd", "cwd", "stdin", "check", "progress", "store", "config"}
         self.assertEqual(set(inspect.signature(forge.run).parameters), known | own)
+        own -= {"stdin", "check", "progress"}
+        self.assertEqual(set(inspect.signature(forge.submit).parameters), known | own)
 
     def test_inputs_env_cwd(self):
         """run: inputs relative to cwd, variables, and outputs"""
@@ -266,6 +268,7 @@ class Runs(Case):
         self.assertNotIn(run, forge.runs(limit=None))
         os.chdir("/")
         self.assertEqual(run.refresh().status, "succeeded")
+        self.assertIn("succeeded", [e.get("status") for e in run.events()])
         config.unlink()
 
     def test_pickle(self):
