@@ -197,9 +197,14 @@ class Run:
         if process.returncode != 0:
             raise _binary.failure(process.returncode, err)
 
-    def _start(self, words: Sequence[Word]) -> "subprocess.Popen[bytes]":
-        cwd = self._cwd if self._cwd is not None and os.path.isdir(self._cwd) else None
-        return _binary.popen([*words, *self._place, "--", self.run_id], cwd=cwd)
+    def _there(self, changes: Iterable[str] = ()) -> Optional[str]:
+        """Where a command about it is executed: in the current directory if it is given paths."""
+        if self._cwd is None or not os.path.isdir(self._cwd):
+            return None
+        return None if {"inputs", "env_file", "runtime"}.intersection(changes) else self._cwd
+
+    def _start(self, words: Sequence[Word], changes: Iterable[str] = ()) -> "subprocess.Popen[bytes]":
+        return _binary.popen([*words, *self._place, "--", self.run_id], cwd=self._there(changes))
 
     def refresh(self) -> "Run":
         """Asks forge for the record. Of a run that was tried again, for the last attempt's."""
@@ -410,7 +415,7 @@ class Run:
 
     def _again(self, verb: str, check: bool, progress: Optional[bool], changes: Dict[str, Any]) -> "Run":
         words: List[Word] = [verb, "--json", "--until-closed", *request_words(**changes)]
-        process = self._start(words)
+        process = self._start(words, changes)
         out, err = _collect(process, progress=progress_for(progress, self.run_id), is_run=True)
         step = self.record.get("step")
         if verb == "resume" and step:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
-from typing import Any, AsyncIterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, AsyncIterator, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from . import _binary, _run
 from ._binary import Word
@@ -119,9 +119,8 @@ class Run:
 
     # These do.
 
-    async def _ask(self, *words: Word) -> Tuple[int, bytes, bytes]:
-        cwd = self.sync._cwd if self.sync._cwd and os.path.isdir(self.sync._cwd) else None
-        return await _communicate([*words, *self.sync._place, "--", self.run_id], cwd)
+    async def _ask(self, *words: Word, changes: Iterable[str] = ()) -> Tuple[int, bytes, bytes]:
+        return await _communicate([*words, *self.sync._place, "--", self.run_id], self.sync._there(changes))
 
     async def refresh(self) -> "Run":
         await asyncio.to_thread(self.sync.refresh)
@@ -161,7 +160,7 @@ class Run:
     async def rerun(self, *, check: bool = False, **changes: Any) -> "Run":
         """The same again, with changes; cancelling this cancels the new run."""
         words: List[Word] = ["rerun", "--json", "--until-closed", *request_words(**changes)]
-        status, out, err = await self._ask(*words)
+        status, out, err = await self._ask(*words, changes=changes)
         return Run(_run.finished(status, out, err, self.sync._place, self.sync._cwd, check))
 
     async def follow(self, stream: Optional[str] = None) -> AsyncIterator[LogLine]:
@@ -248,13 +247,24 @@ async def submit(
     config: Optional[Path] = None,
     **options: Any,
 ) -> Run:
-    """As forge.submit(). Cancelling the task after this does not cancel the run."""
+    """As forge.submit(). Cancelling the task in here cancels the run, later it does not."""
     place = place_words(store, config)
     words: List[Word] = ["submit", "--json", *request_words(**options), *place, "--", *words_of(cmd)]
-    status, out, err = await _communicate(words, None if cwd is None else _run.cwd_of(cwd))
+    where = _run.cwd_of(cwd)
+    asking = asyncio.ensure_future(_communicate(words, None if cwd is None else where))
+    try:
+        status, out, err = await asyncio.shield(asking)
+    except asyncio.CancelledError:
+        # The id of its run would be lost.
+        status, out, err = await asking
+        if status == 0:
+            await asyncio.to_thread(_run.Run(_binary.parse(out), place=place, cwd=where).kill)
+        raise
     if status != 0:
         raise _binary.failure(status, err)
-    return Run(_run.Run(_binary.parse(out), place=place, cwd=_run.cwd_of(cwd), messages=_binary.text(err)))
+    messages = _binary.text(err)
+    _run.warn(messages)
+    return Run(_run.Run(_binary.parse(out), place=place, cwd=where, messages=messages))
 
 
 async def get(word: str, *, store: Optional[str] = None, config: Optional[Path] = None) -> Run:

@@ -73,6 +73,21 @@ class Aio(Case):
 
         asyncio.run(main())
 
+    def test_cancel_submit(self):
+        """aio: cancelled while it submits, the run is ended: nobody knows its id"""
+        async def main():
+            for n in range(8):
+                task = asyncio.ensure_future(aio.submit(["sleep", "60"], id=f"aio-s{n}"))
+                await asyncio.sleep(0.002 * n)
+                task.cancel()
+                try:
+                    await (await task).kill()
+                except asyncio.CancelledError:
+                    pass
+                self.assertEqual([r.status for r in forge.runs(analysis=f"aio-s{n}") if r.status != "cancelled"], [])
+
+        asyncio.run(main())
+
     def test_time_out(self):
         """aio: asyncio.wait_for() ends the run"""
         async def main():

@@ -111,6 +111,9 @@ class Runs(Case):
         with self.assertRaises(KeyError):
             run.output("nope")
         self.assertEqual(run.rerun(check=True).stdout, "dataa b on\n")
+        # A path that is given now is relative to the current directory.
+        self.write("more.txt", "more")
+        self.assertEqual(len(run.rerun(inputs="more.txt", check=True).record["inputs"]), 2)
 
     def test_damaged(self):
         """outputs: a damaged one is an error, and nothing of it is handed out"""
