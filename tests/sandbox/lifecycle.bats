@@ -173,7 +173,7 @@ os.execv(sys.argv[1], sys.argv[1:])' "$FORGE" run --json --grace 20s -- "$PROBE"
     sh -c 'kill -TERM "$1"' sh "$pid"
     wait "$pid" || status=$?
     [ "$status" -eq 130 ]
-    grep -q done "$(field .logs.stdout)"
+    grep -qx "done" "$(field .logs.stdout)"
 }
 
 @test "--until-closed: the run is cancelled when the reader of its record is gone" {
