@@ -32,7 +32,7 @@
  * Signals of two senders within this time are one request: a terminal sends ^C to forge and
  * to its caller, and the caller passes it on.
  */
-#define SAME_SIGNAL_USEC 2000000
+#define SAME_SIGNAL_USEC 5000000
 
 struct loop {
 	const struct forge_job *job;

@@ -164,15 +164,24 @@ os.execv(sys.argv[1], sys.argv[1:])' "$FORGE" run --json --grace 20s -- "$PROBE"
 @test "signals of two senders are one request: the command keeps its grace period" {
     echo "trap 'echo asked; sleep 1; echo done; exit 3' TERM; echo ready; while :; do sleep 0.02; done" >asks
     chmod 755 . asks
-    status=0
-    background "$FORGE" run --json --grace 60s -i asks -- sh asks >"$record" 2>"$err"
-    wait_for is_ready
-    kill -TERM "$pid"
-    wait_for is_cancelled
-    # Another process passes on what has reached the supervisor already.
-    sh -c 'kill -TERM "$1"' sh "$pid"
-    wait "$pid" || status=$?
+    # On a busy machine the second signal may come too late: then once more.
+    for attempt in 1 2 3 4 5; do
+        rm -rf "$FORGE_HOME/runs"
+        status=0
+        background "$FORGE" run --json --grace 60s -i asks -- sh asks >"$record" 2>"$err"
+        wait_for is_ready
+        start=$(now_ms)
+        kill -TERM "$pid"
+        wait_for is_cancelled
+        # Another process passes on what has reached the supervisor already.
+        sh -c 'kill -TERM "$1"' sh "$pid"
+        gap=$(($(now_ms) - start))
+        wait "$pid" || status=$?
+        [ "$gap" -ge 3000 ] || break
+    done
+    [ "$gap" -lt 3000 ]
     [ "$status" -eq 130 ]
+    cat "$(field .logs.stdout)" "$(field .logs.events)"
     grep -qx "done" "$(field .logs.stdout)"
 }
 
