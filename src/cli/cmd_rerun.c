@@ -22,6 +22,7 @@ static const struct forge_opt own_rows[] = {
 	FORGE_FLAG('q', "quiet", &is_quiet, "Show neither output nor verdict"),
 	FORGE_FLAG(0, "detach", &is_detached,
 		   "Like `forge submit`: print the id of the run, do not wait"),
+	FORGE_UNTIL_CLOSED_ROW,
 	FORGE_HELP_ROW,
 	FORGE_OPTS_END,
 };

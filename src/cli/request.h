@@ -25,6 +25,11 @@ extern bool forge_request_wants_limits;
  */
 FORGE_MUST_CHECK int forge_request_explain_limits(const struct forge_config *cfg,
 						  bool is_json, struct forge_error *err);
+/* --until-closed, of `forge run`, `forge rerun` and `forge resume`. */
+extern bool forge_request_until_closed;
+#define FORGE_UNTIL_CLOSED_ROW                                                           \
+	FORGE_FLAG(0, "until-closed", &forge_request_until_closed,                       \
+		   "Cancel it when the reader of our standard output is gone")
 /* Makes typed relative paths absolute, for a caller that changes the directory. */
 FORGE_MUST_CHECK int forge_request_absolute(struct forge_error *err);
 /* Runs the request and prints the result. The exit status; negative: nothing was run. */

@@ -33,6 +33,7 @@ slurm           900 ... on a Slurm cluster; clusters that fail
 pipeline        900 pipelines: keys, resume, crashes, on both stores, as root (sanitized) and as an ordinary user
 server          600 the HTTP interface: who may ask, live logs, hostile clients; on SQLite (sanitized) and PostgreSQL
 metrics         600 metrics with a real Prometheus, on both stores; points of runs, as root (sanitized) and as an ordinary user
+python          600 the Python package, as root and as an ordinary user
 newcomer        600 what a new user types first
 demo            120 what `make demo` shows
 shim            300 kernels that lack system calls
@@ -107,7 +108,7 @@ with_copy() {
     cp "$dir/src/cli/forge" "$dir/src/executor/container/forge-shim" "$dir/src/probe/forge-probe" \
         "$dir/tests/tools/nosys" "$dir/tests/tools/fuse-stuck" "$dir/tests/tools/forge-weak" "$copy/"
     mkdir "$copy/r"
-    cp -r tests man examples contrib docs README.md "$copy/r/"
+    cp -r tests man examples contrib docs python README.md "$copy/r/"
     cp -r share "$copy/"
     chmod -R a+rX "$copy"
     (cd "$copy/r" && FORGE=$copy/forge FORGE_PROBE=$copy/forge-probe NOSYS=$copy/nosys \
@@ -249,6 +250,17 @@ stage_metrics() {
     [ "${PIPESTATUS[0]}" -eq 0 ] || rc=1
     (FORGE_TEST_STORE=sqlite with_copy build tests/sandbox/as-user.sh bats --tap tests/server/samples.bats) |
         sed -E 's/^((not )?ok [0-9]+ )/\1user: /'
+    [ "${PIPESTATUS[0]}" -eq 0 ] || rc=1
+    return "$rc"
+}
+
+# Not sanitized: a thousand runs at once. Debian's Python, whatever the PATH has.
+stage_python() {
+    local rc=0
+    needs_root "the Python package" || return 0
+    (with_copy build env --default-signal=INT,HUP,TERM tests/tools/delegate.sh /usr/bin/python3 tests/python/tap.py) || rc=1
+    (with_copy build env --default-signal=INT,HUP,TERM tests/sandbox/as-user.sh /usr/bin/python3 tests/python/tap.py \
+        test_run.Interrupts test_errors test_aio test_compat test_pipelines) | sed -E 's/^((not )?ok [0-9]+ )/\1user: /'
     [ "${PIPESTATUS[0]}" -eq 0 ] || rc=1
     return "$rc"
 }
