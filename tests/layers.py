@@ -22,7 +22,8 @@ ORDER = [
     ["record"],
     ["run"],
     ["doctor", "pipeline"],
-    ["server", "cli"],
+    ["server"],
+    ["cli"],
 ]
 RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}
 ALONE = {"probe"}
@@ -189,7 +190,8 @@ def make_tree(tree, files, quotes='""'):
 INCLUDE_CASES = [
     ("base/a.c", "config/config.h", "goes upward", "upward"),
     ("sandbox/a.c", "store/store.h", "goes sideways", "sideways"),
-    ("cli/a.c", "server/http.h", "goes sideways", "sideways at the top"),
+    ("server/a.c", "cli/cli.h", "goes upward", "upward at the top"),
+    ("pipeline/a.c", "doctor/setup.h", "goes sideways", "sideways near the top"),
     ("base/a.c", "../config/config.h", "by '..'", "by dots"),
     ("run/a.c", "probe/probe.h", "stands alone", "of the probe"),
     ("probe/a.c", "base/fd.h", "stands alone", "from the probe"),

@@ -15,7 +15,7 @@
 #include "record/record.h"
 #include "spec/asked.h"
 
-static bool is_json, is_quiet;
+static bool is_json, is_quiet, is_detached;
 
 static const struct forge_opt own_rows[] = {
 	FORGE_FLAG(0, "json", &is_json, "Print the record as JSON instead of the output"),
@@ -24,7 +24,21 @@ static const struct forge_opt own_rows[] = {
 	FORGE_OPTS_END,
 };
 
+static const struct forge_opt rerun_rows[] = {
+	FORGE_FLAG(0, "detach", &is_detached,
+		   "Do not wait: print the id of the new run, as forge submit does"),
+	FORGE_FLAG(0, "json", &is_json, "Print the record as JSON instead of the output"),
+	FORGE_FLAG('q', "quiet", &is_quiet, "Show neither output nor verdict"),
+	FORGE_HELP_ROW,
+	FORGE_OPTS_END,
+};
+
 static const struct forge_opt *rerun_opts(void)
+{
+	return forge_request_opts(rerun_rows);
+}
+
+static const struct forge_opt *resume_opts(void)
 {
 	return forge_request_opts(own_rows);
 }
@@ -86,7 +100,8 @@ static int repeat(const json_t *record, struct forge_error *err)
 		status = forge_asked_again(record, &forge_request, &words, err);
 	if (status == 0) {
 		forge_request.rerun_of = forge_json_string(record, "run_id");
-		status = forge_request_run(cfg, is_json, is_quiet, err);
+		status = is_detached ? forge_request_submit(cfg, is_json, err)
+				     : forge_request_run(cfg, is_json, is_quiet, err);
 	}
 	free(words);
 	return status;
@@ -250,5 +265,5 @@ const struct forge_cmd forge_cmd_resume = {
 	.first = "RUN",
 	.bad_value = FORGE_EXIT_NOT_RUN,
 	.run = cmd_resume,
-	.opts = rerun_opts,
+	.opts = resume_opts,
 };

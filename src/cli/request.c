@@ -15,6 +15,7 @@
 #include "cli/session.h"
 #include "cli/table.h"
 #include "config/config.h"
+#include "run/submit.h"
 #include "spec/spec.h"
 
 struct forge_run_request forge_request;
@@ -52,6 +53,8 @@ static const struct forge_opt more_rows[] = {
 		     "Where to run it: local, docker, podman, or one that is configured"),
 	FORGE_STRING(0, "profile", "NAME", &forge_request.profile,
 		     "Start from the limits of this profile"),
+	FORGE_STRV(0, "input-below", "DIR", &forge_request.input_roots,
+		   "Refuse an input that is not below this directory, 'none': all"),
 	FORGE_STRING(0, "env-file", "FILE", &forge_request.env_file,
 		     "Read variables from a file"),
 	FORGE_STRING(0, "priority", "N", &priority,
@@ -219,6 +222,9 @@ int forge_request_absolute(struct forge_error *err)
 
 	for (size_t i = 0; i < forge_request.inputs.n && rc == 0; i++)
 		rc = make_absolute(cwd, &forge_request.inputs.v[i]);
+	for (size_t i = 0; i < forge_request.input_roots.n && rc == 0; i++)
+		if (strcmp(forge_request.input_roots.v[i], "none") != 0)
+			rc = make_absolute(cwd, &forge_request.input_roots.v[i]);
 	if (rc == 0 && forge_request.copy_to && *forge_request.copy_to != '/') {
 		copy_to = forge_asprintf("%s/%s", cwd, forge_request.copy_to);
 		forge_request.copy_to = copy_to;
@@ -235,6 +241,7 @@ int forge_request_absolute(struct forge_error *err)
 void forge_request_done(void)
 {
 	forge_strv_done(&forge_request.inputs);
+	forge_strv_done(&forge_request.input_roots);
 	forge_strv_done(&forge_request.outputs);
 	forge_strv_done(&forge_request.parameters);
 	forge_strv_done(&forge_request.env);
@@ -418,4 +425,23 @@ int forge_request_run(const struct forge_config *cfg, bool is_json, bool quiet,
 	if (!is_quiet)
 		forge_print_verdict(record);
 	return result.exit_status;
+}
+
+int forge_request_submit(const struct forge_config *cfg, bool is_json,
+			 struct forge_error *err)
+{
+	struct forge_submitted done;
+
+	forge_reconcile_before_run();
+	int rc = forge_submit(cfg, &forge_request, &done, err);
+	if (rc < 0)
+		return rc;
+	if (done.warning.code)
+		forge_print_warning(&done.warning);
+	if (is_json)
+		printf("{\"run_id\": \"%s\", \"existing\": %s}\n", done.run_id,
+		       done.is_existing ? "true" : "false");
+	else
+		puts(done.run_id);
+	return FORGE_EXIT_OK;
 }
