@@ -122,6 +122,16 @@ static int check_config(struct forge_error *err)
 	return rc;
 }
 
+/* Programs that start servers often pass no locale on: code and results are UTF-8 nevertheless. */
+static int set_locale(struct forge_error *err)
+{
+	if (getenv("LANG") || getenv("LC_ALL") || getenv("LC_CTYPE"))
+		return 0;
+	return setenv("LANG", "C.UTF-8", 1) == 0
+		       ? 0
+		       : forge_fail(err, ENOMEM, "out of memory");
+}
+
 static int cmd_mcp(int argc, char **argv)
 {
 	struct forge_error err = FORGE_ERROR_INIT;
@@ -136,6 +146,8 @@ static int cmd_mcp(int argc, char **argv)
 		rc = check_names(&err);
 	if (rc == 0)
 		rc = check_config(&err);
+	if (rc == 0)
+		rc = set_locale(&err);
 	if (rc < 0) {
 		forge_print_error(&err);
 		return FORGE_EXIT_USAGE;

@@ -352,8 +352,8 @@ static int code_command(struct forge_mcp_call *c, const char *code,
 	static const char *const python[] = { "python3", "-c", NULL },
 				 *const bash[] = { "bash", "-c", NULL },
 				 *const r[] = { "Rscript", "-e",
-						"source(exprs=parse(text=commandArgs(TRUE)"
-						"[1],encoding='UTF-8'),print.eval=TRUE)",
+						"source(exprs=parse(text=commandArgs("
+						"TRUE)[1]),print.eval=TRUE)",
 						NULL };
 
 	if (!*code)

@@ -81,7 +81,7 @@ void forge_mcp_lines_done(struct forge_mcp_lines *l)
 
 json_t *forge_mcp_parse(const char *line, size_t len)
 {
-	return json_loadb(line, len, 0, NULL);
+	return json_loadb(line, len, JSON_DECODE_ANY, NULL);
 }
 
 static void invalid(struct forge_mcp_message *m, const char *problem)

@@ -60,7 +60,7 @@ struct forge_mcp_message {
 };
 
 void forge_mcp_classify(json_t *value, struct forge_mcp_message *ret);
-/* Parses one line: an object, or a list in a batch. NULL: it is neither. */
+/* Parses one line. NULL: it is no JSON text. */
 json_t *forge_mcp_parse(const char *line, size_t len);
 
 /* The revisions with a handshake, the newest first; NULL at the end. */
