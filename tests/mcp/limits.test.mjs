@@ -221,6 +221,8 @@ test('a directory that was moved after the start is not what was allowed', async
     symlinkSync(p.in('data'), p.in('way'))
     writeFileSync(p.in('secret.txt'), 'secret')
     const client = await connect(t, p, ['--allow-input', 'way'])
+    // A modern client is connected before the server has said anything.
+    await client.listTools()
     unlinkSync(p.in('way'))
     symlinkSync(p.dir, p.in('way'))
     assert.match(await client.refusal('run_analysis', { code: 'x', inputs: ['way/secret.txt'] }), /not below/)

@@ -31,6 +31,7 @@ runtime         600 named runtimes and notebooks, sanitized
 executors       600 the contract of an executor on local, Docker and Podman; engines that fail
 slurm           900 ... on a Slurm cluster; clusters that fail
 pipeline        900 pipelines: keys, resume, crashes, on both stores, as root (sanitized) and as an ordinary user
+mcp             600 forge mcp with the clients of its protocol from npm, sanitized
 newcomer        600 what a new user types first
 demo            120 what `make demo` shows
 shim            300 kernels that lack system calls
@@ -219,6 +220,11 @@ stage_pipeline() {
     cat "$logs/pipeline-others.tap"
     (with_forge build tests/tools/crash-pipeline.sh build/src/cli/forge 120) || rc=1
     return "$rc"
+}
+
+stage_mcp() {
+    needs_root "an agent's runs" || return 0
+    with_copy build-asan env --default-signal=INT,HUP,TERM tests/tools/delegate.sh tests/mcp/run.sh
 }
 
 # The probe, the analysis and its post-process succeed, the attacks do not; the newest first.
