@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,7 +20,7 @@
 #define SAID_MAX 16384u
 
 /* In the child: only what exec needs, and no memory is allocated. */
-static _Noreturn void become_forge(char *const *argv, int out, int err)
+static _Noreturn void become_forge(char *const *argv, int out, int err, bool only_waits)
 {
 	sigset_t none;
 	int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -29,6 +30,9 @@ static _Noreturn void become_forge(char *const *argv, int out, int err)
 	(void)signal(SIGPIPE, SIG_DFL);
 	/* A terminal's ^C is for the server, which then decides what to end. */
 	(void)setsid();
+	/* When the server is killed, nobody is left to whom the end of a run could be told. */
+	if (only_waits)
+		(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(out, STDOUT_FILENO) < 0 ||
 	    dup2(err, STDERR_FILENO) < 0)
 		_exit(125);
@@ -72,7 +76,7 @@ int forge_mcp_child_start(const struct forge_strv *argv,
 		rc = make_channel(is_lasting, say);
 	pid_t pid = rc < 0 ? -1 : fork();
 	if (pid == 0)
-		become_forge(v, out[1], say[1]);
+		become_forge(v, out[1], say[1], strcmp(argv->v[0], "wait") == 0);
 	if (rc == 0 && pid < 0)
 		rc = -errno;
 	forge_auto_close int out_end = out[1], say_end = say[1];

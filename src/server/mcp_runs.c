@@ -20,7 +20,8 @@
 
 /* Of each log, with the result of a run. */
 #define TAIL_BYTES   8192u
-#define WAIT_DEFAULT 60
+/* Clients give up after a minute if nobody tells them otherwise, and that cancels the run. */
+#define WAIT_DEFAULT 45
 
 static const char *const json_only[] = { "--json", NULL };
 

@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -41,9 +43,14 @@ void forge_mcp_send(struct forge_mcp *m, json_t *message)
 	json_decref(message);
 	if (!line || m->is_deaf)
 		return;
-	if (m->pending_len + len + 1 > m->pending_cap) {
+	/* Moved here and not at each write, which takes only a small part. */
+	if (m->pending_at > 0 && m->pending_at >= m->pending_len) {
+		memmove(m->pending, m->pending + m->pending_at, m->pending_len);
+		m->pending_at = 0;
+	}
+	if (m->pending_at + m->pending_len + len + 1 > m->pending_cap) {
 		size_t cap = m->pending_cap ? m->pending_cap : 65536;
-		while (cap < m->pending_len + len + 1)
+		while (cap < m->pending_at + m->pending_len + len + 1)
 			cap *= 2;
 		char *grown = realloc(m->pending, cap);
 		if (!grown) {
@@ -53,8 +60,8 @@ void forge_mcp_send(struct forge_mcp *m, json_t *message)
 		m->pending = grown;
 		m->pending_cap = cap;
 	}
-	memcpy(m->pending + m->pending_len, line, len);
-	m->pending[m->pending_len + len] = '\n';
+	memcpy(m->pending + m->pending_at + m->pending_len, line, len);
+	m->pending[m->pending_at + m->pending_len + len] = '\n';
 	m->pending_len += len + 1;
 }
 
@@ -103,16 +110,22 @@ static void send_error(struct forge_mcp *m, struct forge_mcp_batch *batch, json_
 
 static bool write_pending(struct forge_mcp *m)
 {
-	/* A pipe that is ready takes so much without blocking. */
+	/*
+	 * A pipe that is ready takes so much without blocking. Not made non-blocking: others may have the same
+	 * open file.
+	 */
 	size_t n = m->pending_len < PIPE_BUF ? m->pending_len : PIPE_BUF;
-	ssize_t written = write(m->out, m->pending, n);
+	const char *data = m->pending + m->pending_at;
+	ssize_t written = m->is_socket ? send(m->out, data, m->pending_len,
+					      MSG_DONTWAIT | MSG_NOSIGNAL)
+				       : write(m->out, data, n);
 
 	if (written < 0 && (errno == EINTR || errno == EAGAIN))
 		return true;
 	if (written < 0)
 		return false;
+	m->pending_at += (size_t)written;
 	m->pending_len -= (size_t)written;
-	memmove(m->pending, m->pending + written, m->pending_len);
 	return true;
 }
 
@@ -609,7 +622,7 @@ static bool turn(struct forge_mcp *m, int signals, struct pollfd *fds, uint64_t 
 	if ((fds[0].revents & (POLLERR | POLLNVAL)) ||
 	    ((fds[0].revents & POLLOUT) && !write_pending(m))) {
 		m->is_deaf = true;
-		m->pending_len = 0;
+		m->pending_len = m->pending_at = 0;
 		begin_end(m);
 	}
 	if (fds[1].revents)
@@ -671,6 +684,9 @@ int forge_mcp_serve(const struct forge_mcp_options *o, int in, int out,
 {
 	struct forge_mcp m = { .o = o, .in = in, .out = out };
 	sigset_t ours, before;
+	struct stat st;
+
+	m.is_socket = fstat(out, &st) == 0 && S_ISSOCK(st.st_mode);
 
 	sigemptyset(&ours);
 	sigaddset(&ours, SIGTERM);

@@ -109,11 +109,12 @@ struct forge_mcp {
 	int in, out;
 	struct forge_mcp_lines lines;
 	char *pending; /* to be written */
-	size_t pending_len, pending_cap;
+	size_t pending_at, pending_len, pending_cap; /* its next byte, how many there are */
 	const char *version; /* of the handshake, NULL: there was none */
 	bool is_ready;
 	bool is_ending; /* no more is read */
 	bool is_deaf;	/* out is closed */
+	bool is_socket; /* out: a write of any size can be made without blocking */
 	unsigned n_calls;
 	struct forge_mcp_call *calls;
 	struct forge_mcp_head *heads;

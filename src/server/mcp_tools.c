@@ -35,13 +35,18 @@
 	WORD("network", "none|host", "Network it sees (none)"),                          \
 	ARG(FORGE_MCP_STRING, "name", "A name for the analysis: letters, digits, '.', '_' and '-'")
 
-static const struct forge_mcp_arg run_args[] = { REQUEST, WAIT("60"), END };
+static const struct forge_mcp_arg run_args[] = { REQUEST, WAIT("45"), END };
 static const struct forge_mcp_arg submit_args[] = { REQUEST, END };
-static const struct forge_mcp_arg rerun_args[] = { RUN, LIMITS, WAIT("60"), END };
-static const struct forge_mcp_arg wait_args[] = { RUN, WAIT("60"), END };
+static const struct forge_mcp_arg rerun_args[] = { RUN, LIMITS, WAIT("45"), END };
+static const struct forge_mcp_arg wait_args[] = { RUN, WAIT("45"), END };
 static const struct forge_mcp_arg show_args[] = { RUN, ARG(FORGE_MCP_BOOLEAN, "full", "The whole record as well"), END };
 static const struct forge_mcp_arg kill_args[] = { RUN, ARG(FORGE_MCP_BOOLEAN, "now", "At once, without the grace period"), END };
-static const struct forge_mcp_arg one_run_args[] = { RUN, END };
+static const struct forge_mcp_arg outputs_args[] = {
+	RUN,
+	NUMBER("offset", 0, 100000000, "The first one (0)"),
+	NUMBER("limit", 1, 1000, "At most so many (200)"),
+	END,
+};
 static const struct forge_mcp_arg list_args[] = {
 	WORD("status", "queued|preparing|running|collecting|succeeded|failed|killed|cancelled|corrupted|lost|rejected", "Only those with this status"),
 	ARG(FORGE_MCP_BOOLEAN, "open", "Only those that are not over"),
@@ -75,7 +80,7 @@ static const struct forge_mcp_arg runtime_args[] = {
 static const struct forge_mcp_arg pipeline_args[] = {
 	PIPELINE,
 	ARG(FORGE_MCP_MAP, "params", "Parameters of the pipeline"),
-	WAIT("60"),
+	WAIT("45"),
 	END,
 };
 static const struct forge_mcp_arg status_args[] = { PIPELINE, ARG(FORGE_MCP_MAP, "params", "Parameters of the pipeline"), END };
@@ -99,7 +104,7 @@ const struct forge_mcp_tool forge_mcp_tools[] = {
 	{ "read_log", "Read a log", "A range of what a run printed, also while it runs.",
 	  0, log_args, "run_id:string text:string offset:integer next_offset:integer total:integer", forge_mcp_read_log },
 	{ "list_outputs", "List outputs", "The files that a run left, with sizes and digests.",
-	  0, one_run_args, "run_id:string outputs:array", forge_mcp_list_outputs },
+	  0, outputs_args, "run_id:string outputs:array output_count:integer", forge_mcp_list_outputs },
 	{ "read_output", "Read an output",
 	  "A file that a run left, checked against its digest: an image as an image, text as text, other bytes as base64.",
 	  0, output_args, "path:string size:integer sha256:string", forge_mcp_read_output },

@@ -219,15 +219,20 @@ static void after_outputs(struct forge_mcp_call *c)
 	c->record = forge_mcp_answer_of(c);
 	if (!c->record || is_held(c))
 		return;
-	json_t *outputs = json_object_get(c->record, "outputs");
-	size_t n = json_array_size(outputs);
-	(void)snprintf(text, sizeof(text), "%zu output%s%s.", n, n == 1 ? "" : "s",
+	const json_t *outputs = json_object_get(c->record, "outputs");
+	size_t n = json_array_size(outputs), first = (size_t)number(c, "offset", 0);
+	size_t most = (size_t)number(c, "limit", 200);
+	json_t *shown = json_array();
+	for (size_t i = first; i < n && i - first < most; i++)
+		json_array_append(shown, json_array_get(outputs, i));
+	(void)snprintf(text, sizeof(text), "%zu output%s%s%s.", n, n == 1 ? "" : "s",
+		       json_array_size(shown) < n ? ", of which some are shown" : "",
 		       forge_mcp_run_is_over(c->record) ? ""
-							: " so far: the run is not over");
+							: ": the run is not over");
 	forge_mcp_reply(c, text,
-			json_pack("{s:s, s:O}", "run_id",
+			json_pack("{s:s, s:I, s:o}", "run_id",
 				  forge_json_string_or(c->record, "run_id", ""),
-				  "outputs", outputs ? outputs : json_array()),
+				  "output_count", (json_int_t)n, "outputs", shown),
 			NULL);
 }
 
@@ -567,7 +572,7 @@ void forge_mcp_run_pipeline(struct forge_mcp_call *c)
 	/* From here on the pipeline itself has the place. */
 	c->is_counted = false;
 	c->m->n_starting--;
-	c->wait_usec = number(c, "wait_seconds", 60) * 1000000;
+	c->wait_usec = number(c, "wait_seconds", 45) * 1000000;
 }
 
 static void reply_running(struct forge_mcp_call *c)

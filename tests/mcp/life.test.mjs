@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 import { test } from 'node:test'
 import assert from 'node:assert/strict'
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
-import { place, connect, raw, until, modernMeta } from './lib.mjs'
+import { mkdirSync, readFileSync, readdirSync, writeFileSync } from 'node:fs'
+import { execFileSync } from 'node:child_process'
+import { FORGE, place, connect, raw, until, modernMeta } from './lib.mjs'
 
 const SLEEP = { command: ['sleep', '300'], memory: '32M', cpus: 0.1, wait_seconds: 600 }
 const one = (p) => p.runs()[0]
@@ -159,8 +160,13 @@ test('a server that is killed leaves runs that another one follows', async (t) =
     await s.handshake()
     s.call(1, 'run_analysis', { ...SLEEP, command: ['sh', '-c', 'sleep 2; echo done'] })
     await until(() => isRunning(p), 'a running run')
+    const waiters = () => readdirSync('/proc').filter((pid) => {
+        try { return /\0wait\0.*\0--timeout=600s/.test(readFileSync(`/proc/${pid}/cmdline`, 'utf8')) } catch { return false }
+    })
+    await until(() => waiters().length, 'a process that waits')
     s.child.kill('SIGKILL')
     await until(() => s.closed)
+    await until(() => !waiters().length, 'its end')
     const client = await connect(t, p)
     const done = await client.result('wait_run', { run: 'last' })
     assert.equal(done.stdout, 'done\n')
@@ -177,6 +183,17 @@ test('a client that does not read holds up nothing but itself', async (t) => {
     s.child.stdout.resume()
     await until(() => s.lines.length >= 301, 'all answers')
     assert.equal(s.lines.map((line) => JSON.parse(line)).filter((m) => m.result).length, 301)
+})
+
+test('over pipes, as a shell makes them, and into a file', async (t) => {
+    const p = place(t)
+    const lines = [{ jsonrpc: '2.0', id: 1, method: 'initialize', params: { protocolVersion: '2025-11-25' } },
+        { jsonrpc: '2.0', id: 2, method: 'tools/list' }, { jsonrpc: '2.0', id: 3, method: 'tools/call', params: { name: 'submit_analysis', arguments: { code: 'print(1)' } } }]
+    writeFileSync(p.in('asked'), lines.map((line) => JSON.stringify(line) + '\n').join(''))
+    const sh = (command) => execFileSync('sh', ['-c', command], { cwd: p.dir, env: { ...p.env, FORGE }, encoding: 'utf8' })
+    for (const answers of [sh('cat asked | "$FORGE" mcp | cat'), sh('"$FORGE" mcp <asked >answers; cat answers')])
+        assert.deepEqual(answers.trim().split('\n').map((line) => JSON.parse(line).id), [1, 2, 3])
+    sh('"$FORGE" mcp <asked >/dev/full')
 })
 
 test('the server waits without using the processor', async (t) => {

@@ -151,6 +151,8 @@ open("empty", "w")`
     const done = await client.result('run_analysis', { code })
     const list = await client.result('list_outputs', { run: done.run_id })
     assert.deepEqual(list.outputs.map((o) => o.path).sort(), ['b.bin', 'empty', 'false.png', 'plot.png', 't.csv'])
+    const page = await client.result('list_outputs', { run: done.run_id, offset: 3, limit: 1 })
+    assert.deepEqual([page.outputs.length, page.output_count, page.outputs[0].path], [1, 5, list.outputs[3].path])
     const image = await client.say('read_output', { run: done.run_id, path: 'plot.png' })
     assert.deepEqual(image.content[1], { type: 'image', data: PNG, mimeType: 'image/png' })
     assert.equal(image.structuredContent.size, Buffer.from(PNG, 'base64').length)
@@ -167,6 +169,20 @@ open("empty", "w")`
     execFileSync('chmod', ['u+w', stored])
     writeFileSync(stored, 'other')
     assert.match(await client.refusal('read_output', { run: done.run_id, path: 'plot.png' }), /damaged/)
+})
+
+test('a large image is sent in moments', async (t) => {
+    const p = place(t)
+    const client = await connect(t, p)
+    const done = await client.result('run_analysis', { code: `import base64, os\nopen("big.png", "wb").write(base64.b64decode("${PNG}") + os.urandom(7 << 20))\nopen("bigger.png", "wb").write(base64.b64decode("${PNG}") + os.urandom(9 << 20))` })
+    const begun = Date.now()
+    const image = await client.say('read_output', { run: done.run_id, path: 'big.png' })
+    assert.equal(image.content[1].data.length, Math.ceil((Buffer.from(PNG, 'base64').length + (7 << 20)) / 3) * 4)
+    t.diagnostic(`${Date.now() - begun} ms`)
+    const bigger = await client.say('read_output', { run: done.run_id, path: 'bigger.png' })
+    assert.equal(bigger.content[1].type, 'text')
+    assert.match(bigger.structuredContent.summary, /Too many bytes/)
+    assert.match(bigger.structuredContent.stored_at, /objects/)
 })
 
 test('runtimes: what there is, and what one has', async (t) => {
