@@ -3,6 +3,7 @@
 import { test } from 'node:test'
 import assert from 'node:assert/strict'
 import { SUPPORTED_PROTOCOL_VERSIONS } from '@modelcontextprotocol/sdk/types.js'
+import { readFileSync } from 'node:fs'
 import { place, connect, raw, modernMeta, until } from './lib.mjs'
 
 for (const mode of ['modern', 'auto', 'legacy', 'sdk']) {
@@ -100,6 +101,19 @@ test('a line of more than 16 MiB is refused once, whatever is in it', async (t) 
     s.write('{"jsonrpc":"2.0","id":2,"method":"ping","params":{"x":"' + 'y'.repeat(15 << 20) + '"}}\n')
     assert.equal((await s.next()).id, 2)
     assert.equal(s.lines.length, 0)
+})
+
+test('a line without an end needs no memory without an end', async (t) => {
+    const s = raw(t, place(t))
+    await s.handshake()
+    const highest = () => Number(/VmHWM:\s+(\d+) kB/.exec(readFileSync(`/proc/${s.child.pid}/status`, 'utf8'))[1]) / 1024
+    const before = highest()
+    for (let i = 0; i < 300; i++) s.write('y'.repeat(1 << 20))
+    s.write('\n')
+    s.send({ jsonrpc: '2.0', id: 1, method: 'ping' })
+    assert.equal((await s.next()).error.code, -32700)
+    assert.equal((await s.next()).id, 1)
+    assert.ok(highest() - before < 150, `${highest() - before} MiB`)
 })
 
 test('lists of messages are for the revisions that have them', async (t) => {
