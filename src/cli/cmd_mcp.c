@@ -25,8 +25,7 @@ static const struct forge_opt *mcp_opts(void)
 		FORGE_STRING(0, "max-memory", "SIZE", &memory,
 			     "Memory of a run, at most"),
 		FORGE_STRING(0, "max-cpus", "N", &cpus, "CPUs of a run, at most"),
-		FORGE_STRING(0, "max-time", "TIME", &wall,
-			     "Wall time of a run, at most"),
+		FORGE_STRING(0, "max-time", "TIME", &wall, "Wall time of a run, at most"),
 		FORGE_STRING(0, "max-disk", "SIZE", &disk,
 			     "What a run may write in its workdir, at most"),
 		FORGE_UINT(0, "max-runs", "N", &o.max_runs,
@@ -89,7 +88,8 @@ static int read_inputs(struct forge_error *err)
 			return forge_fail(err, ENOMEM, "out of memory");
 		if (!S_ISDIR(st.st_mode))
 			return forge_fail(err, ENOTDIR,
-					  "--allow-input %s: it is not a directory", path);
+					  "--allow-input %s: it is not a directory",
+					  path);
 	}
 	return 0;
 }
@@ -173,14 +173,13 @@ const struct forge_cmd forge_cmd_mcp = {
 	.help = "Let an agent run analyses (Model Context Protocol)",
 	.examples = "  forge mcp --max-memory 4G --max-time 30m --allow-input data\n"
 		    "  forge mcp --read-only\n",
-	.about =
-		"Speaks the Model Context Protocol on standard input and output, for a "
-		"program that\n"
-		"starts it. What these options fix, no request can widen: a request for "
-		"more is\n"
-		"refused. A run that a request waits for is ended when the request is "
-		"cancelled or\n"
-		"standard input ends; submitted runs go on.",
+	.about = "Speaks the Model Context Protocol on standard input and output, for a "
+		 "program that\n"
+		 "starts it. What these options fix, no request can widen: a request for "
+		 "more is\n"
+		 "refused. A run that a request waits for is ended when the request is "
+		 "cancelled or\n"
+		 "standard input ends; submitted runs go on.",
 	.bad_value = FORGE_EXIT_USAGE,
 	.run = cmd_mcp,
 	.opts = mcp_opts,

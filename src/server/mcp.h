@@ -13,8 +13,8 @@
 #include "config/limits.h"
 
 struct forge_mcp_options {
-	struct forge_limits caps;    /* memory, cpus, wall and disk; 0: no cap */
-	struct forge_strv inputs;    /* canonical directories; empty: no input is allowed */
+	struct forge_limits caps; /* memory, cpus, wall and disk; 0: no cap */
+	struct forge_strv inputs; /* canonical directories; empty: no input is allowed */
 	struct forge_strv runtimes;  /* names; empty: every one */
 	struct forge_strv pipelines; /* files or directories as typed */
 	const char *executor;	     /* NULL: as configured */

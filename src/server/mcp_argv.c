@@ -71,14 +71,14 @@ static int too_much(const struct forge_limit_row *row, const char *option, uint6
 {
 	char have[FORGE_FORMAT_MAX], most[FORGE_FORMAT_MAX];
 
-	return forge_hint(err,
-			  forge_fail(err, EPERM, "%s%s %s is above %s %s of this server",
-				     whose, row->name,
-				     forge_limit_format(have, row, value), option,
-				     forge_limit_format(most, row, cap)),
-			  "Ask for at most %s; only the person who started the server can "
-			  "allow more",
-			  forge_limit_format(most, row, cap));
+	return forge_hint(
+		err,
+		forge_fail(err, EPERM, "%s%s %s is above %s %s of this server", whose,
+			   row->name, forge_limit_format(have, row, value), option,
+			   forge_limit_format(most, row, cap)),
+		"Ask for at most %s; only the person who started the server can "
+		"allow more",
+		forge_limit_format(most, row, cap));
 }
 
 /* A string or a number, as text. */
@@ -130,8 +130,8 @@ int forge_mcp_build_limits(struct forge_mcp_call *c, const json_t *explained,
 		const char *key = forge_json_string_or(line, "limit", "");
 		const char *from = forge_json_string_or(line, "from", "");
 		const json_t *number = json_object_get(line, "number");
-		bool is_request = strcmp(from, "script") == 0 ||
-				  strcmp(from, "forge.yaml") == 0;
+		bool is_request =
+			strcmp(from, "script") == 0 || strcmp(from, "forge.yaml") == 0;
 		for (size_t k = 0; k < FORGE_ARRAY_SIZE(limited); k++) {
 			const struct forge_limit_row *row = row_of(limited[k].name);
 			uint64_t cap = forge_limit_value(&c->m->o->caps, row);
@@ -179,7 +179,8 @@ static int check_input(const struct forge_mcp_options *o, const char *what,
 	/* Whether a file outside exists is not reported. */
 	forge_auto_free char *cwd = getcwd(NULL, 0);
 	forge_auto_free char *whole =
-		*path == '/' ? strdup(path) : forge_asprintf("%s/%s", cwd ? cwd : "", path);
+		*path == '/' ? strdup(path)
+			     : forge_asprintf("%s/%s", cwd ? cwd : "", path);
 	forge_strv_foreach (top, &o->inputs)
 		if (!real && whole && !strstr(whole, "..") &&
 		    forge_path_is_below(whole, top))
@@ -255,10 +256,10 @@ int forge_mcp_check_runtime(const struct forge_mcp_options *o, const char *name,
 		if (strcmp(allowed, name) == 0)
 			return 0;
 	list_names(&o->runtimes, names, sizeof(names));
-	return forge_hint(err,
-			  forge_fail(err, EPERM, "runtime %s is not one of this server's",
-				     name),
-			  "It has: %s (--runtime)", names);
+	return forge_hint(
+		err,
+		forge_fail(err, EPERM, "runtime %s is not one of this server's", name),
+		"It has: %s (--runtime)", names);
 }
 
 /* Where the server has runtimes, a run is in one of them. */
@@ -272,7 +273,8 @@ static int choose_runtime(struct forge_mcp_call *c, const char *name,
 		return 0;
 	if (!name && o->runtimes.n > 1) {
 		list_names(&o->runtimes, names, sizeof(names));
-		return forge_fail(err, EINVAL, "runtime is needed here: one of %s", names);
+		return forge_fail(err, EINVAL, "runtime is needed here: one of %s",
+				  names);
 	}
 	name = name ? name : o->runtimes.v[0];
 	int rc = forge_mcp_check_runtime(o, name, err);
@@ -301,7 +303,8 @@ static int add_variables(struct forge_mcp_call *c, struct forge_error *err)
 	const char *name;
 	json_t *value;
 
-	json_object_foreach (json_object_get(c->args, "env"), name, value) {
+	json_object_foreach(json_object_get(c->args, "env"), name, value)
+	{
 		int rc = forge_parse_env_name(name, strlen(name), err);
 		if (rc < 0)
 			return forge_wrap(err, rc, "env");
@@ -359,11 +362,12 @@ static int code_command(struct forge_mcp_call *c, const char *code,
 	if (!*code)
 		return forge_fail(err, EINVAL, "code is empty");
 	if (strlen(code) > CODE_MAX)
-		return forge_hint(err,
-				  forge_fail(err, E2BIG,
-					     "code has %zu bytes; at most %u are possible",
-					     strlen(code), CODE_MAX),
-				  "Give what is data as an input, or make it in the code");
+		return forge_hint(
+			err,
+			forge_fail(err, E2BIG,
+				   "code has %zu bytes; at most %u are possible",
+				   strlen(code), CODE_MAX),
+			"Give what is data as an input, or make it in the code");
 	int rc = add_words(&c->command, strcmp(language, "bash") == 0 ? bash
 					: strcmp(language, "R") == 0  ? r
 								      : python);
@@ -399,8 +403,9 @@ static int set_command(struct forge_mcp_call *c, struct forge_error *err)
 	size_t i;
 
 	if (!code == !command)
-		return forge_fail(err, EINVAL, code ? "code and command exclude each other"
-						    : "code or command is needed");
+		return forge_fail(err, EINVAL,
+				  code ? "code and command exclude each other"
+				       : "code or command is needed");
 	if (code)
 		return code_command(c, code, err);
 	if (json_object_get(c->args, "language"))
@@ -434,16 +439,17 @@ int forge_mcp_build_run(struct forge_mcp_call *c, struct forge_error *err)
 /* What a run may have been asked for to be repeated: all of it can be checked here. */
 static int check_asked(const json_t *asked, const char *run_id, struct forge_error *err)
 {
-	static const char *const known[] = { "command",	 "cwd",	      "inputs",
-					     "outputs",	 "env",	      "runtime",
-					     "executor", "profile",   "id",
-					     "network",	 "parameters", "limits",
+	static const char *const known[] = { "command",	 "cwd",		"inputs",
+					     "outputs",	 "env",		"runtime",
+					     "executor", "profile",	"id",
+					     "network",	 "parameters",	"limits",
 					     "script",	 "input_below", "retry" };
 	const char *key;
 	json_t *value;
 	size_t i;
 
-	json_object_foreach ((json_t *)asked, key, value) { /* NOLINT: not changed */
+	json_object_foreach((json_t *)asked, key, value)
+	{ /* NOLINT: not changed */
 		bool is_known = false;
 		for (size_t k = 0; k < FORGE_ARRAY_SIZE(known); k++)
 			is_known = is_known || strcmp(key, known[k]) == 0;
@@ -455,13 +461,12 @@ static int check_asked(const json_t *asked, const char *run_id, struct forge_err
 	}
 	json_array_foreach (json_object_get(asked, "env"), i, value)
 		if (!json_string_value(value) || !strchr(json_string_value(value), '='))
-			return forge_fail(err, EPERM,
-					  "run %s had the variable %s, whose value was not "
-					  "kept",
-					  run_id,
-					  json_string_value(value)
-						  ? json_string_value(value)
-						  : "");
+			return forge_fail(
+				err, EPERM,
+				"run %s had the variable %s, whose value was not "
+				"kept",
+				run_id,
+				json_string_value(value) ? json_string_value(value) : "");
 	return 0;
 }
 
@@ -473,9 +478,10 @@ static int check_place(const json_t *asked, const char *run_id, struct forge_err
 
 	return cwd && strcmp(cwd, there) == 0
 		       ? 0
-		       : forge_fail(err, EPERM,
-				    "run %s was asked for in %s, not where this server is",
-				    run_id, there);
+		       : forge_fail(
+				 err, EPERM,
+				 "run %s was asked for in %s, not where this server is",
+				 run_id, there);
 }
 
 static int check_executor(const struct forge_mcp_options *o, const json_t *asked,
@@ -524,8 +530,8 @@ int forge_mcp_build_rerun(struct forge_mcp_call *c, struct forge_error *err)
 	size_t i;
 
 	if (!json_is_object(asked) || json_object_get(c->record, "step"))
-		return forge_fail(err, EINVAL, "run %s is one that cannot be repeated here",
-				  run_id);
+		return forge_fail(err, EINVAL,
+				  "run %s is one that cannot be repeated here", run_id);
 	int rc = check_asked(asked, run_id, err);
 	if (rc == 0)
 		rc = check_place(asked, run_id, err);
@@ -560,10 +566,10 @@ const char *forge_mcp_find_pipeline(const struct forge_mcp_options *o, const cha
 	forge_strv_foreach (known, &o->pipelines)
 		if (strcmp(known, name) == 0)
 			return known;
-	(void)forge_hint(err,
-			 forge_fail(err, ENOENT, "'%.200s' is no pipeline of this server",
-				    name),
-			 "list_pipelines lists them");
+	(void)forge_hint(
+		err,
+		forge_fail(err, ENOENT, "'%.200s' is no pipeline of this server", name),
+		"list_pipelines lists them");
 	return NULL;
 }
 
@@ -573,7 +579,8 @@ int forge_mcp_add_params(const struct forge_mcp_options *o, const json_t *params
 	const char *name;
 	json_t *value;
 
-	json_object_foreach ((json_t *)params, name, value) { /* NOLINT: not changed */
+	json_object_foreach((json_t *)params, name, value)
+	{ /* NOLINT: not changed */
 		const char *text = json_string_value(value);
 		int rc = forge_parse_env_name(name, strlen(name), err);
 		if (rc < 0)

@@ -71,10 +71,10 @@ void forge_mcp_ask(struct forge_mcp_call *c, const char *command,
 
 json_t *forge_mcp_answer_of(struct forge_mcp_call *c)
 {
-	json_t *j = c->child->text && !c->child->is_broken &&
-				    c->child->total == c->child->len
-			    ? json_loadb(c->child->text, c->child->len, 0, NULL)
-			    : NULL;
+	json_t *j =
+		c->child->text && !c->child->is_broken && c->child->total == c->child->len
+			? json_loadb(c->child->text, c->child->len, 0, NULL)
+			: NULL;
 
 	if (j)
 		return j;
@@ -114,8 +114,8 @@ static void finish(struct forge_mcp_call *c, json_t *result)
 void forge_mcp_reply(struct forge_mcp_call *c, const char *summary, json_t *result,
 		     json_t *extra)
 {
-	json_t *whole = json_pack("{s:o}", "summary", forge_mcp_text(summary,
-								     strlen(summary)));
+	json_t *whole =
+		json_pack("{s:o}", "summary", forge_mcp_text(summary, strlen(summary)));
 	json_t *content = json_array();
 
 	json_object_update(whole, result);
@@ -128,8 +128,8 @@ void forge_mcp_reply(struct forge_mcp_call *c, const char *summary, json_t *resu
 	} else {
 		/* Clients that know no structured results read the same here. */
 		char *text = forge_json_line(whole);
-		json_array_append_new(content, forge_mcp_text_content(json_string(
-						       text ? text : "{}")));
+		json_array_append_new(
+			content, forge_mcp_text_content(json_string(text ? text : "{}")));
 		free(text);
 	}
 	finish(c, json_pack("{s:o, s:o, s:b}", "content", content, "structuredContent",
@@ -173,9 +173,10 @@ void forge_mcp_refuse(struct forge_mcp_call *c, const struct forge_error *err)
 void forge_mcp_fail(struct forge_mcp_call *c, int code, const char *message)
 {
 	if (!c->is_cancelled && !c->is_over)
-		forge_mcp_send_answer(c->m, c->batch, c->id, NULL,
-				      json_pack("{s:i, s:o}", "code", code, "message",
-						forge_mcp_text(message, strlen(message))));
+		forge_mcp_send_answer(
+			c->m, c->batch, c->id, NULL,
+			json_pack("{s:i, s:o}", "code", code, "message",
+				  forge_mcp_text(message, strlen(message))));
 	c->is_over = true;
 }
 
@@ -247,8 +248,8 @@ void forge_mcp_tell(struct forge_mcp_call *c, const char *message)
 	forge_mcp_send(c->m,
 		       json_pack("{s:s, s:s, s:{s:O, s:f, s:o}}", "jsonrpc", "2.0",
 				 "method", "notifications/progress", "params",
-				 "progressToken", c->token, "progress", seconds, "message",
-				 forge_mcp_text(message, strlen(message))));
+				 "progressToken", c->token, "progress", seconds,
+				 "message", forge_mcp_text(message, strlen(message))));
 	c->look_usec = forge_now_usec() + LOOK_USEC;
 }
 
@@ -263,9 +264,10 @@ static void tell(struct forge_mcp_call *c)
 	c->look_usec = forge_now_usec() + LOOK_USEC;
 	if (!record)
 		return;
-	(void)snprintf(text, sizeof(text), "%s %llu s since the request.",
-		       forge_mcp_run_sentence(record, sentence),
-		       (unsigned long long)((forge_now_usec() - c->began_usec) / 1000000));
+	(void)snprintf(
+		text, sizeof(text), "%s %llu s since the request.",
+		forge_mcp_run_sentence(record, sentence),
+		(unsigned long long)((forge_now_usec() - c->began_usec) / 1000000));
 	forge_mcp_tell(c, text);
 }
 

@@ -10,7 +10,7 @@
 /* The length of the character that begins here; 0: none does, -1: it goes on after the end. */
 static int char_length(const unsigned char *p, size_t left)
 {
-	int n = p[0] < 0x80			  ? 1
+	int n = p[0] < 0x80		       ? 1
 		: p[0] >= 0xc2 && p[0] <= 0xdf ? 2
 		: p[0] >= 0xe0 && p[0] <= 0xef ? 3
 		: p[0] >= 0xf0 && p[0] <= 0xf4 ? 4
@@ -18,11 +18,11 @@ static int char_length(const unsigned char *p, size_t left)
 
 	for (int i = 1; i < n; i++) {
 		/* The second byte excludes long forms, surrogates and what is above U+10FFFF. */
-		unsigned char low = i > 1	    ? 0x80
+		unsigned char low = i > 1	   ? 0x80
 				    : p[0] == 0xe0 ? 0xa0
 				    : p[0] == 0xf0 ? 0x90
 						   : 0x80;
-		unsigned char high = i > 1	     ? 0xbf
+		unsigned char high = i > 1	    ? 0xbf
 				     : p[0] == 0xed ? 0x9f
 				     : p[0] == 0xf4 ? 0x8f
 						    : 0xbf;
@@ -102,7 +102,8 @@ const char *forge_mcp_image_type(const unsigned char *data, size_t len)
 		      { "GIF89a", 6, "image/gif" } };
 
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(table); i++)
-		if (len >= table[i].len && memcmp(data, table[i].magic, table[i].len) == 0)
+		if (len >= table[i].len &&
+		    memcmp(data, table[i].magic, table[i].len) == 0)
 			return table[i].type;
 	if (len >= 12 && memcmp(data, "RIFF", 4) == 0 && memcmp(data + 8, "WEBP", 4) == 0)
 		return "image/webp";

@@ -10,8 +10,9 @@
 
 #define PREFIX "io.modelcontextprotocol/"
 
-const char *const forge_mcp_legacy_versions[] = { "2025-11-25", "2025-06-18", "2025-03-26",
-						  "2024-11-05", "2024-10-07", NULL };
+const char *const forge_mcp_legacy_versions[] = { "2025-11-25", "2025-06-18",
+						  "2025-03-26", "2024-11-05",
+						  "2024-10-07", NULL };
 
 int forge_mcp_lines_add(struct forge_mcp_lines *l, const char *data, size_t len)
 {

@@ -54,7 +54,7 @@ struct forge_mcp_message {
 	json_t *params; /* an object, NULL: there are none */
 	/* Of a modern request (2026-07-28 and later), which carries its own version; NULL: it does not. */
 	const char *version;
-	bool has_capabilities; /* as such a request must */
+	bool has_capabilities;	/* as such a request must */
 	json_t *progress_token; /* NULL: no progress is wanted */
 	const char *problem;	/* what makes it invalid */
 };

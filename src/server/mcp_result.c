@@ -11,7 +11,8 @@
 
 bool forge_mcp_run_is_over(const json_t *record)
 {
-	static const char *const open[] = { "queued", "preparing", "running", "collecting" };
+	static const char *const open[] = { "queued", "preparing", "running",
+					    "collecting" };
 	const char *status = forge_json_string_or(record, "status", "");
 
 	for (size_t i = 0; i < sizeof(open) / sizeof(open[0]); i++)
@@ -20,15 +21,14 @@ bool forge_mcp_run_is_over(const json_t *record)
 	return true;
 }
 
-const char *forge_mcp_run_sentence(const json_t *record,
-				   char buf[FORGE_MCP_SENTENCE_MAX])
+const char *forge_mcp_run_sentence(const json_t *record, char buf[FORGE_MCP_SENTENCE_MAX])
 {
 	const char *notes = forge_json_string(record, "completion_notes");
 	const char *status = forge_json_string_or(record, "status", "unknown");
 	const json_t *now = json_object_get(record, "now");
 	const json_t *used = json_object_get(now, "memory_bytes");
-	const json_t *limit = json_object_get(json_object_get(record, "limits"),
-					      "memory_bytes");
+	const json_t *limit =
+		json_object_get(json_object_get(record, "limits"), "memory_bytes");
 	char have[FORGE_FORMAT_MAX], most[FORGE_FORMAT_MAX];
 	int n = 0;
 
@@ -41,12 +41,10 @@ const char *forge_mcp_run_sentence(const json_t *record,
 		n += snprintf(buf + n, FORGE_MCP_SENTENCE_MAX - (size_t)n, ": it %.300s",
 			      forge_json_string(now, "waits"));
 	if (json_is_integer(used) && json_is_integer(limit))
-		n += snprintf(buf + n, FORGE_MCP_SENTENCE_MAX - (size_t)n,
-			      ", memory %s of %s",
-			      forge_format_size(have,
-						(uint64_t)json_integer_value(used)),
-			      forge_format_size(most,
-						(uint64_t)json_integer_value(limit)));
+		n += snprintf(
+			buf + n, FORGE_MCP_SENTENCE_MAX - (size_t)n, ", memory %s of %s",
+			forge_format_size(have, (uint64_t)json_integer_value(used)),
+			forge_format_size(most, (uint64_t)json_integer_value(limit)));
 	(void)snprintf(buf + n, FORGE_MCP_SENTENCE_MAX - (size_t)n, ".");
 	return buf;
 }
@@ -84,12 +82,12 @@ static void add_files(json_t *to, const json_t *record, const char *key,
 json_t *forge_mcp_run_json(const json_t *record)
 {
 	static const char *const keys[] = {
-		"run_id",      "analysis_id", "status",	      "reason",
-		"exit_code",   "signal",      "exit_status",  "command",
-		"executor",    "host",	      "created_at",   "started_at",
-		"ended_at",    "limits",      "usage",	      "now",
-		"network",     "rerun_of",    "parent_run",   "attempt",
-		"retried_by",  "quarantine",  "post_process", "cleanup_error",
+		"run_id",	"analysis_id", "status",       "reason",
+		"exit_code",	"signal",      "exit_status",  "command",
+		"executor",	"host",	       "created_at",   "started_at",
+		"ended_at",	"limits",      "usage",	       "now",
+		"network",	"rerun_of",    "parent_run",   "attempt",
+		"retried_by",	"quarantine",  "post_process", "cleanup_error",
 		"logs_removed",
 	};
 	const json_t *runtime = json_object_get(record, "runtime");
@@ -103,8 +101,9 @@ json_t *forge_mcp_run_json(const json_t *record)
 	if (forge_json_string(runtime, "name"))
 		json_object_set_new(
 			j, "runtime",
-			json_pack("{s:s, s:s}", "name", forge_json_string(runtime, "name"),
-				  "digest", forge_json_string_or(runtime, "digest", "")));
+			json_pack("{s:s, s:s}", "name",
+				  forge_json_string(runtime, "name"), "digest",
+				  forge_json_string_or(runtime, "digest", "")));
 	add_files(j, record, "inputs", "input_count");
 	add_files(j, record, "outputs", "output_count");
 	return j;

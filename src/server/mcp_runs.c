@@ -19,7 +19,7 @@
 #include "server/mcp_content.h"
 
 /* Of each log, with the result of a run. */
-#define TAIL_BYTES   8192u
+#define TAIL_BYTES 8192u
 /* Clients give up after a minute if nobody tells them otherwise, and that cancels the run. */
 #define WAIT_DEFAULT 45
 
@@ -112,8 +112,7 @@ static void reply(struct forge_mcp_call *c)
 	char sentence[FORGE_MCP_SENTENCE_MAX];
 
 	if (forge_mcp_run_is_over(c->record))
-		forge_mcp_forget_run(c->m,
-				     forge_json_string_or(c->record, "run_id", ""));
+		forge_mcp_forget_run(c->m, forge_json_string_or(c->record, "run_id", ""));
 	forge_mcp_reply(c, forge_mcp_run_sentence(c->record, sentence), c->result, NULL);
 	c->result = NULL;
 }
@@ -183,8 +182,8 @@ static void after_wait(struct forge_mcp_call *c)
 static void wait_for_it(struct forge_mcp_call *c)
 {
 	const json_t *asked = json_object_get(c->args, "wait_seconds");
-	long long seconds = json_is_integer(asked) ? json_integer_value(asked)
-						   : WAIT_DEFAULT;
+	long long seconds =
+		json_is_integer(asked) ? json_integer_value(asked) : WAIT_DEFAULT;
 	char timeout[64];
 	const char *const options[] = { "--json", "--quiet", timeout, NULL };
 

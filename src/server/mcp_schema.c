@@ -92,10 +92,10 @@ static json_t *output_schema(const char *results)
 		bool may_be_null = results[len - 1] == '?';
 		json_t *key = json_stringn(results, name);
 		json_t *word = json_stringn(results + name + 1, type - may_be_null);
-		json_object_set_new(properties, json_string_value(key),
-				    may_be_null ? json_pack("{s:[o, s]}", "type", word,
-							    "null")
-						: json_pack("{s:o}", "type", word));
+		json_object_set_new(
+			properties, json_string_value(key),
+			may_be_null ? json_pack("{s:[o, s]}", "type", word, "null")
+				    : json_pack("{s:o}", "type", word));
 		json_array_append_new(required, key);
 		results += len + (results[len] == ' ');
 	}
@@ -145,8 +145,7 @@ static int unknown(const struct forge_mcp_tool *t, const char *name,
 /* A string that can be an argument of a program: no NUL is in it. */
 static bool is_plain(const json_t *j)
 {
-	return json_is_string(j) &&
-	       strlen(json_string_value(j)) == json_string_length(j);
+	return json_is_string(j) && strlen(json_string_value(j)) == json_string_length(j);
 }
 
 static int check_list(const struct forge_mcp_arg *a, const json_t *value,
@@ -174,10 +173,9 @@ static int check_map(const struct forge_mcp_arg *a, const json_t *value,
 		return forge_fail(err, EINVAL, "%s is not an object with strings",
 				  a->name);
 	/* The cast is for jansson: nothing is changed. */
-	json_object_foreach ((json_t *)value, name, word) /* NOLINT */
-		if (!is_plain(word))
-			return forge_fail(err, EINVAL, "%s: '%.64s' is not a string",
-					  a->name, name);
+	json_object_foreach((json_t *)value, name, word) /* NOLINT */
+		if (!is_plain(word)) return forge_fail(
+			err, EINVAL, "%s: '%.64s' is not a string", a->name, name);
 	return 0;
 }
 
@@ -202,13 +200,13 @@ static int check_value(const struct forge_mcp_arg *a, const json_t *value,
 
 	switch (a->type) {
 	case FORGE_MCP_STRING:
-		return is_plain(value) ? 0
-				       : forge_fail(err, EINVAL, "%s is not a string%s",
-						    a->name,
-						    text ? " without a NUL" : "");
+		return is_plain(value)
+			       ? 0
+			       : forge_fail(err, EINVAL, "%s is not a string%s", a->name,
+					    text ? " without a NUL" : "");
 	case FORGE_MCP_RUN:
-		if (is_plain(value) && (forge_run_id_is_valid(text) ||
-					forge_parse_id(text, NULL) == 0))
+		if (is_plain(value) &&
+		    (forge_run_id_is_valid(text) || forge_parse_id(text, NULL) == 0))
 			return 0;
 		return forge_hint(err,
 				  forge_fail(err, EINVAL, "%s: '%.64s' names no run",
@@ -253,7 +251,8 @@ int forge_mcp_check_args(const struct forge_mcp_tool *t, const json_t *args,
 	const char *name;
 	json_t *value;
 
-	json_object_foreach ((json_t *)args, name, value) { /* NOLINT: not changed */
+	json_object_foreach((json_t *)args, name, value)
+	{ /* NOLINT: not changed */
 		const struct forge_mcp_arg *a = find_arg(t, name);
 		int rc = !a ? unknown(t, name, err) : check_value(a, value, err);
 		if (rc < 0)

@@ -28,9 +28,11 @@
 #define ENDING_USEC (30 * 1000000ull)
 
 #define INSTRUCTIONS                                                                     \
-	"Forge runs analyses in sandboxes under hard limits and records what happened. "  \
-	"run_analysis runs code and waits; the result says in one sentence how it ended, " \
-	"and what to change if it failed. The person who started this server fixed what "  \
+	"Forge runs analyses in sandboxes under hard limits and records what happened. " \
+	"run_analysis runs code and waits; the result says in one sentence how it "      \
+	"ended, "                                                                        \
+	"and what to change if it failed. The person who started this server fixed "     \
+	"what "                                                                          \
 	"a run may have: a request for more is refused, and says so."
 
 /* ---- writing ---- */
@@ -142,11 +144,11 @@ static void answer(struct forge_mcp *m, const struct request *r, json_t *result,
 {
 	if (r->msg->version) {
 		json_object_set_new(result, "resultType", json_string("complete"));
-		json_object_set_new(
-			result, "_meta",
-			json_pack("{s:{s:s, s:s, s:s}}",
-				  "io.modelcontextprotocol/serverInfo", "name", "forge",
-				  "title", "Forge", "version", FORGE_VERSION));
+		json_object_set_new(result, "_meta",
+				    json_pack("{s:{s:s, s:s, s:s}}",
+					      "io.modelcontextprotocol/serverInfo",
+					      "name", "forge", "title", "Forge",
+					      "version", FORGE_VERSION));
 		if (is_cacheable) {
 			json_object_set_new(result, "ttlMs", json_integer(3600000));
 			json_object_set_new(result, "cacheScope", json_string("private"));
@@ -169,8 +171,8 @@ static json_t *capabilities(void)
 
 static void method_initialize(struct forge_mcp *m, const struct request *r)
 {
-	const char *version = forge_mcp_negotiate(
-		forge_json_string(r->msg->params, "protocolVersion"));
+	const char *version =
+		forge_mcp_negotiate(forge_json_string(r->msg->params, "protocolVersion"));
 
 	if (!version) {
 		refuse(m, r, FORGE_MCP_INVALID_PARAMS, "protocolVersion is missing");
@@ -237,11 +239,10 @@ static void method_templates(struct forge_mcp *m, const struct request *r)
 	json_t *list = json_array();
 
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(table); i++)
-		json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s}",
-						      "uriTemplate", table[i][0], "name",
-						      table[i][1], "description",
-						      table[i][2], "mimeType",
-						      table[i][3]));
+		json_array_append_new(
+			list, json_pack("{s:s, s:s, s:s, s:s}", "uriTemplate",
+					table[i][0], "name", table[i][1], "description",
+					table[i][2], "mimeType", table[i][3]));
 	answer(m, r, json_pack("{s:o}", "resourceTemplates", list), true);
 }
 
@@ -467,10 +468,10 @@ static void handle_line(struct forge_mcp *m, const char *line, size_t len)
 /* Whether the call waits for something that may take long, so that the end does not wait for it. */
 static bool takes_long(const struct forge_mcp_call *c)
 {
-	return c->tool && (c->tool->run == forge_mcp_run_analysis ||
-			   c->tool->run == forge_mcp_rerun ||
-			   c->tool->run == forge_mcp_wait_run ||
-			   c->tool->run == forge_mcp_run_pipeline);
+	return c->tool &&
+	       (c->tool->run == forge_mcp_run_analysis ||
+		c->tool->run == forge_mcp_rerun || c->tool->run == forge_mcp_wait_run ||
+		c->tool->run == forge_mcp_run_pipeline);
 }
 
 static void begin_end(struct forge_mcp *m)
@@ -574,7 +575,8 @@ static int until(uint64_t usec, int most)
 	uint64_t now = forge_now_usec();
 	uint64_t left = usec > now ? (usec - now) / 1000 + 1 : 0;
 
-	return most < 0 || left < (uint64_t)most ? (int)(left < 60000 ? left : 60000) : most;
+	return most < 0 || left < (uint64_t)most ? (int)(left < 60000 ? left : 60000)
+						 : most;
 }
 
 /* -1: nothing is due. */

@@ -39,8 +39,8 @@ struct forge_mcp_arg {
 };
 
 enum forge_mcp_flags {
-	FORGE_MCP_STARTS = 1 << 0, /* not there when the server is read-only */
-	FORGE_MCP_ENDS = 1 << 1,   /* destructive; the same */
+	FORGE_MCP_STARTS = 1 << 0,   /* not there when the server is read-only */
+	FORGE_MCP_ENDS = 1 << 1,     /* destructive; the same */
 	FORGE_MCP_PIPELINE = 1 << 2, /* only there when the server has pipelines */
 };
 
@@ -74,7 +74,7 @@ struct forge_mcp_call {
 	struct forge_mcp *m;
 	struct forge_mcp_call *other; /* the next one */
 	json_t *id;
-	json_t *token; /* of its progress; NULL: not wanted */
+	json_t *token;			   /* of its progress; NULL: not wanted */
 	const struct forge_mcp_tool *tool; /* NULL: it reads a resource */
 	json_t *args;			   /* never NULL */
 	bool is_modern;
@@ -87,8 +87,8 @@ struct forge_mcp_call {
 	uint64_t wait_usec;		/* how long to wait for the run */
 	bool is_over;			/* answered, or never will be: to be freed */
 	bool is_cancelled;		/* there is no answer */
-	bool owns_run;	   /* a cancelled call ends its run */
-	bool is_counted;   /* it has one of the places of --max-runs */
+	bool owns_run;			/* a cancelled call ends its run */
+	bool is_counted;		/* it has one of the places of --max-runs */
 	char *run_id;
 	struct forge_strv options, command; /* of the run to start */
 	struct forge_limits given;	    /* its limits as requested */
@@ -109,7 +109,8 @@ struct forge_mcp {
 	int in, out;
 	struct forge_mcp_lines lines;
 	char *pending; /* to be written */
-	size_t pending_at, pending_len, pending_cap; /* its next byte, how many there are */
+	size_t pending_at, pending_len,
+		pending_cap; /* its next byte, how many there are */
 	const char *version; /* of the handshake, NULL: there was none */
 	bool is_ready;
 	bool is_ending; /* no more is read */
@@ -141,8 +142,8 @@ json_t *forge_mcp_answer_of(struct forge_mcp_call *c);
 void forge_mcp_reply(struct forge_mcp_call *c, const char *summary, json_t *result,
 		     json_t *extra);
 /* Answers a resource with its content. */
-void forge_mcp_reply_resource(struct forge_mcp_call *c, const char *uri,
-			      const char *type, json_t *text);
+void forge_mcp_reply_resource(struct forge_mcp_call *c, const char *uri, const char *type,
+			      json_t *text);
 /* Answers with an error of the tool. */
 void forge_mcp_refuse(struct forge_mcp_call *c, const struct forge_error *err);
 void forge_mcp_refuse_text(struct forge_mcp_call *c, const char *text);
@@ -161,8 +162,8 @@ void forge_mcp_call_progress(struct forge_mcp_call *c);
 /* Queues a message for out; takes the reference. */
 void forge_mcp_send(struct forge_mcp *m, json_t *message);
 /* Queues the answer to a request: result or error, takes both. batch may be NULL. */
-void forge_mcp_send_answer(struct forge_mcp *m, struct forge_mcp_batch *batch,
-			   json_t *id, json_t *result, json_t *error);
+void forge_mcp_send_answer(struct forge_mcp *m, struct forge_mcp_batch *batch, json_t *id,
+			   json_t *result, json_t *error);
 
 /* ---- mcp_argv.c: what a request may ask for ---- */
 

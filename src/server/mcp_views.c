@@ -22,7 +22,8 @@ static const char *arg(const struct forge_mcp_call *c, const char *name)
 	return forge_json_string(c->args, name);
 }
 
-static uint64_t number(const struct forge_mcp_call *c, const char *name, uint64_t fallback)
+static uint64_t number(const struct forge_mcp_call *c, const char *name,
+		       uint64_t fallback)
 {
 	const json_t *j = json_object_get(c->args, name);
 
@@ -84,7 +85,8 @@ static void after_ps(struct forge_mcp_call *c)
 		return;
 	json_t *runs = read_lines(c->child->text);
 	size_t n = json_array_size(runs);
-	const char *last = forge_json_string(json_array_get(runs, n ? n - 1 : 0), "run_id");
+	const char *last =
+		forge_json_string(json_array_get(runs, n ? n - 1 : 0), "run_id");
 	bool is_full = n > 0 && n == number(c, "limit", 20);
 	(void)snprintf(text, sizeof(text), "%zu run%s%s.", n, n == 1 ? "" : "s",
 		       is_full ? ", and there may be more" : "");
@@ -108,7 +110,8 @@ void forge_mcp_list_runs(struct forge_mcp_call *c)
 	if (rc == 0 && json_is_true(json_object_get(c->args, "open")))
 		rc = forge_strv_add(&argv, "--running");
 	if (rc == 0)
-		rc = forge_strv_addf(&argv, "--limit=%u", (unsigned)number(c, "limit", 20));
+		rc = forge_strv_addf(&argv, "--limit=%u",
+				     (unsigned)number(c, "limit", 20));
 	if (rc < 0)
 		forge_mcp_refuse_text(c, "out of memory");
 	else
@@ -151,14 +154,14 @@ static void after_log(struct forge_mcp_call *c)
 		       (unsigned long long)first, (unsigned long long)(first + len),
 		       (unsigned long long)log->total,
 		       forge_json_string_or(c->args, "stream", "stdout"));
-	forge_mcp_reply(
-		c, text,
-		json_pack("{s:s, s:s, s:I, s:I, s:I, s:O}", "run_id", arg(c, "run"),
-			  "stream", forge_json_string_or(c->args, "stream", "stdout"),
-			  "offset", (json_int_t)first, "next_offset",
-			  (json_int_t)(first + len), "total", (json_int_t)log->total,
-			  "text", shown),
-		json_pack("[o]", forge_mcp_text_content(shown)));
+	forge_mcp_reply(c, text,
+			json_pack("{s:s, s:s, s:I, s:I, s:I, s:O}", "run_id",
+				  arg(c, "run"), "stream",
+				  forge_json_string_or(c->args, "stream", "stdout"),
+				  "offset", (json_int_t)first, "next_offset",
+				  (json_int_t)(first + len), "total",
+				  (json_int_t)log->total, "text", shown),
+			json_pack("[o]", forge_mcp_text_content(shown)));
 }
 
 static void read_log(struct forge_mcp_call *c, const char *run, const char *stream,
@@ -185,10 +188,10 @@ void forge_mcp_read_log(struct forge_mcp_call *c)
 
 	/* So much is kept of the end at most. */
 	if (from < 0)
-		range = (struct forge_mcp_range){
-			.length = -from < 1048576 ? (uint64_t)-from : 1048576,
-			.from_end = true
-		};
+		range = (struct forge_mcp_range){ .length = -from < 1048576
+								    ? (uint64_t)-from
+								    : 1048576,
+						  .from_end = true };
 	else
 		range.offset = (uint64_t)from;
 	read_log(c, arg(c, "run"), forge_json_string_or(c->args, "stream", "stdout"),
@@ -227,8 +230,7 @@ static void after_outputs(struct forge_mcp_call *c)
 		json_array_append(shown, json_array_get(outputs, i));
 	(void)snprintf(text, sizeof(text), "%zu output%s%s%s.", n, n == 1 ? "" : "s",
 		       json_array_size(shown) < n ? ", of which some are shown" : "",
-		       forge_mcp_run_is_over(c->record) ? ""
-							: ": the run is not over");
+		       forge_mcp_run_is_over(c->record) ? "" : ": the run is not over");
 	forge_mcp_reply(c, text,
 			json_pack("{s:s, s:I, s:o}", "run_id",
 				  forge_json_string_or(c->record, "run_id", ""),
@@ -278,9 +280,11 @@ static void reply_text(struct forge_mcp_call *c, json_t *result, const char *dat
 		       (unsigned long long)size);
 	json_object_set_new(result, "kind", json_string("text"));
 	json_object_set_new(result, "offset", json_integer((json_int_t)from));
-	json_object_set_new(result, "next_offset", json_integer((json_int_t)(from + len)));
+	json_object_set_new(result, "next_offset",
+			    json_integer((json_int_t)(from + len)));
 	json_object_set(result, "text", text);
-	forge_mcp_reply(c, sentence, result, json_pack("[o]", forge_mcp_text_content(text)));
+	forge_mcp_reply(c, sentence, result,
+			json_pack("[o]", forge_mcp_text_content(text)));
 }
 
 static void reply_bytes(struct forge_mcp_call *c, json_t *result, const char *data,
@@ -305,10 +309,10 @@ static void reply_bytes(struct forge_mcp_call *c, json_t *result, const char *da
 	}
 	if (size <= BLOB_MAX) {
 		json_object_set_new(result, "kind", json_string("bytes"));
-		forge_mcp_reply(c, "Bytes that are neither text nor an image, as base64.",
-				result,
-				blob_content(forge_json_string_or(c->record, "run_id", ""),
-					     arg(c, "path"), data, (size_t)size));
+		forge_mcp_reply(
+			c, "Bytes that are neither text nor an image, as base64.", result,
+			blob_content(forge_json_string_or(c->record, "run_id", ""),
+				     arg(c, "path"), data, (size_t)size));
 		return;
 	}
 	json_object_set_new(result, "kind", json_string("bytes"));
@@ -327,7 +331,8 @@ static int open_object(const char *digest, char **ret_path, struct forge_error *
 		return rc;
 	if (!forge_objects_is_digest(digest))
 		return forge_fail(err, ENOENT, "it was not kept");
-	*ret_path = forge_asprintf("%s/%s", home.path, forge_objects_path(stored, digest));
+	*ret_path =
+		forge_asprintf("%s/%s", home.path, forge_objects_path(stored, digest));
 	int fd = forge_objects_get(&home, digest);
 	if (fd == -EUCLEAN)
 		return forge_fail(err, EUCLEAN, "the stored file is damaged");
@@ -363,10 +368,10 @@ static void after_output(struct forge_mcp_call *c)
 		forge_auto_free char *home = forge_home_path();
 		char below[FORGE_STORED_MAX];
 		if (home && forge_objects_is_digest(digest))
-			json_object_set_new(result, "stored_at",
-					    json_sprintf("%s/%s", home,
-							 forge_objects_path(below,
-									    digest)));
+			json_object_set_new(
+				result, "stored_at",
+				json_sprintf("%s/%s", home,
+					     forge_objects_path(below, digest)));
 		json_object_set_new(result, "kind", json_string("bytes"));
 		forge_mcp_reply(c, "Too large to be shown; stored_at has the file.",
 				result, NULL);
@@ -443,7 +448,8 @@ static void after_runtime(struct forge_mcp_call *c)
 			json_array_append(packages, package);
 	}
 	(void)snprintf(text, sizeof(text), "%zu packages%s.", n,
-		       n > PACKAGES_MAX ? "; the first 300 are shown, package selects" : "");
+		       n > PACKAGES_MAX ? "; the first 300 are shown, package selects"
+					: "");
 	json_object_set_new(all, "packages", packages);
 	json_object_set_new(all, "package_count", json_integer((json_int_t)n));
 	forge_mcp_reply(c, text, json_incref(all), NULL);
@@ -456,7 +462,8 @@ void forge_mcp_show_runtime(struct forge_mcp_call *c)
 	if (forge_mcp_check_runtime(c->m->o, arg(c, "name"), &err) < 0)
 		forge_mcp_refuse(c, &err);
 	else
-		forge_mcp_ask(c, "runtime show", json_only, arg(c, "name"), after_runtime);
+		forge_mcp_ask(c, "runtime show", json_only, arg(c, "name"),
+			      after_runtime);
 }
 
 /* ---- pipelines ---- */
@@ -545,9 +552,9 @@ void forge_mcp_run_pipeline(struct forge_mcp_call *c)
 	int rc = pipeline_argv(c, "pipeline run", &argv, &err);
 
 	if (rc == 0 && running_head(c->m, pipeline))
-		rc = forge_hint(&err,
-				forge_fail(&err, EBUSY, "the pipeline is running already"),
-				"pipeline_status says how far it is");
+		rc = forge_hint(
+			&err, forge_fail(&err, EBUSY, "the pipeline is running already"),
+			"pipeline_status says how far it is");
 	if (rc == 0 && !forge_mcp_take_place(c))
 		rc = forge_fail(&err, EBUSY,
 				"this server may have %u runs at once (--max-runs)",
@@ -577,8 +584,7 @@ void forge_mcp_run_pipeline(struct forge_mcp_call *c)
 
 static void reply_running(struct forge_mcp_call *c)
 {
-	forge_mcp_reply(c,
-			"The pipeline is running; pipeline_status says how far it is.",
+	forge_mcp_reply(c, "The pipeline is running; pipeline_status says how far it is.",
 			json_pack("{s:s, s:s}", "pipeline", arg(c, "pipeline"), "state",
 				  "running"),
 			NULL);
@@ -596,23 +602,24 @@ static void reply_ended(struct forge_mcp_call *c, const struct forge_mcp_child *
 		forge_mcp_refuse_text(c, problem ? problem : "out of memory");
 		return;
 	}
-	forge_mcp_reply(c,
-			is_good			? "Every step is up to date."
-			: child->status == 130 ? "The pipeline was cancelled."
-						: "A step failed; events says which and why.",
-			json_pack("{s:s, s:s, s:i, s:o}", "pipeline", arg(c, "pipeline"),
-				  "state",
-				  is_good		 ? "succeeded"
-				  : child->status == 130 ? "cancelled"
-							 : "failed",
-				  "exit_status", child->status, "events", events),
-			NULL);
+	forge_mcp_reply(
+		c,
+		is_good		       ? "Every step is up to date."
+		: child->status == 130 ? "The pipeline was cancelled."
+				       : "A step failed; events says which and why.",
+		json_pack("{s:s, s:s, s:i, s:o}", "pipeline", arg(c, "pipeline"), "state",
+			  is_good		 ? "succeeded"
+			  : child->status == 130 ? "cancelled"
+						 : "failed",
+			  "exit_status", child->status, "events", events),
+		NULL);
 }
 
 /* The steps that are done, by the events so far. */
 static void tell_progress(struct forge_mcp_call *c)
 {
-	static const char done[] = "\"event\":\"done\"", cached[] = "\"event\":\"cached\"";
+	static const char done[] = "\"event\":\"done\"",
+			  cached[] = "\"event\":\"cached\"";
 	forge_auto_free char *text = calloc(1, (1u << 20) + 1);
 	unsigned n = 0;
 	char message[128];
@@ -674,8 +681,8 @@ static void add_open(struct forge_mcp_call *c, const char *text, size_t len)
 
 	for (size_t at = 0; text && at < len;) {
 		json_error_t where;
-		json_t *record = json_loadb(text + at, len - at,
-					    JSON_DISABLE_EOF_CHECK, &where);
+		json_t *record =
+			json_loadb(text + at, len - at, JSON_DISABLE_EOF_CHECK, &where);
 		if (!record)
 			break;
 		at += (size_t)where.position;
@@ -720,9 +727,8 @@ static void after_open(struct forge_mcp_call *c)
 	}
 	int rc = forge_mcp_argv(c->m, &argv, "show", json_only);
 	for (size_t i = 0; i < json_array_size(runs) && i < OPEN_MAX && rc == 0; i++)
-		rc = forge_strv_add(&argv,
-				    forge_json_string_or(json_array_get(runs, i),
-							 "run_id", "none"));
+		rc = forge_strv_add(&argv, forge_json_string_or(json_array_get(runs, i),
+								"run_id", "none"));
 	if (rc < 0)
 		forge_mcp_refuse_text(c, "out of memory");
 	else
@@ -767,8 +773,8 @@ static void after_record(struct forge_mcp_call *c)
 bool forge_mcp_read_resource(struct forge_mcp_call *c, const char *uri)
 {
 	const struct forge_mcp_range range = { .length = 1048576 };
-	const char *rest = strncmp(uri, SCHEME, strlen(SCHEME)) == 0 ? uri + strlen(SCHEME)
-								     : "";
+	const char *rest =
+		strncmp(uri, SCHEME, strlen(SCHEME)) == 0 ? uri + strlen(SCHEME) : "";
 	const char *slash = strchr(rest, '/');
 	forge_auto_free char *run = slash ? strndup(rest, (size_t)(slash - rest)) : NULL;
 

@@ -81,8 +81,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	assert(read_lines(data, size, 7, false) == whole);
 	forge_auto_json json_t *text = forge_mcp_text((const char *)data, size);
 	assert(json_is_string(text));
-	forge_auto_json json_t *again = forge_mcp_text(json_string_value(text),
-						       json_string_length(text));
+	forge_auto_json json_t *again =
+		forge_mcp_text(json_string_value(text), json_string_length(text));
 	assert(json_equal(text, again));
 	assert(forge_mcp_cut_char((const char *)data, size) <= size);
 	forge_auto_json json_t *base64 = forge_mcp_base64(data, size);
