@@ -55,6 +55,8 @@ static const struct forge_opt more_rows[] = {
 		     "Where to run it: local, docker, podman, or one that is configured"),
 	FORGE_STRING(0, "profile", "NAME", &forge_request.profile,
 		     "Start from the limits of this profile"),
+	FORGE_STRV(0, "input-below", "DIR", &forge_request.input_roots,
+		   "Refuse an input that is not below this directory, 'none': all"),
 	FORGE_STRING(0, "env-file", "FILE", &forge_request.env_file,
 		     "Read variables from a file"),
 	FORGE_STRING(0, "priority", "N", &priority,
@@ -222,6 +224,9 @@ int forge_request_absolute(struct forge_error *err)
 
 	for (size_t i = 0; i < forge_request.inputs.n && rc == 0; i++)
 		rc = make_absolute(cwd, &forge_request.inputs.v[i]);
+	for (size_t i = 0; i < forge_request.input_roots.n && rc == 0; i++)
+		if (strcmp(forge_request.input_roots.v[i], "none") != 0)
+			rc = make_absolute(cwd, &forge_request.input_roots.v[i]);
 	if (rc == 0 && forge_request.copy_to && *forge_request.copy_to != '/') {
 		copy_to = forge_asprintf("%s/%s", cwd, forge_request.copy_to);
 		forge_request.copy_to = copy_to;
@@ -238,6 +243,7 @@ int forge_request_absolute(struct forge_error *err)
 void forge_request_done(void)
 {
 	forge_strv_done(&forge_request.inputs);
+	forge_strv_done(&forge_request.input_roots);
 	forge_strv_done(&forge_request.outputs);
 	forge_strv_done(&forge_request.parameters);
 	forge_strv_done(&forge_request.env);

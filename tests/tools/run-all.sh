@@ -34,6 +34,7 @@ pipeline        900 pipelines: keys, resume, crashes, on both stores, as root (s
 server          600 the HTTP interface: who may ask, live logs, hostile clients; on SQLite (sanitized) and PostgreSQL
 metrics         600 metrics with a real Prometheus, on both stores; points of runs, as root (sanitized) and as an ordinary user
 python          600 the Python package, as root and as an ordinary user
+mcp             600 forge mcp with the clients of its protocol from npm, sanitized
 newcomer        600 what a new user types first
 demo            120 what `make demo` shows
 shim            300 kernels that lack system calls
@@ -263,6 +264,11 @@ stage_python() {
         test_run.Interrupts test_errors test_aio test_compat test_pipelines) | sed -E 's/^((not )?ok [0-9]+ )/\1user: /'
     [ "${PIPESTATUS[0]}" -eq 0 ] || rc=1
     return "$rc"
+}
+
+stage_mcp() {
+    needs_root "an agent's runs" || return 0
+    with_copy build-asan env --default-signal=INT,HUP,TERM tests/tools/delegate.sh tests/mcp/run.sh
 }
 
 # The probe, the analysis and its post-process succeed, the attacks do not; the newest first.
