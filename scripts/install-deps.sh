@@ -15,7 +15,10 @@ packages() {
         packages runtimes
         echo bats bsdextrautils btrfs-progs busybox-static clang conmon crun curl docker.io e2fsprogs iproute2 jq libcurl4 \
             man-db mmdebstrap munge passwd podman postgresql procps python3 runc shellcheck slurm-wlm snakemake strace tmux uidmap \
-            user-mode-linux util-linux xfsprogs zsh ;;
+            user-mode-linux util-linux xfsprogs zsh
+        # For the dashboard. Only here: who builds forge need not have Node.js, and may have another than Debian's.
+        echo chromium
+        { command -v node && command -v npm; } >/dev/null || echo nodejs npm ;;
     demo) packages build
         echo bcftools bedtools bowtie2 bowtie2-examples jq python3 python3-matplotlib python3-numpy python3-pandas \
             python3-scipy python3-sklearn samtools ;;
