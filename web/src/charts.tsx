@@ -88,7 +88,7 @@ export function Chart({ title, points, limit, unit, seconds, tone, hover, onHove
 						onPointerLeave={() => onHover(null)}>
 						{scale.map((v) => (
 							<g key={v}>
-								<line class="grid" x1={left} x2={width - right} y1={y(v)} y2={y(v)} />
+								<line class="gridline" x1={left} x2={width - right} y1={y(v)} y2={y(v)} />
 								<text class="tick" x={left - 6} y={y(v) + 3.5} text-anchor="end">{v === 0 ? "0" : say(v).replace(/\.0+ /, " ").replace(/(\.\d)0 /, "$1 ")}</text>
 							</g>
 						))}

@@ -11,7 +11,7 @@ const PATHS: Record<string, string> = {
 	succeeded: "M3.5 8.5l3 3 6-7", ran: "M3.5 8.5l3 3 6-7", done: "M3.5 8.5l3 3 6-7", healthy: "M3.5 8.5l3 3 6-7", cached: "M2.500 8.500l3 3 5.500-7M9 11.500l.5 0 5-7",
 	failed: "M4 4l8 8M12 4l-8 8", unhealthy: "M4 4l8 8M12 4l-8 8", killed: "M8.500 2L4 9h4l-.5 5L12 7H8z", cancelled: "M4 8h8", skipped: "M4 8h8", stopped: "M5 5h6v6H5z",
 	corrupted: "M8 2.500l6 10.500H2zM8 6.500v3M8 11.200v.3", lost: "M6 6a2 2 0 1 1 2.500 2c-.5.2-.5.6-.5 1.500M8 12v.3", rejected: "M4.500 11.500l7-7M8 2.500a5.500 5.500 0 1 0 0 11 5.500 5.500 0 1 0 0-11",
-	running: "M5.500 3.500l7 4.500-7 4.500z", preparing: "M8 3v5l3 2", collecting: "M8 3v7M5 7.500l3 3 3-3M3.500 13h9", queued: "M5 3.500v9M11 3.500v9", waiting: "M5 3.500v9M11 3.500v9", unchecked: "M6 6a2 2 0 1 1 2.500 2c-.5.2-.5.6-.5 1.500M8 12v.3",
+	running: "M5.500 3.500l7 4.500-7 4.500z", preparing: "M8 3v5l3 2", collecting: "M8 3v7M5 7.500l3 3 3-3M3.500 13h9", queued: "M5 3.500v9M11 3.500v9", waiting: "M5 3.500v9M11 3.500v9", unchecked: "M8 4.500a3.500 3.500 0 1 0 0 7 3.500 3.500 0 1 0 0-7",
 	overview: "M2.500 2.500h4.500v6H2.500zM9 2.500h4.500v3H9zM9 7.500h4.500v6H9zM2.500 10.500h4.500v3H2.500z", runs: "M2.500 4h11M2.500 8h11M2.500 12h7", runtimes: "M8 2l5.500 3v6L8 14l-5.500-3V5zM2.500 5L8 8l5.500-3M8 8v6",
 	pipelines: "M2.500 6h3v4h-3zM10.500 2.500h3v4h-3zM10.500 9.500h3v4h-3zM5.500 8h2.500M10.500 4.500H8v7h2.500", health: "M1.500 8.500h3l2-5 3 9 2-4h3", search: "M7 2.500a4.500 4.500 0 1 0 0 9 4.500 4.500 0 1 0 0-9M10.300 10.300l3.700 3.700",
 	sun: "M8 5a3 3 0 1 0 0 6 3 3 0 1 0 0-6M8 1.500v1M8 13.500v1M1.500 8h1M13.500 8h1M3.400 3.400l.7.7M11.900 11.900l.7.7M12.600 3.400l-.7.7M4.100 11.900l-.7.7", moon: "M13 9.500A5.500 5.500 0 1 1 6.500 3a4.500 4.500 0 0 0 6.500 6.500z", auto: "M8 2.500a5.500 5.500 0 1 0 0 11zM8 2.500a5.500 5.500 0 0 1 0 11",
@@ -33,13 +33,13 @@ const KNOWN = new Set(["succeeded", "failed", "killed", "cancelled", "corrupted"
 export const toneOf = (status: string): string => "t-" + (KNOWN.has(status) ? status : "lost");
 
 /* Words that the server never sends but a broken one could: shown as text, never as a class. */
-export function Status({ status, reason, compact }: { status: string; reason?: string | null; compact?: boolean }) {
+export function Status({ status, reason, compact, label }: { status: string; reason?: string | null; compact?: boolean; label?: string }) {
 	const extra = reason && reason !== "exit" && reason !== status ? reason.replace(/_/g, " ") : null;
 	return (
 		<span class={"status " + toneOf(status) + (compact ? " compact" : "")}>
 			<Icon name={KNOWN.has(status) ? status : "lost"} size={compact ? 12 : 14} />
 			<span>
-				{visible(status)}
+				{label ?? visible(status)}
 				{extra && <span class="reason"> {visible(extra)}</span>}
 			</span>
 		</span>

@@ -143,7 +143,7 @@ function Gantt({ tasks }: { tasks: Task[] }) {
 					<svg width={width} height={height} role="img" aria-label={`${rows.length} tasks in ${duration(seconds)}; the table below says when each ran`}>
 						{timeTicks(seconds, Math.max(2, Math.floor((width - left) / 100))).map((s) => (
 							<g key={s}>
-								<line class="grid" x1={x(s)} x2={x(s)} y1={top} y2={height - 20} />
+								<line class="gridline" x1={x(s)} x2={x(s)} y1={top} y2={height - 20} />
 								<text class="tick" x={x(s)} y={height - 6} text-anchor={s === 0 ? "start" : "middle"}>{duration(s)}</text>
 							</g>
 						))}

@@ -1,7 +1,7 @@
 // One run: the verdict first, then what it used, printed, left, and how it was made.
 // SPDX-License-Identifier: Apache-2.0
 import { useEffect, useRef, useState } from "preact/hooks";
-import { ApiError, Limits, post, Record_, request, RunEvent, RunPage as Page, useApiState, useQuery } from "../api";
+import { ApiError, Limits, post, Record_, request, RunEvent, RunPage as Page, serverNow, useApiState, useQuery } from "../api";
 import { Chart, Point } from "../charts";
 import { bytes, count, cpus, duration, durationText, exact, sizeText, suggestedLimits } from "../format";
 import { LogView } from "../log";
@@ -56,7 +56,7 @@ export function RunPage({ id }: { id: string }) {
 			<p class={"verdict " + (isBad(r.status) ? "bad " : "") + toneOf(r.status)} role="status">
 				{r.completion_notes ? visible(r.completion_notes)
 					: page.why ? visible(page.why)
-					: isLive ? <>{r.status === "queued" ? "It waits" : r.status === "running" ? "It runs" : visible(r.status)}{" since "}<Elapsed since={r.started_at ?? r.created_at} />.</>
+					: isLive ? <>{r.status === "queued" ? "Waiting" : r.status === "running" ? "Running" : r.status === "collecting" ? "Collecting its outputs" : "Preparing"}{", for "}<Elapsed since={r.started_at ?? r.created_at} />.</>
 					: "No sentence was recorded."}
 			</p>
 			{query.error && query.error.status !== 0 && query.error.status !== 503 && <Failure error={query.error} />}
@@ -258,7 +258,7 @@ function Budget({ page }: { page: Page }) {
 	const n = (k: string) => (typeof u[k] === "number" ? (u[k] as number) : null);
 	const of = (used: number | null, limit: number | null | undefined, say: (n: number | null) => string) =>
 		`${say(used)} of ${limit ? say(limit) : "unlimited"}`;
-	const wall = n("wall_seconds") ?? (r.started_at && !r.ended_at ? (Date.now() - Date.parse(r.started_at)) / 1000 : null);
+	const wall = n("wall_seconds") ?? (r.started_at && !r.ended_at ? (serverNow() - Date.parse(r.started_at)) / 1000 : null);
 	const rows: [string, number | null, number | null | undefined, (n: number | null) => string][] = [
 		["Memory", live?.memory_bytes ?? n("memory_peak_bytes"), l?.memory_bytes, bytes],
 		["Time", wall, l?.wall_seconds, duration],
@@ -271,7 +271,7 @@ function Budget({ page }: { page: Page }) {
 	return (
 		<Card title="Used against allowed">
 			<div class="meters">
-				{rows.filter(([, used, limit]) => used !== null || limit).map(([label, used, limit, say]) => (
+				{rows.filter(([label, used, limit]) => used !== null || (limit && !label.startsWith("std"))).map(([label, used, limit, say]) => (
 					<Meter key={label} label={label} used={used} limit={limit ?? null} text={of(used, limit, say)} isPeak={!live} />
 				))}
 				<p class="faint small">{cpus(l?.cpus)} {l?.cpus === 1 ? "CPU" : "CPUs"}{live ? ", values of this moment" : ", highest values of the whole run"}.</p>

@@ -49,16 +49,18 @@ export function RunsPage({ route }: { route: Route }) {
 		setQuery(n);
 	};
 	const isFiltered = FILTERS.some((f) => q.get(f));
+	const [unfolded, setUnfolded] = useState(false);
 	return (
 		<main id="main" tabIndex={-1}>
 			<div class="page-head"><h1>Runs</h1></div>
-			<form class="filters" role="search" aria-label="Runs" onSubmit={(e) => e.preventDefault()}>
+			<form class={"filters" + (unfolded || isFiltered ? "" : " folded")} role="search" aria-label="Runs" onSubmit={(e) => e.preventDefault()}>
 				<SearchBox value={q.get("analysis") ?? ""} onInput={(v) => set("analysis", v)} />
 				<Select label="Status" value={q.get("status") ?? ""} any="any status" options={STATUSES} onChange={(v) => set("status", v)} />
-				<Select label="Reason" value={q.get("reason") ?? ""} any="any reason" options={REASONS} onChange={(v) => set("reason", v)} />
+				{!unfolded && !isFiltered && <button type="button" class="unfold" onClick={() => setUnfolded(true)}>More filters</button>}
+				<Select isOptional label="Reason" value={q.get("reason") ?? ""} any="any reason" options={REASONS} onChange={(v) => set("reason", v)} />
 				<Field label="Runtime" value={q.get("runtime") ?? ""} onChange={(v) => set("runtime", v)} />
 				<Field label="User" value={q.get("user") ?? ""} onChange={(v) => set("user", v)} />
-				<label class="field">
+				<label class="field optional">
 					<span class="vh">Created</span>
 					<select value={q.get("since") ?? ""} onChange={(e) => set("since", e.currentTarget.value)}>
 						<option value="">any time</option>
@@ -68,13 +70,13 @@ export function RunsPage({ route }: { route: Route }) {
 						<option value="30d">last 30 days</option>
 					</select>
 				</label>
-				<label class="field">
+				<label class="field optional">
 					<span class="vh">Order</span>
 					<select value={sort} onChange={(e) => set("sort", e.currentTarget.value === "created" ? "" : e.currentTarget.value)}>
 						{SORTS.map(([s, text]) => <option key={s} value={s}>{text}</option>)}
 					</select>
 				</label>
-				<label class="check">
+				<label class="check optional">
 					<input type="checkbox" checked={!!q.get("parts")} onChange={(e) => set("parts", e.currentTarget.checked ? "1" : "")} /> steps of pipelines
 				</label>
 				{isFiltered && <button type="button" class="ghost" onClick={() => setQuery(new URLSearchParams(sort === "created" ? "" : "sort=" + sort))}>Clear</button>}
@@ -132,9 +134,9 @@ function SearchBox({ value, onInput }: { value: string; onInput: (v: string) => 
 	);
 }
 
-function Select({ label, value, any, options, onChange }: { label: string; value: string; any: string; options: string[]; onChange: (v: string) => void }) {
+function Select({ isOptional, label, value, any, options, onChange }: { isOptional?: boolean; label: string; value: string; any: string; options: string[]; onChange: (v: string) => void }) {
 	return (
-		<label class="field">
+		<label class={"field" + (isOptional ? " optional" : "")}>
 			<span class="vh">{label}</span>
 			<select value={value} onChange={(e) => onChange(e.currentTarget.value)}>
 				<option value="">{any}</option>
@@ -147,7 +149,7 @@ function Select({ label, value, any, options, onChange }: { label: string; value
 
 function Field({ label, value, onChange }: { label: string; value: string; onChange: (v: string) => void }) {
 	return (
-		<label class="field">
+		<label class="field optional">
 			<span class="vh">{label}</span>
 			<input value={value} placeholder={label.toLowerCase()} size={10} autocomplete="off" spellcheck={false} maxLength={64} onChange={(e) => onChange(e.currentTarget.value.trim())} />
 		</label>

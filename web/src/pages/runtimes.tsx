@@ -5,7 +5,7 @@ import { Drift, Executor, Runtime, useQuery } from "../api";
 import { count } from "../format";
 import { href } from "../router";
 import { cut, visible } from "../text";
-import { Card, Digest, Empty, Facts, Name, Pending, Status, Time } from "../ui";
+import { Card, Digest, Empty, Facts, Icon, Name, Pending, Status, Time } from "../ui";
 
 export function RuntimesPage() {
 	const query = useQuery<{ runtimes: Runtime[] }>("/api/v1/runtimes", 15000);
@@ -34,10 +34,10 @@ export function RuntimesPage() {
 					<ul class="rows">
 						{executors.data.executors.map((e) => (
 							<li key={e.name} class="fail-row">
-								<Status status={e.reachable ? "healthy" : "unchecked"} compact />
+								<Status status={e.reachable ? "healthy" : "unchecked"} label={e.reachable ? "reachable" : "not reachable"} compact />
 								<Name text={e.name} most={40} />
 								<span class="faint small right">{visible(e.kind)}</span>
-								<span class="sentence">{visible(cut(e.what, 400))}{!e.reachable && e.hint ? " " + visible(cut(e.hint, 400)) : ""}</span>
+								<span class="sentence">{visible(cut(e.what, 400))}{!e.reachable && e.hint ? ". " + visible(cut(e.hint, 400)) : ""}</span>
 							</li>
 						))}
 					</ul>
@@ -115,7 +115,7 @@ export function RuntimePage({ name }: { name: string }) {
 				</div>
 				<div class="col">
 					{(r.packages?.length ?? 0) > 0 && (
-						<Card title="Packages" extra={<><label class="field search"><span class="vh">Search packages</span><input type="search" data-search placeholder="search" value={find} onInput={(e) => setFind(e.currentTarget.value)} /></label><span class="badge num">{count(packages.length)}</span></>}>
+						<Card title="Packages" extra={<><label class="field search"><span class="vh">Search packages</span><Icon name="search" size={13} /><input type="search" data-search placeholder="search" value={find} onInput={(e) => setFind(e.currentTarget.value)} /></label><span class="badge num">{count(packages.length)}</span></>}>
 							<div class="csv tall" tabIndex={0} role="region" aria-label="Packages">
 								<table>
 									<thead><tr><th scope="col">Package</th><th scope="col">Version</th><th scope="col">Source</th></tr></thead>
