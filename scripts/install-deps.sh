@@ -7,13 +7,13 @@ set -eu
 packages() {
     case $1 in
     build) echo gcc libc6-dev make meson ninja-build pkg-config libcmocka-dev libyaml-dev libjansson-dev \
-        libseccomp-dev libsystemd-dev libsqlite3-dev libssl-dev libpq-dev libcurl4-openssl-dev scdoc ;;
+        libseccomp-dev libsystemd-dev libsqlite3-dev libssl-dev libpq-dev libcurl4-openssl-dev libmicrohttpd-dev scdoc ;;
     runtimes) echo bcftools bedtools bowtie2 python3-anndata python3-ipykernel python3-matplotlib \
         python3-nbclient python3-nbformat python3-numpy python3-pandas python3-scipy \
         python3-sklearn r-base-core r-cran-irkernel r-cran-mass r-cran-survival samtools ;;
     test) packages demo
         packages runtimes
-        echo bats bsdextrautils btrfs-progs busybox-static clang conmon crun curl docker.io e2fsprogs iproute2 jq libcurl4 \
+        echo bats bsdextrautils btrfs-progs busybox-static clang conmon crun curl docker.io e2fsprogs iproute2 jq libcurl4 libmicrohttpd12 \
             man-db mmdebstrap munge passwd podman postgresql procps python3 runc shellcheck slurm-wlm snakemake strace tmux uidmap \
             user-mode-linux util-linux xfsprogs zsh
         # For the dashboard. Only here: who builds forge need not have Node.js, and may have another than Debian's.

@@ -68,6 +68,7 @@ extern const struct forge_cmd forge_cmd_run, forge_cmd_doctor, forge_cmd_gc,
 	forge_cmd_config, forge_cmd_completion, forge_cmd_help, forge_cmd_names, forge_cmd_attend,
 	forge_cmd_watch, forge_cmd_node,
 	forge_cmd_retry, forge_cmd_guard, forge_cmd_verify, forge_cmd_pipeline,
+	forge_cmd_serve, forge_cmd_token,
 	forge_cmd_man_options, forge_cmd_man_commands,
 	forge_cmd_man_config;
 

@@ -17,6 +17,7 @@
 #include "executor/executor.h"
 #include "record/deliver.h"
 #include "record/foreign.h"
+#include "record/log.h"
 #include "record/reconcile.h"
 #include "record/record.h"
 #include "state/slot.h"
@@ -50,54 +51,15 @@ struct stream {
 	int from, to; /* -1: not wanted */
 };
 
-/*
- * Opens a log in the run's directory of this FORGE_HOME: a path from the store must not
- * be opened. Does not block if it is not a regular file.
- */
-static int open_own(const struct forge_session *s, const json_t *record, const char *name,
-		    struct stream *ret, int to, struct forge_error *err)
-{
-	const char *run_id = forge_json_string(record, "run_id");
-	forge_auto_close int dir = forge_home_open_run(&s->home, run_id);
-	int fd = dir < 0 ? dir
-			 : openat(dir, name,
-				  O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC |
-					  O_NOFOLLOW);
-	int rc = dir < 0 ? dir : fd < 0 ? -errno : 0;
-	struct stat st;
-
-	if (rc == 0 && (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))) {
-		close(fd);
-		return forge_fail(err, EINVAL, "the log of run %s is no regular file",
-				  run_id);
-	}
-	ret->to = to;
-	ret->from = rc == 0 ? fd : -1;
-	if (rc == 0)
-		return 0;
-	if (!forge_record_is_here(record))
-		return forge_fail(err, EREMOTE, "the logs of run %s are on host %s",
-				  run_id, forge_json_string(record, "host"));
-	if (dir == -ENOENT)
-		return forge_foreign_fail(record, "logs", ENOENT, err);
-	if (json_is_true(json_object_get(record, "logs_removed")) || rc == -ENOENT)
-		return forge_fail(err, ENOENT,
-				  "the logs of run %s were removed by forge gc", run_id);
-	return forge_fail_errno(err, -rc, "open the log of run %s", run_id);
-}
-
 /* theirs: the other FORGE_HOME that has the log, NULL: this one has it. */
 static int open_log(const struct forge_session *s, const struct forge_home *theirs,
 		    const json_t *record, const char *name, struct stream *ret, int to,
 		    struct forge_error *err)
 {
-	if (!theirs)
-		return open_own(s, record, name, ret, to, err);
-	int fd = forge_foreign_open_log(theirs, record, name);
-	if (fd < 0)
-		return forge_foreign_fail(record, "logs", -fd, err);
-	*ret = (struct stream){ .from = fd, .to = to };
-	return 0;
+	int fd = forge_log_open(&s->home, theirs, record, name, err);
+
+	*ret = (struct stream){ .from = fd < 0 ? -1 : fd, .to = to };
+	return fd < 0 ? fd : 0;
 }
 
 /* The offset of the last n lines. */
@@ -192,17 +154,6 @@ static int follow(struct forge_session *s, const json_t *record,
  * The log of a run on a cluster is in a directory that it shares with the nodes, until the run is over; then
  * it is with the record. A stream goes on at the same place.
  */
-static int open_remote(const json_t *slot, const char *name)
-{
-	const char *dir = forge_run_log_dir(slot);
-	forge_auto_close int fd =
-		dir ? open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW) : -1;
-
-	return fd < 0 ? -1
-		      : openat(fd, name,
-			       O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | O_NOFOLLOW);
-}
-
 static void switch_to(struct stream *s, int fd)
 {
 	off_t at = lseek(s->from, 0, SEEK_CUR);
@@ -226,7 +177,7 @@ static bool use_remote(struct forge_session *s, const json_t *record,
 			       &slot); /* NULL: it is over */
 	bool is_remote = forge_run_log_dir(slot) != NULL;
 	for (int i = 0; i < 2 && is_remote; i++) {
-		int fd = streams[i].from >= 0 ? open_remote(slot, names[i]) : -1;
+		int fd = streams[i].from >= 0 ? forge_log_open_remote(slot, names[i]) : -1;
 		if (fd >= 0)
 			switch_to(&streams[i], fd);
 	}
@@ -253,7 +204,7 @@ static int follow_remote(struct forge_session *s, const json_t *record,
 		}
 	}
 	for (int i = 0; i < 2 && rc == 0; i++) {
-		if (streams[i].from < 0 || open_own(s, now, i ? "stderr" : "stdout",
+		if (streams[i].from < 0 || open_log(s, NULL, now, i ? "stderr" : "stdout",
 						    &own[i], streams[i].to, err) < 0)
 			continue;
 		switch_to(&streams[i], own[i].from);

@@ -349,34 +349,15 @@ static int print_table(struct forge_session *s, struct forge_error *err)
 	return rc;
 }
 
-/* "2h" (ago), or a time in UTC as in records; both become the prefix of an id. */
+/* *ret stays where there is no such option. */
 static int parse_time(const char *option, const char *text, char buf[FORGE_RUN_ID_MAX],
 		      const char **ret, struct forge_error *err)
 {
-	static const char *const formats[] = { "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S",
-					       "%Y-%m-%dT%H:%M", "%Y-%m-%d" };
-	uint64_t usec;
+	int rc = text ? forge_record_time_to_id(text, buf, err) : 0;
 
-	if (!text)
-		return 0;
-	for (size_t i = 0; i < FORGE_ARRAY_SIZE(formats); i++) {
-		struct tm tm = { 0 };
-		const char *end = strptime(text, formats[i], &tm);
-		time_t then = end ? timegm(&tm) : -1;
-		if (!end || then <= 0 || (*end && *end != '.' && *end != 'Z'))
-			continue;
-		*ret = forge_run_id_at(buf, (uint64_t)then * 1000);
-		return 0;
-	}
-	int rc = forge_parse_duration(text, &usec, err);
-	if (rc < 0 || usec == FORGE_UNLIMITED)
-		return forge_hint(
-			err,
-			forge_fail(err, EINVAL, "--%s: '%.40s' is no time", option, text),
-			"Write 2h or 3d for how long ago, or 2026-01-31T12:00:00");
-	uint64_t now = (uint64_t)time(NULL) * 1000;
-	*ret = forge_run_id_at(buf, now > usec / 1000 ? now - usec / 1000 : 0);
-	return 0;
+	if (text && rc == 0)
+		*ret = buf;
+	return rc < 0 ? forge_wrap(err, rc, "--%s", option) : rc;
 }
 
 /* A digest as in records or as sha256sum prints it, or a file to be hashed. */

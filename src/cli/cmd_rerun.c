@@ -15,11 +15,13 @@
 #include "record/record.h"
 #include "spec/asked.h"
 
-static bool is_json, is_quiet;
+static bool is_json, is_quiet, is_detached;
 
 static const struct forge_opt own_rows[] = {
 	FORGE_FLAG(0, "json", &is_json, "Print the record as JSON instead of the output"),
 	FORGE_FLAG('q', "quiet", &is_quiet, "Show neither output nor verdict"),
+	FORGE_FLAG(0, "detach", &is_detached,
+		   "Like `forge submit`: print the id of the run, do not wait"),
 	FORGE_HELP_ROW,
 	FORGE_OPTS_END,
 };
@@ -86,7 +88,9 @@ static int repeat(const json_t *record, struct forge_error *err)
 		status = forge_asked_again(record, &forge_request, &words, err);
 	if (status == 0) {
 		forge_request.rerun_of = forge_json_string(record, "run_id");
-		status = forge_request_run(cfg, is_json, is_quiet, err);
+		status = is_detached
+				 ? forge_request_submit(cfg, is_json, err)
+				 : forge_request_run(cfg, is_json, is_quiet, err);
 	}
 	free(words);
 	return status;
@@ -145,6 +149,11 @@ static int resume_step(const json_t *step, struct forge_error *err)
 	const char *cwd = forge_json_string(given, "cwd");
 	size_t i;
 
+	if (is_detached)
+		return forge_hint(err,
+				  forge_fail(err, EINVAL,
+					     "a pipeline cannot be resumed with --detach"),
+				  "setsid forge resume ... goes on without a terminal");
 	if (!forge_json_string(step, "file"))
 		return forge_hint(err,
 				  forge_fail(err, ENODATA,

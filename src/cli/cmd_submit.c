@@ -5,7 +5,6 @@
 #include <errno.h>
 
 #include "cli/request.h"
-#include "run/submit.h"
 #include "spec/spec.h"
 
 static bool is_json;
@@ -22,24 +21,6 @@ static const struct forge_opt *submit_opts(void)
 	return forge_request_opts(own_rows);
 }
 
-static int submit(const struct forge_config *cfg, struct forge_error *err)
-{
-	struct forge_submitted done;
-
-	forge_reconcile_before_run();
-	int rc = forge_submit(cfg, &forge_request, &done, err);
-	if (rc < 0)
-		return rc;
-	if (done.warning.code)
-		forge_print_warning(&done.warning);
-	if (is_json)
-		printf("{\"run_id\": \"%s\", \"existing\": %s}\n", done.run_id,
-		       done.is_existing ? "true" : "false");
-	else
-		puts(done.run_id);
-	return FORGE_EXIT_OK;
-}
-
 static int cmd_submit(int argc, char **argv)
 {
 	struct forge_error err = FORGE_ERROR_INIT;
@@ -54,7 +35,7 @@ static int cmd_submit(int argc, char **argv)
 	if (status == 0)
 		status = forge_request_wants_limits
 				 ? forge_request_explain_limits(cfg, is_json, &err)
-				 : submit(cfg, &err);
+				 : forge_request_submit(cfg, is_json, &err);
 	if (status < 0) {
 		forge_print_error(&err);
 		status = FORGE_EXIT_NOT_RUN;

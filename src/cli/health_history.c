@@ -15,80 +15,17 @@
 #include "cli/cli.h"
 #include "cli/session.h"
 #include "cli/table.h"
-
-/* Parts of the time that a chart shows. */
-#define PARTS 24
-
-/* One check. */
-struct sum {
-	char *name, *kind;
-	int64_t n, n_failed, total_usec, slowest_usec;
-	int64_t parts[PARTS], failed_parts[PARTS];
-	char last_failed[FORGE_TIME_MAX], problem[200];
-	char last_run[FORGE_RUN_ID_MAX];
-};
-
-struct sums {
-	struct sum *v;
-	size_t n;
-	time_t since, until;
-};
-
-static struct sum *sum_of(struct sums *s, const struct forge_check_row *row)
-{
-	for (size_t i = 0; i < s->n; i++)
-		if (strcmp(s->v[i].name, row->name) == 0)
-			return &s->v[i];
-	struct sum *grown = reallocarray(s->v, s->n + 1, sizeof(*grown));
-	if (!grown)
-		return NULL;
-	s->v = grown;
-	grown[s->n] =
-		(struct sum){ .name = strdup(row->name), .kind = strdup(row->kind) };
-	return grown[s->n].name && grown[s->n].kind ? &grown[s->n++] : NULL;
-}
-
-static int add(const struct forge_check_row *row, void *arg)
-{
-	struct sums *s = arg;
-	struct sum *one = sum_of(s, row);
-	time_t at = forge_record_time(row->time);
-
-	if (!one)
-		return -ENOMEM;
-	/* The first result decides where the chart begins. */
-	if (s->since == 0)
-		s->since = at < s->until ? at : s->until;
-	/* Another host may have another clock. */
-	at = at < s->since ? s->since : at > s->until ? s->until : at;
-	int64_t span = s->until > s->since ? s->until - s->since : 1;
-	int64_t part = at > s->since ? (at - s->since) * PARTS / span : 0;
-	int64_t took = row->duration_usec > 0 ? row->duration_usec : 0;
-	part = part < PARTS ? part : PARTS - 1;
-	one->n++;
-	one->total_usec += took;
-	if (took > one->slowest_usec)
-		one->slowest_usec = took;
-	one->parts[part]++;
-	if (row->is_ok)
-		return 0;
-	one->n_failed++;
-	one->failed_parts[part]++;
-	(void)snprintf(one->last_failed, sizeof(one->last_failed), "%s", row->time);
-	(void)snprintf(one->problem, sizeof(one->problem), "%s", row->problem);
-	(void)snprintf(one->last_run, sizeof(one->last_run), "%s", row->run_id);
-	return 0;
-}
+#include "record/health_sums.h"
 
 /* A mark for each part of the time: the more passed, the higher; nothing was checked: a dot. */
-static void draw(const struct sum *s, bool is_utf8, char *buf, size_t size)
+static void draw(const struct forge_health_sum *s, bool is_utf8, char *buf, size_t size)
 {
 	static const char *const blocks[] = { "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█" };
 	static const char *const plain[] = { "_", "_", "_", "-", "-", "-", "^", "^" };
 	size_t len = 0;
 
 	buf[0] = '\0';
-	for (int i = 0; i < PARTS && len + 4 < size; i++) {
+	for (int i = 0; i < FORGE_HEALTH_PARTS && len + 4 < size; i++) {
 		int64_t passed = s->parts[i] - s->failed_parts[i];
 		int level = s->parts[i] ? (int)(passed * 7 / s->parts[i]) : -1;
 		len += (size_t)snprintf(buf + len, size - len, "%s",
@@ -98,28 +35,10 @@ static void draw(const struct sum *s, bool is_utf8, char *buf, size_t size)
 	}
 }
 
-static json_t *sum_json(const struct sum *s)
-{
-	json_t *parts = json_array();
-
-	for (int i = 0; i < PARTS; i++)
-		json_array_append_new(parts, json_pack("[I, I]", (json_int_t)s->parts[i],
-						       (json_int_t)s->failed_parts[i]));
-	return json_pack("{s:s, s:s, s:I, s:I, s:o, s:o, s:s?, s:s?, s:s?, s:o}", "name",
-			 s->name, "kind", s->kind, "checks", (json_int_t)s->n, "failed",
-			 (json_int_t)s->n_failed, "mean_seconds",
-			 forge_json_seconds((uint64_t)(s->total_usec / s->n)),
-			 "slowest_seconds", forge_json_seconds((uint64_t)s->slowest_usec),
-			 "last_failed", s->n_failed ? s->last_failed : NULL, "problem",
-			 s->n_failed ? s->problem : NULL, "run_id",
-			 s->n_failed && *s->last_run ? s->last_run : NULL, "parts",
-			 parts);
-}
-
 enum { CHECK, KIND, RATE, MEAN, SLOWEST, CHART, FAILED, COLUMNS };
 #define TEXT_MAX 320
 
-static void fill_row(const struct sum *s, bool is_utf8, char (*text)[TEXT_MAX],
+static void fill_row(const struct forge_health_sum *s, bool is_utf8, char (*text)[TEXT_MAX],
 		     struct forge_cell *row)
 {
 	char time[FORGE_FORMAT_MAX];
@@ -143,7 +62,7 @@ static void fill_row(const struct sum *s, bool is_utf8, char (*text)[TEXT_MAX],
 						: FORGE_RED;
 }
 
-static int print_sums(const struct sums *s, struct forge_error *err)
+static int print_sums(const struct forge_health_sums *s, struct forge_error *err)
 {
 	static const char *const heads[] = { "CHECK",	"KIND",	 "PASSED",	"MEAN",
 					     "SLOWEST", "CHART", "LAST FAILURE" };
@@ -163,37 +82,22 @@ static int print_sums(const struct sums *s, struct forge_error *err)
 	return 0;
 }
 
-static int by_name(const void *a, const void *b)
-{
-	return strcmp(((const struct sum *)a)->name, ((const struct sum *)b)->name);
-}
-
 int forge_health_history(struct forge_store *st, const char *name, time_t since,
 			 bool is_json, struct forge_error *err)
 {
-	struct sums s = { .until = time(NULL) };
-	char from[FORGE_TIME_MAX];
-	int rc = forge_store_checks(st, name, forge_format_time(from, since), add, &s,
-				    err);
+	struct forge_health_sums s;
+	int rc = forge_health_sum_up(st, name, since, &s, err);
 
-	if (rc == -ENOMEM)
-		(void)forge_fail(err, ENOMEM, "out of memory");
-	if (s.n)
-		qsort(s.v, s.n, sizeof(*s.v), by_name);
-	if (rc >= 0 && is_json) {
-		forge_auto_json json_t *list = json_array();
-		for (size_t i = 0; i < s.n; i++)
-			json_array_append_new(list, sum_json(&s.v[i]));
+	if (rc < 0)
+		return rc;
+	if (is_json) {
+		forge_auto_json json_t *list = forge_health_sums_json(&s);
 		forge_print_json(list);
-	} else if (rc >= 0 && s.n == 0) {
+	} else if (s.n == 0) {
 		puts("no check was carried out in this time");
-	} else if (rc >= 0) {
+	} else {
 		rc = print_sums(&s, err);
 	}
-	for (size_t i = 0; i < s.n; i++) {
-		free(s.v[i].name);
-		free(s.v[i].kind);
-	}
-	free(s.v);
-	return rc < 0 ? rc : 0;
+	forge_health_sums_done(&s);
+	return rc;
 }

@@ -37,6 +37,8 @@ const struct forge_cmd *const forge_cmds[] = {
 	&forge_cmd_setup,
 	&forge_cmd_verify,
 	&forge_cmd_gc,
+	&forge_cmd_serve,
+	&forge_cmd_token,
 	&forge_cmd_config,
 	&forge_cmd_completion,
 	&forge_cmd_help,

@@ -15,6 +15,7 @@
 #include "cli/session.h"
 #include "cli/table.h"
 #include "config/config.h"
+#include "run/submit.h"
 #include "spec/spec.h"
 
 struct forge_run_request forge_request;
@@ -418,4 +419,23 @@ int forge_request_run(const struct forge_config *cfg, bool is_json, bool quiet,
 	if (!is_quiet)
 		forge_print_verdict(record);
 	return result.exit_status;
+}
+
+int forge_request_submit(const struct forge_config *cfg, bool is_json,
+			 struct forge_error *err)
+{
+	struct forge_submitted done;
+
+	forge_reconcile_before_run();
+	int rc = forge_submit(cfg, &forge_request, &done, err);
+	if (rc < 0)
+		return rc;
+	if (done.warning.code)
+		forge_print_warning(&done.warning);
+	if (is_json)
+		printf("{\"run_id\": \"%s\", \"existing\": %s}\n", done.run_id,
+		       done.is_existing ? "true" : "false");
+	else
+		puts(done.run_id);
+	return FORGE_EXIT_OK;
 }

@@ -30,6 +30,9 @@ FORGE_MUST_CHECK int forge_request_absolute(struct forge_error *err);
 /* Runs the request and prints the result. The exit status; negative: nothing was run. */
 FORGE_MUST_CHECK int forge_request_run(const struct forge_config *cfg, bool is_json,
 				       bool quiet, struct forge_error *err);
+/* Submits the request and prints the id of the run. The exit status; negative: nothing was submitted. */
+FORGE_MUST_CHECK int forge_request_submit(const struct forge_config *cfg, bool is_json,
+					  struct forge_error *err);
 void forge_request_done(void);
 /* Prints how a run ended and where its outputs are, on stderr. */
 void forge_print_verdict(const json_t *record);

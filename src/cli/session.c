@@ -136,6 +136,12 @@ void forge_session_close(struct forge_session *s)
 	*s = FORGE_SESSION_INIT;
 }
 
+static int load(struct forge_session *s, const char *run_id, json_t **ret,
+		struct forge_error *err)
+{
+	return forge_record_find(&s->home, s->store, run_id, ret, &s->is_unconfirmed, err);
+}
+
 /* Typed ids become file names. */
 static int check_word(const char *word, struct forge_error *err)
 {
@@ -144,35 +150,6 @@ static int check_word(const char *word, struct forge_error *err)
 	return forge_hint(err, forge_fail(err, EINVAL, "'%.64s' names no run", word),
 			  "`forge ps` lists them; the first letters of an id are enough, "
 			  "and `last` is the newest");
-}
-
-/* The run's directory is newest while the run is live; the store has all runs. */
-static int load(struct forge_session *s, const char *run_id, json_t **ret,
-		struct forge_error *err)
-{
-	json_t *local = NULL, *stored = NULL;
-	struct forge_error why = FORGE_ERROR_INIT, unread = FORGE_ERROR_INIT;
-	int rc = s->store ? forge_store_get(s->store, run_id, &stored, &why)
-			  : forge_fail(&why, ENOENT, "no run '%s' here", run_id);
-	int here = forge_load_record(&s->home, run_id, &local, &unread);
-
-	if (here == 0 &&
-	    (!stored || (forge_record_is_over(local) && !forge_record_is_over(stored)))) {
-		json_decref(stored);
-		*ret = local;
-		s->is_unconfirmed = true;
-		return 0;
-	}
-	s->is_unconfirmed = false;
-	json_decref(local);
-	if (!stored)
-		stored = forge_slot_record(&s->home, run_id);
-	if (!stored) {
-		*err = forge_is_no_record(here) ? why : unread;
-		return forge_is_no_record(here) ? rc : here;
-	}
-	*ret = stored;
-	return 0;
 }
 
 int forge_session_record(struct forge_session *s, const char *word, json_t **ret,
@@ -400,15 +377,6 @@ const char *forge_record_name(const json_t *record, char buf[FORGE_RUN_NAME_MAX]
 	return buf;
 }
 
-bool forge_record_is_here(const json_t *record)
-{
-	char host[256] = "";
-	const char *there = forge_json_string(record, "host");
-
-	(void)gethostname(host, sizeof(host) - 1); /* "" matches no host */
-	return there && strcmp(host, there) == 0;
-}
-
 int forge_record_exit_status(const json_t *record)
 {
 	const json_t *status = json_object_get(record, "exit_status");
@@ -438,62 +406,4 @@ enum forge_colour forge_status_colour(const char *status)
 		break;
 	}
 	return FORGE_PLAIN;
-}
-
-time_t forge_record_time(const char *text)
-{
-	struct tm tm = { 0 };
-
-	return text && strptime(text, "%Y-%m-%dT%H:%M:%S", &tm) ? timegm(&tm) : 0;
-}
-
-uint64_t forge_record_limit(const json_t *record, const char *key, double scale)
-{
-	const json_t *j = json_object_get(json_object_get(record, "limits"), key);
-
-	return json_is_number(j) ? (uint64_t)(json_number_value(j) * scale + 0.5)
-				 : FORGE_UNLIMITED;
-}
-
-/* Quotes a word that a shell would interpret. */
-static void print_word(FILE *f, const char *word)
-{
-	if (*word && !strpbrk(word, " \t\n'\"\\$`*?[]<>|&;(){}!#~")) {
-		fputs(word, f);
-		return;
-	}
-	putc('\'', f);
-	for (; *word; word++)
-		if (*word == '\'')
-			fputs("'\\''", f);
-		else
-			putc(*word, f);
-	putc('\'', f);
-}
-
-#define COMMAND_MAX 4096
-
-char *forge_record_command(const json_t *record)
-{
-	const json_t *words = json_object_get(record, "command"), *word;
-	char *text = NULL;
-	size_t i, size = 0;
-	FILE *f = open_memstream(&text, &size);
-
-	if (!f)
-		return NULL;
-	json_array_foreach (words, i, word) {
-		if (i)
-			putc(' ', f);
-		print_word(f, json_string_value(word) ? json_string_value(word) : "");
-		if (ftell(f) > COMMAND_MAX)
-			break;
-	}
-	if (fclose(f) != 0) {
-		free(text);
-		return NULL;
-	}
-	if (size > COMMAND_MAX)
-		memcpy(text + COMMAND_MAX - 4, "...", 4);
-	return text;
 }

@@ -8,6 +8,7 @@
 #include "base/strv.h"
 #include "cli/cli.h"
 #include "config/config.h"
+#include "record/view.h"
 #include "state/home.h"
 #include "store/store.h"
 
@@ -96,11 +97,4 @@ const char *forge_record_name(const json_t *record, char buf[FORGE_RUN_NAME_MAX]
 const char *forge_record_label(const json_t *record);
 /* The exit status that `forge run` would have had. */
 int forge_record_exit_status(const json_t *record);
-bool forge_record_is_here(const json_t *record);
 enum forge_colour forge_status_colour(const char *status);
-/* Parses "2026-01-31T12:00:00.123Z" of a record; 0: it is not a time. */
-time_t forge_record_time(const char *text);
-/* A limit of a record, times scale; FORGE_UNLIMITED where there is none. */
-uint64_t forge_record_limit(const json_t *record, const char *key, double scale);
-/* The words of the command, quoted for a shell. NULL: out of memory. */
-char *forge_record_command(const json_t *record);

@@ -380,22 +380,20 @@ void forge_admit_release(struct forge_share *s)
 	*s = FORGE_SHARE_INIT;
 }
 
-const char *forge_admit_why(const struct forge_home *home, const struct forge_config *cfg,
-			    const struct forge_need *need, char buf[FORGE_WHY_MAX])
+/* without: its ticket does not count. */
+static int look_at_queue(const struct forge_home *home, const char *without,
+			 struct forge_budget *ret_used, unsigned *ret_waiting)
 {
 	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
-	char want[FORGE_FORMAT_MAX], used_text[FORGE_FORMAT_MAX], all[FORGE_FORMAT_MAX];
-	struct forge_budget b, used = { 0 };
-	unsigned before = 0;
+	struct forge_budget used = { 0 };
+	unsigned waiting = 0;
 
-	forge_budget_of(cfg, &b);
-	struct forge_need n = clamp(need, &b);
-	(void)forge_entries_open(&d, home->fd, "queue"); /* a missing queue is empty */
+	(void)forge_entries_open(&d, home->fd, "queue"); /* d keeps the error */
 	for (const char *name; (name = forge_entries_next(&d));) {
 		uint64_t bytes, cpus_milli;
 		int dir = forge_entries_fd(&d);
 		if (strncmp(name, "w-", 2) == 0 && forge_queue_is_locked(dir, name))
-			before += !strstr(name, n.run_id);
+			waiting += !without || !strstr(name, without);
 		if (sscanf(name, "s-%" SCNu64 "-%" SCNu64 "-", &bytes, &cpus_milli) ==
 			    2 &&
 		    forge_queue_is_locked(dir, name)) {
@@ -404,6 +402,29 @@ const char *forge_admit_why(const struct forge_home *home, const struct forge_co
 			used.runs++;
 		}
 	}
+	*ret_used = used;
+	*ret_waiting = waiting;
+	return d.error == -ENOENT ? 0 : d.error; /* a missing queue is empty */
+}
+
+int forge_admit_used(const struct forge_home *home, struct forge_budget *ret_used,
+		     unsigned *ret_waiting, struct forge_error *err)
+{
+	int rc = look_at_queue(home, NULL, ret_used, ret_waiting);
+
+	return rc < 0 ? forge_fail_errno(err, -rc, "read the queue") : 0;
+}
+
+const char *forge_admit_why(const struct forge_home *home, const struct forge_config *cfg,
+			    const struct forge_need *need, char buf[FORGE_WHY_MAX])
+{
+	char want[FORGE_FORMAT_MAX], used_text[FORGE_FORMAT_MAX], all[FORGE_FORMAT_MAX];
+	struct forge_budget b, used;
+	unsigned before;
+
+	forge_budget_of(cfg, &b);
+	struct forge_need n = clamp(need, &b);
+	(void)look_at_queue(home, n.run_id, &used, &before); /* what could be read */
 	if (used.cpus_milli + n.cpus_milli > b.cpus_milli)
 		(void)snprintf(buf, FORGE_WHY_MAX, "waits for %s CPU%s: %s of %s in use",
 			       forge_format_cpus(want, n.cpus_milli),

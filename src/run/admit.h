@@ -82,6 +82,10 @@ FORGE_MUST_CHECK int forge_admit_take(struct forge_ticket *t, int signal_fd,
 /* Leaves the queue, with or without a share. Accepts FORGE_TICKET_INIT. */
 void forge_admit_leave(struct forge_ticket *t);
 void forge_admit_release(struct forge_share *s);
+/* What the runs that are admitted use of the budget together, and how many runs wait. */
+FORGE_MUST_CHECK int forge_admit_used(const struct forge_home *home,
+				      struct forge_budget *ret_used,
+				      unsigned *ret_waiting, struct forge_error *err);
 /*
  * Why a queued run with this need waits: "waits for 1 CPU: 2 of 2 in use". Changes
  * nothing. Returns buf.

@@ -326,6 +326,7 @@ static void build_list(struct builder *b, const struct forge_run_filter *f)
 	where(b, "status", "=", f->status);
 	where(b, "reason", "=", f->reason);
 	where(b, "runtime", "=", f->runtime);
+	where(b, "executor", "=", f->executor);
 	where_analysis(b, f->analysis);
 	where(b, "host", "=", f->host);
 	where(b, "username", "=", f->user);
@@ -366,6 +367,30 @@ int forge_store_list(struct forge_store *st, const struct forge_run_filter *filt
 
 	build_list(&b, filter);
 	return st->ops->exec(st, b.sql, b.v, b.n, visit_row, &l, err);
+}
+
+struct counting {
+	int (*visit)(const char *status, int64_t n, void *arg);
+	void *arg;
+};
+
+static int visit_count(const char *const *columns, void *arg)
+{
+	const struct counting *c = arg;
+
+	return columns[0] ? c->visit(columns[0], number(columns[1]), c->arg) : 0;
+}
+
+int forge_store_count_status(struct forge_store *st, const char *since,
+			     int (*visit)(const char *status, int64_t n, void *arg),
+			     void *arg, struct forge_error *err)
+{
+	struct counting c = { visit, arg };
+
+	return forge_sql(st, err, visit_count, &c,
+			 "SELECT status, count(*) FROM runs WHERE run_id >= $1 AND "
+			 "part_of IS NULL GROUP BY status",
+			 SQL_TEXT(since ? since : ""));
 }
 
 struct objects {

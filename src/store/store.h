@@ -97,7 +97,7 @@ FORGE_MUST_CHECK int forge_store_post_records(struct forge_store *st, const char
 
 /* What to list; NULL, 0 and false select everything. */
 struct forge_run_filter {
-	const char *status, *reason, *runtime, *host, *user;
+	const char *status, *reason, *runtime, *executor, *host, *user;
 	const char *analysis;	   /* a name, or a pattern with * and ? */
 	const char *since, *until; /* as the beginnings of run ids, which sort by time */
 	const char *after;	   /* the last run id of the page before */
@@ -132,6 +132,11 @@ typedef int forge_run_visitor(const struct forge_run_row *row, void *arg);
  */
 const char *forge_store_part_of(const json_t *record);
 
+/* How many runs have which status, of those whose ids are not below since (NULL: of all). Without probes and post-processes. */
+FORGE_MUST_CHECK int forge_store_count_status(struct forge_store *st, const char *since,
+					      int (*visit)(const char *status, int64_t n,
+							   void *arg),
+					      void *arg, struct forge_error *err);
 /* Stops at and returns visit's first non-zero result; otherwise returns the number of rows. */
 FORGE_MUST_CHECK int forge_store_list(struct forge_store *st,
 				      const struct forge_run_filter *filter,

@@ -205,3 +205,15 @@ sql() { python3 -c 'import sqlite3, sys; db = sqlite3.connect(sys.argv[1]); db.e
     [ "$status" -eq 1 ]
     run ! grep -q $'\e' <<<"$output"
 }
+
+@test "rerun --detach prints the id of the new run and does not wait" {
+    forge run -q --id gated -- true
+    id=$(forge rerun --detach --memory 64M --id again gated)
+    run forge wait "$id"
+    [ "$status" -eq 0 ]
+    [ "$(forge show --json "$id" | jq -r '.rerun_of != null')" = true ]
+    [ "$(forge show --json "$id" | jq .limits.memory_bytes)" -eq 67108864 ]
+    # A refused request is refused here, and starts nothing.
+    run forge rerun --detach --memory 0 gated
+    [ "$status" -eq 125 ]
+}

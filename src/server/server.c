@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Starts and stops the server, and what its requests share: tokens, the store, records and logs. */
+#include "server/server.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/json.h"
+#include "executor/executor.h"
+#include "record/deliver.h"
+#include "record/foreign.h"
+#include "record/log.h"
+#include "record/view.h"
+#include "server/cache.h"
+#include "server/command.h"
+#include "server/listen.h"
+#include "state/slot.h"
+
+/* A store that could not be opened is asked again after so long. */
+#define STORE_RETRY_USEC 1000000
+/* How often runs whose supervisor was killed are repaired. */
+#define REPAIR_USEC 30000000ULL
+
+/* ---- tokens ---- */
+
+enum forge_access forge_server_check(struct forge_server *sv, const char *token)
+{
+	struct forge_error err = FORGE_ERROR_INIT;
+	char digest[FORGE_DIGEST_MAX];
+
+	if (strlen(token) >= FORGE_TOKEN_MAX)
+		return FORGE_ACCESS_NONE;
+	forge_token_digest(token, digest);
+	if (*sv->link_digest && forge_token_equal(sv->link_digest, digest))
+		return FORGE_ACCESS_OPERATOR;
+	pthread_mutex_lock(&sv->tokens_lock);
+	enum forge_access access = forge_tokens_check(&sv->tokens, &sv->home, token, &err);
+	pthread_mutex_unlock(&sv->tokens_lock);
+	if (err.code && sv->options->on_warning)
+		sv->options->on_warning(&err);
+	return access;
+}
+
+/* ---- the store ---- */
+
+int forge_server_take(struct forge_server *sv, struct forge_store **ret,
+		      struct forge_error *err)
+{
+	struct forge_store *st = NULL;
+	int rc = 0;
+
+	pthread_mutex_lock(&sv->stores_lock);
+	if (sv->n_stores)
+		st = sv->stores[--sv->n_stores];
+	else if (sv->store_failed_usec &&
+		 forge_now_usec() - sv->store_failed_usec < STORE_RETRY_USEC)
+		rc = forge_fail(err, ENOTCONN, "%s", sv->store_problem);
+	pthread_mutex_unlock(&sv->stores_lock);
+	if (st || rc < 0) {
+		*ret = st;
+		return rc;
+	}
+	struct forge_error why = FORGE_ERROR_INIT;
+	rc = forge_store_open(sv->url, &st, &why);
+	pthread_mutex_lock(&sv->stores_lock);
+	sv->store_failed_usec = rc < 0 ? forge_now_usec() : 0;
+	if (rc < 0)
+		(void)snprintf(sv->store_problem, sizeof(sv->store_problem), "%s", why.msg);
+	pthread_mutex_unlock(&sv->stores_lock);
+	if (rc < 0)
+		return forge_fail(err, ENOTCONN, "%s", why.msg);
+	*ret = st;
+	return 0;
+}
+
+void forge_server_give(struct forge_server *sv, struct forge_store *st, int rc)
+{
+	bool is_broken = rc < 0 && rc != -ENOENT && rc != -ENOTUNIQ && rc != -EINVAL;
+
+	if (!st)
+		return;
+	pthread_mutex_lock(&sv->stores_lock);
+	if (!is_broken && sv->n_stores < FORGE_STORES_MAX) {
+		sv->stores[sv->n_stores++] = st;
+		st = NULL;
+	}
+	pthread_mutex_unlock(&sv->stores_lock);
+	forge_store_close(st);
+}
+
+/* ---- runs ---- */
+
+int forge_server_record(struct forge_server *sv, const char *run_id, json_t **ret,
+			struct forge_error *err)
+{
+	struct forge_store *st = NULL;
+	struct forge_error away = FORGE_ERROR_INIT;
+	bool is_unconfirmed;
+	int taken = forge_server_take(sv, &st, &away);
+	int rc = forge_record_find(&sv->home, st, run_id, ret, &is_unconfirmed, err);
+
+	forge_server_give(sv, st, rc);
+	/* Without the store nobody knows whether there is such a run. */
+	if (rc == -ENOENT && taken < 0) {
+		*err = away;
+		return taken;
+	}
+	return rc;
+}
+
+int forge_server_open_log(struct forge_server *sv, const json_t *record,
+			  const char *stream, struct forge_error *err)
+{
+	forge_auto_home struct forge_home other = FORGE_HOME_INIT;
+	const struct forge_home *theirs =
+		forge_foreign_is(&sv->home, record) ? &other : NULL;
+	json_t *slot = NULL;
+	int rc = theirs ? forge_foreign_open(record, "logs", &other, err) : 0;
+
+	if (rc < 0)
+		return rc;
+	if (!theirs &&
+	    forge_slot_find(&sv->home, forge_json_string(record, "run_id"), &slot) == 0 &&
+	    slot) {
+		int fd = forge_log_open_remote(slot, stream);
+		json_decref(slot);
+		if (fd >= 0)
+			return fd;
+	}
+	return forge_log_open(&sv->home, theirs, record, stream, err);
+}
+
+static json_t *record_of(void *arg, const char *run_id)
+{
+	struct forge_error err = FORGE_ERROR_INIT;
+	json_t *record;
+
+	return forge_server_record(arg, run_id, &record, &err) < 0 ? NULL : record;
+}
+
+static int log_of(void *arg, const char *run_id, const char *stream)
+{
+	forge_auto_json json_t *record = record_of(arg, run_id);
+	struct forge_error err = FORGE_ERROR_INIT;
+
+	return record ? forge_server_open_log(arg, record, stream, &err) : -1;
+}
+
+/* ---- start and stop ---- */
+
+static int add_name(struct forge_server *sv, const char *name, struct forge_error *err)
+{
+	if (sv->n_names == FORGE_ARRAY_SIZE(sv->names))
+		return forge_fail(err, E2BIG, "more than %zu names",
+				  FORGE_ARRAY_SIZE(sv->names));
+	sv->names[sv->n_names] = strdup(name);
+	return sv->names[sv->n_names++] ? 0 : forge_fail(err, ENOMEM, "out of memory");
+}
+
+/* The address itself is a name, except one that stands for all addresses. */
+static int add_names(struct forge_server *sv, const struct forge_listen *l,
+		     struct forge_error *err)
+{
+	char host[sizeof(l->address)];
+	int rc = 0;
+
+	(void)snprintf(host, sizeof(host), "%s", l->address);
+	char *colon = strrchr(host, ':');
+	if (colon)
+		*colon = '\0';
+	if (strcmp(host, "0.0.0.0") != 0 && strcmp(host, "[::]") != 0)
+		rc = add_name(sv, host, err);
+	if (sv->options->names)
+		forge_strv_foreach (name, sv->options->names)
+			if (rc == 0)
+				rc = add_name(sv, name, err);
+	return rc;
+}
+
+/* Tokens are stored, or made for this link; a server that others can reach needs a stored one. */
+static int make_link(struct forge_server *sv, char token[FORGE_TOKEN_MAX],
+		     struct forge_error *err)
+{
+	json_t *list = NULL;
+
+	*token = '\0';
+	if (sv->is_loopback) {
+		if (forge_token_make(token) < 0)
+			return forge_fail(err, EIO, "the kernel gives no random numbers");
+		forge_token_digest(token, sv->link_digest);
+		return 0;
+	}
+	int rc = forge_token_list(&sv->home, &list, err);
+	size_t n = json_array_size(list);
+	json_decref(list);
+	if (rc == 0 && n == 0)
+		return forge_hint(err,
+				  forge_fail(err, EPERM,
+					     "others can reach this address, and there is no token"),
+				  "`forge token new` makes one");
+	return rc;
+}
+
+/* Another forge repairs what killed supervisors left, as each command does. */
+static void repair(struct forge_server *sv)
+{
+	forge_auto_strv struct forge_strv words = { 0 };
+	struct forge_command_result r;
+	struct forge_error err = FORGE_ERROR_INIT;
+
+	if (forge_strv_add(&words, "ps") < 0 || forge_strv_add(&words, "--running") < 0 ||
+	    forge_strv_add(&words, "--limit=1") < 0 || forge_strv_add(&words, "-q") < 0 ||
+	    forge_command_run(sv, &words, 60, &r, &err) < 0)
+		return; /* the next one tries again */
+	forge_command_done(&r);
+}
+
+/* Until a signal ends it. */
+static int wait_for_end(struct forge_server *sv, struct forge_http *http, int signals)
+{
+	uint64_t repaired = forge_now_usec();
+
+	for (;;) {
+		struct pollfd p = { .fd = signals, .events = POLLIN };
+		struct signalfd_siginfo info;
+		int n = poll(&p, 1, 1000);
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		if (n > 0 && read(signals, &info, sizeof(info)) == sizeof(info))
+			return 0;
+		forge_http_tick(http);
+		if (forge_now_usec() - repaired < REPAIR_USEC)
+			continue;
+		repair(sv);
+		repaired = forge_now_usec();
+	}
+}
+
+static int serve(struct forge_server *sv, struct forge_listen *l, int signals,
+		 struct forge_error *err)
+{
+	char token[FORGE_TOKEN_MAX], address[sizeof(l->address) + 16];
+	struct forge_http *http;
+	int rc = make_link(sv, token, err);
+
+	if (rc == 0)
+		rc = forge_http_start(sv, l->fd, l->n, &http, err);
+	if (rc < 0)
+		return rc;
+	l->n = 0; /* it closes them */
+	(void)snprintf(address, sizeof(address), "http://%s", l->address);
+	if (sv->options->on_ready)
+		sv->options->on_ready(address, token, sv->is_loopback);
+	explicit_bzero(token, sizeof(token));
+	rc = wait_for_end(sv, http, signals);
+	forge_http_stop(http);
+	return rc < 0 ? forge_fail_errno(err, -rc, "wait for requests") : 0;
+}
+
+static void done(struct forge_server *sv)
+{
+	forge_follow_stop(sv->follow);
+	for (size_t i = 0; i < sv->n_stores; i++)
+		forge_store_close(sv->stores[i]);
+	for (size_t i = 0; i < sv->n_names; i++)
+		free(sv->names[i]);
+	forge_cache_free(sv->cache);
+	forge_tokens_done(&sv->tokens);
+	free(sv->url);
+	free(sv->shown_url);
+	forge_home_close(&sv->home);
+	pthread_mutex_destroy(&sv->tokens_lock);
+	pthread_mutex_destroy(&sv->stores_lock);
+	pthread_mutex_destroy(&sv->counts_lock);
+	json_decref(sv->counts);
+	json_decref(sv->health);
+}
+
+/* Every thread inherits that these signals are blocked, so one descriptor gets them. */
+static int catch_signals(struct forge_error *err)
+{
+	sigset_t set;
+
+	(void)sigemptyset(&set);
+	(void)sigaddset(&set, SIGTERM);
+	(void)sigaddset(&set, SIGINT);
+	(void)sigaddset(&set, SIGHUP);
+	(void)signal(SIGPIPE, SIG_IGN);
+	(void)signal(SIGXFSZ, SIG_IGN);
+	int code = pthread_sigmask(SIG_BLOCK, &set, NULL);
+	int fd = code ? -1 : signalfd(-1, &set, SFD_CLOEXEC);
+	return fd < 0 ? forge_fail_errno(err, code ? code : errno, "wait for signals")
+		      : fd;
+}
+
+int forge_server_run(const struct forge_config *cfg,
+		     const struct forge_server_options *options, struct forge_error *err)
+{
+	struct forge_server sv = { .cfg = cfg,
+				   .options = options,
+				   .home = FORGE_HOME_INIT,
+				   .started_usec = forge_now_usec() };
+	struct forge_listen l = { .n = 0 };
+	forge_auto_close int signals = catch_signals(err);
+	int rc = signals < 0 ? signals : 0;
+
+	(void)pthread_mutex_init(&sv.tokens_lock, NULL); /* never fails on Linux */
+	(void)pthread_mutex_init(&sv.stores_lock, NULL);
+	(void)pthread_mutex_init(&sv.counts_lock, NULL);
+	sv.follow_ops = (struct forge_follow_ops){ .record = record_of,
+						   .open_log = log_of,
+						   .arg = &sv,
+						   .home = &sv.home };
+	if (rc == 0)
+		rc = forge_home_open(true, &sv.home, err);
+	if (rc == 0)
+		rc = forge_store_choose(options->store, cfg, &sv.url, err);
+	if (rc == 0 && (!(sv.shown_url = forge_store_display(sv.url)) ||
+			!(sv.cache = forge_cache_new())))
+		rc = forge_fail(err, ENOMEM, "out of memory");
+	if (rc == 0 && getrandom(sv.ticket_key, sizeof(sv.ticket_key), 0) !=
+			       (ssize_t)sizeof(sv.ticket_key))
+		rc = forge_fail(err, EIO, "the kernel gives no random numbers");
+	if (rc == 0)
+		rc = forge_listen_open(options->listen, &l, err);
+	sv.is_loopback = l.is_loopback;
+	if (rc == 0)
+		rc = add_names(&sv, &l, err);
+	if (rc == 0)
+		rc = forge_follow_start(&sv.follow_ops, &sv.follow, err);
+	if (rc == 0)
+		rc = serve(&sv, &l, signals, err);
+	forge_listen_close(&l);
+	done(&sv);
+	return rc;
+}
