@@ -10,7 +10,8 @@ struct forge_web_asset {
 	const char          *type;    /* the value of Content-Type */
 	const unsigned char *data;
 	size_t               size;
-	const char          *sha256;  /* of data, 64 hex digits: good for an ETag */
+	const char          *sha256;  /* of data, 64 hex digits */
+	const char          *etag;    /* the same, in the quotes of an ETag */
 	bool                 is_gzip; /* data is compressed: Content-Encoding: gzip */
 };
 
