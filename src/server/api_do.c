@@ -26,7 +26,7 @@ static void start(struct forge_server *sv, const struct forge_strv *words,
 	json_t *printed = NULL;
 
 	forge_cache_clear(sv->cache);
-	bool is_done = forge_command_json(sv, words, &printed, a);
+	bool is_done = forge_command_json(sv, words, false, &printed, a);
 	forge_cache_clear(sv->cache);
 	if (!is_done)
 		return;

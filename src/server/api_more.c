@@ -27,7 +27,7 @@ static int words_of(struct forge_strv *ret, const char *const *words)
 }
 
 /* Executes forge; NULL: the refusal is the answer. */
-static json_t *ask_forge(struct forge_server *sv, const char *const *list,
+static json_t *ask_forge(struct forge_server *sv, const char *const *list, bool is_lines,
 			 struct forge_answer *a)
 {
 	forge_auto_strv struct forge_strv words = { 0 };
@@ -37,14 +37,14 @@ static json_t *ask_forge(struct forge_server *sv, const char *const *list,
 		forge_answer_error(a, 503, "busy", "out of memory", NULL);
 		return NULL;
 	}
-	return forge_command_json(sv, &words, &printed, a) ? printed : NULL;
+	return forge_command_json(sv, &words, is_lines, &printed, a) ? printed : NULL;
 }
 
 void forge_api_runtimes(struct forge_server *sv, const struct forge_ask *ask,
 			struct forge_answer *a)
 {
 	static const char *const words[] = { "runtime", "list", "--json", NULL };
-	json_t *list = ask_forge(sv, words, a);
+	json_t *list = ask_forge(sv, words, false, a);
 
 	(void)ask;
 	if (list)
@@ -71,14 +71,14 @@ void forge_api_runtime(struct forge_server *sv, const struct forge_ask *ask,
 		forge_answer_error(a, 404, "not_found", "there is no such runtime", NULL);
 		return;
 	}
-	json_t *shown = ask_forge(sv, show, a);
+	json_t *shown = ask_forge(sv, show, false, a);
 	if (!shown) {
 		/* An unknown name is the usual reason. */
 		if (a->status == 400)
 			a->status = 404;
 		return;
 	}
-	json_t *past = ask_forge(sv, history, a);
+	json_t *past = ask_forge(sv, history, true, a);
 	if (!past) {
 		json_decref(shown);
 		return;
@@ -90,7 +90,7 @@ void forge_api_executors(struct forge_server *sv, const struct forge_ask *ask,
 			 struct forge_answer *a)
 {
 	static const char *const words[] = { "executor", "list", "--json", NULL };
-	json_t *list = ask_forge(sv, words, a);
+	json_t *list = ask_forge(sv, words, false, a);
 
 	(void)ask;
 	if (list)

@@ -34,8 +34,9 @@ static bool is_id(const char *name)
 static int open_events(const struct forge_server *sv, const char *id)
 {
 	forge_auto_free char *path = forge_asprintf("pipelines/%s/events.jsonl", id);
+	uint64_t size;
 
-	return path ? forge_open_regular(sv->home.fd, path, EVENTS_MAX, NULL) : -ENOMEM;
+	return path ? forge_open_regular(sv->home.fd, path, EVENTS_MAX, &size) : -ENOMEM;
 }
 
 /*

@@ -200,8 +200,24 @@ void forge_command_error(const struct forge_command_result *r, struct forge_erro
 	}
 }
 
+/* One value, or a list of those that stand in lines. */
+static json_t *parse(const char *text, size_t len, bool is_lines)
+{
+	if (!is_lines)
+		return json_loadb(text, len, JSON_DECODE_ANY, NULL);
+	json_t *list = json_array();
+	const char *end;
+	for (const char *line = text; list && (end = strchr(line, '\n')); line = end + 1)
+		if (json_array_append_new(
+			    list, json_loadb(line, (size_t)(end - line), 0, NULL)) < 0) {
+			json_decref(list);
+			return NULL;
+		}
+	return list;
+}
+
 bool forge_command_json(struct forge_server *sv, const struct forge_strv *words,
-			json_t **ret, struct forge_answer *a)
+			bool is_lines, json_t **ret, struct forge_answer *a)
 {
 	struct forge_command_result r;
 	struct forge_error err = FORGE_ERROR_INIT;
@@ -211,9 +227,7 @@ bool forge_command_json(struct forge_server *sv, const struct forge_strv *words,
 		forge_answer_fail(a, rc, &err);
 		return false;
 	}
-	json_t *j = r.status == 0 ? json_loadb(r.out ? r.out : "", r.out_len,
-					       JSON_DECODE_ANY, NULL)
-				  : NULL;
+	json_t *j = r.status == 0 ? parse(r.out ? r.out : "", r.out_len, is_lines) : NULL;
 	if (!j) {
 		forge_command_error(&r, &err);
 		/* 1 and 125: it refused; everything else is not the client's fault. */

@@ -27,10 +27,10 @@ FORGE_MUST_CHECK int forge_command_run(const struct forge_server *sv,
 				       struct forge_command_result *ret,
 				       struct forge_error *err);
 /*
- * The same for an answer: the JSON that it printed into *ret. What it refused becomes the answer, with its sentence and its
+ * The same for an answer: the JSON that it printed into *ret (is_lines: a list of those in its lines). What it refused becomes the answer, with its sentence and its
  * hint; then this is false.
  */
 bool forge_command_json(struct forge_server *sv, const struct forge_strv *words,
-			json_t **ret, struct forge_answer *a);
+			bool is_lines, json_t **ret, struct forge_answer *a);
 /* "forge: message\n...Hint" of stderr, as one error. */
 void forge_command_error(const struct forge_command_result *r, struct forge_error *err);

@@ -560,8 +560,8 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *c, const cha
 				      strcmp(method, "HEAD") != 0;
 			return send_answer(r);
 		}
-		if (strcmp(r->ask.method, "POST") == 0)
-			return MHD_YES; /* the body follows */
+		/* An answer that is given at this point ends the connection; the next call comes after the body. */
+		return MHD_YES;
 	}
 	return *size ? take_body(r, data, size) : answer(r);
 }
