@@ -76,6 +76,11 @@ export function Time({ at }: { at: string | null | undefined }) {
 	);
 }
 
+/* A sentence of forge; the options in it are set as code and are not broken. */
+export function Sentence({ text }: { text: string }) {
+	return <>{visible(text).split(/(--[a-z][a-z-]{1,20}(?: [0-9][0-9A-Za-z]{0,12})?)/).map((part, i) => (i % 2 ? <code key={i} class="nowrap">{part}</code> : part))}</>;
+}
+
 export function Elapsed({ since }: { since: string | null }) {
 	const now = useNow();
 	return <span class="num">{since ? duration(Math.max(0, Math.floor((now - Date.parse(since)) / 1000))) : "–"}</span>;

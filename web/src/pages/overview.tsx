@@ -6,7 +6,7 @@ import { Sparkline, Stack } from "../charts";
 import { bytes, count, cpus } from "../format";
 import { href } from "../router";
 import { visible } from "../text";
-import { Card, Elapsed, Empty, HealthStrip, isOpen, memoryText, Meter, Name, Pending, Status, Time, toneOf } from "../ui";
+import { Card, Elapsed, Empty, HealthStrip, isOpen, memoryText, Meter, Name, Pending, Sentence, Status, Time, toneOf } from "../ui";
 
 interface Trace { memory: (number | null)[]; cpuRate: number | null; cpuSeconds: number | null; at: number }
 
@@ -76,10 +76,10 @@ export function OverviewPage() {
 				<div class="col">
 					<Running runs={o.running} traces={traces} />
 					<Queue runs={o.queued} />
+					<HealthCard rows={o.health} />
 				</div>
 				<div class="col">
 					<Failures runs={o.failures} />
-					<HealthCard rows={o.health} />
 				</div>
 			</div>
 		</main>
@@ -142,7 +142,7 @@ function Queue({ runs }: { runs: Live[] }) {
 					<li key={r.run_id} class="wait-row">
 						<a href={href("runs", r.run_id)} class="strong"><Name text={r.analysis_id} most={64} /></a>
 						<span class="faint small"><Elapsed since={r.created_at} /></span>
-						<span class="why">{r.why ? visible(r.why) : "It waits for its turn."}</span>
+						<span class="why"><Sentence text={r.why ?? "It waits for its turn."} /></span>
 					</li>
 				))}
 			</ol>
@@ -153,7 +153,7 @@ function Queue({ runs }: { runs: Live[] }) {
 
 function Failures({ runs }: { runs: RunRow[] }) {
 	return (
-		<Card title="Last failures" extra={<a href="#/runs?status=failed">all</a>}>
+		<Card title="Last failures" extra={<a href="#/runs?status=failed">failed runs</a>}>
 			{runs.length === 0 && <Empty>No run has failed.</Empty>}
 			<ul class="rows">
 				{runs.map((r) => (
@@ -161,7 +161,7 @@ function Failures({ runs }: { runs: RunRow[] }) {
 						<Status status={r.status} reason={r.reason} />
 						<a href={href("runs", r.run_id)} class="strong"><Name text={r.analysis_id} most={64} /></a>
 						<span class="faint small right"><Time at={r.ended_at ?? r.created_at} /></span>
-						<span class="sentence">{visible(r.completion_notes ?? "No sentence was recorded.")}</span>
+						<span class="sentence"><Sentence text={r.completion_notes ?? "No sentence was recorded."} /></span>
 					</li>
 				))}
 			</ul>

@@ -8,7 +8,7 @@ import { LogView } from "../log";
 import { Outputs } from "../outputs";
 import { href } from "../router";
 import { cut, shellQuote, visible, visibleLines } from "../text";
-import { Card, Copy, Dialog, Digest, Elapsed, Empty, Facts, Failure, Icon, isBad, isOpen, Meter, Name, Pending, Status, Time, toneOf } from "../ui";
+import { Card, Copy, Dialog, Digest, Elapsed, Empty, Facts, Failure, Icon, isBad, isOpen, Meter, Name, Pending, Sentence, Status, Time, toneOf } from "../ui";
 
 interface Samples { columns: string[]; samples: (number | null)[][] }
 
@@ -54,8 +54,8 @@ export function RunPage({ id }: { id: string }) {
 				<Actions record={r} isLive={isLive} onChange={query.reload} />
 			</div>
 			<p class={"verdict " + (isBad(r.status) ? "bad " : "") + toneOf(r.status)} role="status">
-				{r.completion_notes ? visible(r.completion_notes)
-					: page.why ? visible(page.why)
+				{r.completion_notes ? <Sentence text={r.completion_notes} />
+					: page.why ? <Sentence text={page.why} />
 					: isLive ? <>{r.status === "queued" ? "Waiting" : r.status === "running" ? "Running" : r.status === "collecting" ? "Collecting its outputs" : "Preparing"}{", for "}<Elapsed since={r.started_at ?? r.created_at} />.</>
 					: "No sentence was recorded."}
 			</p>
@@ -205,7 +205,7 @@ function Resources({ record, samples, isLive }: { record: Record_; samples: Samp
 	const rows = samples.samples.filter((r) => typeof r[s] === "number");
 	if (rows.length === 0)
 		return isLive && record.status === "running"
-			? <Card title="Resources"><Empty>The first sample is on its way.</Empty></Card>
+			? <Card title="Resources"><Empty>There is no sample yet.</Empty></Card>
 			: <Card title="Resources"><Empty>No samples were taken: the run was too short, or made by an older forge. The highest values stand beside.</Empty></Card>;
 	const points = (k: number): Point[] => (k < 0 ? [] : rows.map((r) => [r[s]!, r[k] ?? null]));
 	const cpu: Point[] = [];
@@ -355,7 +355,7 @@ function Provenance({ record: r }: { record: Record_ }) {
 							["Network", visible(r.network ?? "–")],
 							...Object.entries(r.isolation.mechanisms ?? {}).map(([k, v]) => [visible(k), visible(String(v))] as [string, string]),
 						]} />
-					) : <p class="faint">Not recorded.</p>}
+					) : <p class="faint">{isOpen(r.status) ? "It is recorded when the run ends." : "Not recorded."}</p>}
 				</div>
 				<div>
 					<h3>Asked</h3>

@@ -5,7 +5,7 @@ import { RunRow, useQuery } from "../api";
 import { bytes, duration } from "../format";
 import { href, Route, setQuery } from "../router";
 import { visible } from "../text";
-import { Empty, Failure, Icon, Name, Pending, Status, Time } from "../ui";
+import { Empty, Failure, Icon, Name, Pending, Sentence, Status, Time } from "../ui";
 
 const STATUSES = ["queued", "preparing", "running", "collecting", "succeeded", "failed", "killed", "cancelled", "corrupted", "lost", "rejected"];
 const REASONS = ["exit", "signal", "wall_time", "cpu_time", "memory", "pids", "disk", "output", "cancelled", "exec", "sandbox", "runtime", "input", "missing_output", "health_pre", "health_post", "host_lost", "admission"];
@@ -181,7 +181,7 @@ export function RunTable({ runs, isStale }: { runs: RunRow[]; isStale?: boolean 
 						}}>
 							<td><Status status={r.status} reason={r.reason} /></td>
 							<th scope="row"><a href={href("runs", r.run_id)}><Name text={r.analysis_id} most={64} /></a></th>
-							<td class="wide-only sentence">{visible(r.completion_notes ?? "")}</td>
+							<td class="wide-only sentence"><Sentence text={r.completion_notes ?? ""} /></td>
 							<td class="wide-only"><Name text={r.runtime} most={40} /></td>
 							<td class="r num">{r.memory_peak_bytes === null ? "–" : bytes(r.memory_peak_bytes)}<Share used={r.memory_peak_bytes} limit={r.memory_limit_bytes} /></td>
 							<td class="r num">{duration(r.wall_seconds)}</td>
