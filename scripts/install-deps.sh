@@ -14,7 +14,7 @@ packages() {
     test) packages demo
         packages runtimes
         echo bats bsdextrautils btrfs-progs busybox-static clang conmon crun curl docker.io e2fsprogs iproute2 jq libcurl4 libmicrohttpd12 \
-            man-db mmdebstrap munge passwd podman postgresql procps python3 runc shellcheck slurm-wlm snakemake strace tmux uidmap \
+            man-db mmdebstrap munge passwd podman postgresql procps python3 python3-jsonschema runc shellcheck slurm-wlm snakemake strace tmux uidmap \
             user-mode-linux util-linux xfsprogs zsh
         # For the dashboard. Only here: who builds forge need not have Node.js, and may have another than Debian's.
         echo chromium

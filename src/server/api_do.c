@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "base/parse.h"
+#include "record/record.h"
+#include "server/body.h"
 #include "server/cache.h"
 #include "server/command.h"
-#include "server/body.h"
 #include "server/route.h"
 #include "server/server.h"
 
@@ -86,6 +86,10 @@ void forge_api_kill(struct forge_server *sv, const struct forge_ask *ask,
 	forge_auto_json json_t *record = forge_api_find(sv, ask, a);
 	if (!record)
 		return;
+	if (forge_record_is_over(record)) {
+		forge_answer_error(a, 409, "over", "the run is over", NULL);
+		return;
+	}
 	int rc = forge_strv_add(&words, "kill");
 	if (rc == 0)
 		rc = forge_strv_add(&words, ask->params[0]);

@@ -29,9 +29,15 @@
 #define FAILURES_SHOWN 10
 #define DAY_SECONDS   86400
 
+/* A whole one: the beginning of one would name several runs. */
+static bool is_run_id(const char *text)
+{
+	return forge_run_id_is_valid(text) && strlen(text) == FORGE_RUN_ID_MAX - 1;
+}
+
 bool forge_api_is_run(const char *text, struct forge_answer *a)
 {
-	if (forge_run_id_is_valid(text) && strlen(text) == FORGE_RUN_ID_MAX - 1)
+	if (is_run_id(text))
 		return true;
 	forge_answer_error(a, 400, "bad_request", "this is no id of a run",
 			   "An id has 26 letters and digits; GET /api/v1/runs lists them");
@@ -126,7 +132,7 @@ static int read_filter(const struct forge_ask *ask, struct forge_run_filter *f,
 				f->sort);
 	if (rc == 0 && f->after && f->sort && strcmp(f->sort, "created") != 0)
 		rc = forge_fail(err, EINVAL, "after goes with sort=created only");
-	if (rc == 0 && f->after && !forge_run_id_is_valid(f->after))
+	if (rc == 0 && f->after && !is_run_id(f->after))
 		rc = forge_fail(err, EINVAL, "after: this is no id of a run");
 	if (rc == 0 && (text = forge_target_get(t, "since")))
 		rc = forge_record_time_to_id(text, since, err);

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/json.h"
+#include "config/budget.h"
 #include "executor/executor.h"
 #include "record/deliver.h"
 #include "record/foreign.h"
@@ -28,7 +29,7 @@
 /* A store that could not be opened is asked again after so long. */
 #define STORE_RETRY_USEC 1000000
 /* How often runs whose supervisor was killed are repaired. */
-#define REPAIR_USEC 30000000ULL
+#define REPAIR_USEC 15000000ULL
 
 /* ---- tokens ---- */
 
@@ -335,6 +336,9 @@ int forge_server_run(const struct forge_config *cfg,
 	sv.is_loopback = l.is_loopback;
 	if (rc == 0)
 		rc = add_names(&sv, &l, err);
+	/* It measures the host once, and that is not for several threads. */
+	struct forge_budget measured;
+	forge_budget_of(cfg, &measured);
 	if (rc == 0)
 		rc = forge_follow_start(&sv.follow_ops, &sv.follow, err);
 	if (rc == 0)

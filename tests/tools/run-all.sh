@@ -31,6 +31,7 @@ runtime         600 named runtimes and notebooks, sanitized
 executors       600 the contract of an executor on local, Docker and Podman; engines that fail
 slurm           900 ... on a Slurm cluster; clusters that fail
 pipeline        900 pipelines: keys, resume, crashes, on both stores, as root (sanitized) and as an ordinary user
+server          600 the HTTP interface: who may ask, live logs, hostile clients; on SQLite (sanitized) and PostgreSQL
 newcomer        600 what a new user types first
 demo            120 what `make demo` shows
 shim            300 kernels that lack system calls
@@ -218,6 +219,23 @@ stage_pipeline() {
     wait "$others" || rc=1
     cat "$logs/pipeline-others.tap"
     (with_forge build tests/tools/crash-pipeline.sh build/src/cli/forge 120) || rc=1
+    return "$rc"
+}
+
+# Both mostly wait: for clients that are slow on purpose, and for repairs.
+stage_server() {
+    local rc=0 others
+    needs_root "the HTTP interface" || return 0
+    (
+        (FORGE_TEST_STORE=postgres with_copy build tests/tools/with-postgres.sh tests/tools/delegate.sh bats --tap tests/server/serve.bats) |
+            sed -E 's/^((not )?ok [0-9]+ )/\1postgres: /'
+        exit "${PIPESTATUS[0]}"
+    ) >"$logs/server-others.tap" 2>&1 &
+    others=$!
+    (FORGE_PLAIN=$root/build/src/cli/forge FORGE_TEST_STORE=sqlite with_copy build-asan tests/tools/delegate.sh \
+        bats --tap tests/server/{serve,hostile}.bats) || rc=1
+    wait "$others" || rc=1
+    cat "$logs/server-others.tap"
     return "$rc"
 }
 

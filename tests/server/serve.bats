@@ -1,0 +1,474 @@
+#!/usr/bin/env bats
+# forge serve from outside: who may ask, what is answered, and that it touches no run.
+# SPDX-License-Identifier: Apache-2.0
+
+load ../lib/server.bash
+setup() { setup_store; }
+teardown() { teardown_store; }
+
+# ---- who may ask
+
+@test "a request needs a token that is known" {
+    start_server
+    get /api/v1/runs
+    [ "$code" = 200 ]
+    token=forge_0000000000000000000000000000000000000000000000000000000000000000
+    get /api/v1/runs
+    [ "$code" = 401 ]
+    [ "$(answer .error.code)" = unauthorized ]
+    [ "$(header WWW-Authenticate)" = Bearer ]
+    code=$(curl -s -o /dev/null -w '%{http_code}' "$url/api/v1/runs")
+    [ "$code" = 401 ]
+    code=$(curl -s -o /dev/null -w '%{http_code}' "$url/api/v1/runs?token=$token")
+    [ "$code" = 401 ]
+    # What needs none says nothing about runs.
+    code=$(curl -s -o /dev/null -w '%{http_code}' "$url/healthz")
+    [ "$code" = 200 ]
+}
+
+@test "a token may do what it was made for, until it is revoked or expires" {
+    start_server
+    token=$("$FORGE" token new looker 2>/dev/null)
+    get /api/v1/overview
+    [ "$code" = 200 ]
+    [ "$(answer .access)" = read ]
+    post /api/v1/runs '{"command": ["true"]}'
+    [ "$code" = 403 ]
+    [[ "$(answer .error.hint)" == *"--operator"* ]]
+    "$FORGE" token revoke looker
+    get /api/v1/overview
+    [ "$code" = 401 ]
+    token=$("$FORGE" token new --operator --expires 1s doer 2>/dev/null)
+    get /api/v1/overview
+    [ "$code" = 200 ] || [ "$code" = 401 ]
+    expired() { get /api/v1/overview && [ "$code" = 401 ]; }
+    patiently expired
+    # Neither the list nor the file has a token.
+    [ "$("$FORGE" token list --json | jq -r '.[0].name')" = doer ]
+    run grep -c "$token" "$FORGE_HOME/tokens.json"
+    [ "$output" = 0 ]
+}
+
+@test "the token of the link ends with the server" {
+    start_server
+    old=$token
+    stop_server
+    start_server
+    token=$old
+    get /api/v1/runs
+    [ "$code" = 401 ]
+}
+
+@test "a page of another site gets nothing" {
+    start_server
+    get /api/v1/runs -H 'Host: evil.example.org'
+    [ "$code" = 403 ]
+    get /healthz -H 'Host: evil.example.org'
+    [ "$code" = 403 ]
+    get /api/v1/runs -H 'Origin: http://evil.example.org'
+    [ "$code" = 403 ]
+    post /api/v1/runs '{"command": ["true"]}' -H 'Origin: null'
+    [ "$code" = 403 ]
+    # A form, which needs no permission to be sent elsewhere, has another type.
+    get /api/v1/runs --data 'command=true'
+    [ "$code" = 400 ]
+    [ -z "$("$FORGE" ps -qa)" ]
+    get /api/v1/runs -H "Origin: $url"
+    [ "$code" = 200 ]
+    [ -z "$(header Access-Control-Allow-Origin)" ]
+}
+
+@test "behind a proxy the server answers to the name that it was given" {
+    start_server --name forge.example.org
+    get /api/v1/runs -H 'Host: forge.example.org' -H 'Origin: https://forge.example.org'
+    [ "$code" = 200 ]
+}
+
+@test "an address that others can reach needs a stored token" {
+    run "$FORGE" serve --listen 0.0.0.0:0
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"there is no token"*"forge token new"* ]]
+    "$FORGE" token new x 2>/dev/null >"$T/token"
+    "$FORGE" serve --listen 0.0.0.0:0 >"$T/serve.out" 2>"$T/serve.err" 3>&- &
+    started+=($!)
+    patiently grep -q '^http://0.0.0.0:' "$T/serve.out"
+    # No link, because its token would be everybody's who sees the terminal of a daemon.
+    run grep -c token= "$T/serve.out"
+    [ "$output" = 0 ]
+    patiently grep -q "not encrypted" "$T/serve.err"
+    url=$(sed 's/0\.0\.0\.0/127.0.0.1/' "$T/serve.out") token=$(<"$T/token")
+    get /api/v1/overview
+    [ "$code" = 200 ]
+    # /metrics, too, is not for everybody there.
+    code=$(curl -s -o /dev/null -w '%{http_code}' "$url/metrics")
+    [ "$code" = 401 ]
+}
+
+# ---- runs
+
+@test "a run is started, followed, shown and its outputs fetched" {
+    start_server
+    post /api/v1/runs '{"command": ["sh", "-c", "echo out; echo err >&2; printf 0123456789 > a.txt"], "id": "fit", "limits": {"memory": "64M"}, "env": {"A": "b"}}'
+    [ "$code" = 201 ]
+    id=$(answer .run_id)
+    finished "$id"
+    get "/api/v1/runs/$id"
+    [ "$(answer .record.status)" = succeeded ]
+    [ "$(answer .record.limits.memory_bytes)" = 67108864 ]
+    [ "$(answer .record.analysis_id)" = fit ]
+    [ "$(answer .live)" = null ]
+    get "/api/v1/runs/$id/logs/stdout"
+    [ "$output" = out ]
+    [ "$(header X-Log-Size)" = 4 ]
+    get "/api/v1/runs/$id/logs/stderr?tail=2"
+    [ "$output" = r ]
+    get "/api/v1/runs/$id/outputs"
+    [ "$(answer '.outputs[0].path')" = a.txt ]
+    [ "$(answer .total)" = 1 ]
+    get "/api/v1/runs/$id/outputs/0/content"
+    [ "$output" = 0123456789 ]
+    [ "$(header Content-Type)" = application/octet-stream ]
+    [ "$(header Content-Disposition)" = 'attachment; filename="a.txt"' ]
+    get "/api/v1/runs/$id/outputs/0/content" -H 'Range: bytes=2-4'
+    [ "$code" = 206 ]
+    [ "$output" = 234 ]
+    [ "$(header Content-Range)" = 'bytes 2-4/10' ]
+    get "/api/v1/runs/$id/outputs/0/content" -H 'Range: bytes=10-'
+    [ "$code" = 416 ]
+    get "/api/v1/runs/$id/outputs/1/content"
+    [ "$code" = 404 ]
+    get "/api/v1/runs/$id/events"
+    [ "$(answer '[.events[].status] | index("succeeded") != null')" = true ]
+    # It is a run as of the command line.
+    [ "$("$FORGE" show --json "$id" | jq -r '.asked.env[0]')" = A=b ]
+}
+
+@test "a refused run says why, and nothing is started" {
+    start_server
+    post /api/v1/runs '{"command": ["true"], "limits": {"memory": "900T"}}'
+    [ "$code" = 400 ]
+    [ "$(answer .error.code)" = refused ]
+    [[ "$(answer .error.message)" == *"is more than all analyses on this host may have"* ]]
+    post /api/v1/runs '{"command": ["true"], "runtime": "nope"}'
+    [ "$code" = 400 ]
+    [[ "$(answer .error.message)" == *nope* ]]
+    post /api/v1/runs '{"comand": ["true"]}'
+    [ "$code" = 400 ]
+    post /api/v1/runs '{"command": ["true"], "inputs": ["x"]}'
+    [ "$code" = 400 ]
+    post /api/v1/runs '[1]'
+    [ "$code" = 400 ]
+    post /api/v1/runs '{"command": ["true"], "command": ["false"]}'
+    [ "$code" = 400 ]
+    [ -z "$("$FORGE" ps -q --status succeeded)" ]
+}
+
+@test "with a key a run is started once" {
+    start_server
+    post /api/v1/runs '{"command": ["true"], "key": "k"}'
+    [ "$code" = 201 ]
+    first=$(answer .run_id)
+    post /api/v1/runs '{"command": ["true"], "key": "k"}'
+    [ "$code" = 200 ]
+    [ "$(answer .run_id)" = "$first" ]
+    finished "$first"
+}
+
+@test "a run is killed and run again with more" {
+    start_server
+    start
+    post "/api/v1/runs/$id/kill" '{}'
+    [ "$code" = 202 ]
+    get "/api/v1/runs/$id"
+    [ "$(answer .record.status)" = cancelled ]
+    post "/api/v1/runs/$id/kill" '{}'
+    [ "$code" = 409 ]
+    open_gate
+    post "/api/v1/runs/$id/rerun" '{"limits": {"memory": "96M"}}'
+    [ "$code" = 201 ]
+    again=$(answer .run_id)
+    finished "$again"
+    [ "$(of "$again" .limits.memory_bytes)" = 100663296 ]
+    [ "$(of "$again" .rerun_of)" = "$id" ]
+    post "/api/v1/runs/$id/resume" '{}'
+    [ "$code" = 201 ]
+    finished "$(answer .run_id)"
+    post "/api/v1/runs/$again/resume" '{}'
+    [ "$code" = 400 ]
+    [[ "$(answer .error.message)" == *"has succeeded"* ]]
+}
+
+@test "live runs show what they use, queued ones why they wait" {
+    configure 'host:' '  budget:' '    cpus: 1'
+    start_server
+    start --cpus 1
+    first=$id
+    submit --cpus 1 -- true
+    waits() { get /api/v1/queue && [ "$(answer '.queued[0].why')" = "waits for 1 CPU: 1 of 1 in use" ]; }
+    patiently waits
+    get /api/v1/overview
+    [ "$(answer '.running[0].run_id')" = "$first" ]
+    [ "$(answer '.running[0].live.memory_bytes > 0')" = true ]
+    [ "$(answer .budget.cpus_used)" = 1.0 ] || [ "$(answer .budget.cpus_used)" = 1 ]
+    open_gate
+    finished "$id"
+}
+
+@test "listings are filtered and have pages" {
+    start_server
+    for i in 1 2 3 4 5; do "$FORGE" run -q --id "a$i" -- true; done
+    run "$FORGE" run -q --id bad -- false
+    get '/api/v1/runs?limit=2'
+    [ "$(answer '[.runs[].analysis_id] | join(" ")')" = "bad a5" ]
+    get "/api/v1/runs?limit=2&after=$(answer .next)"
+    [ "$(answer '[.runs[].analysis_id] | join(" ")')" = "a4 a3" ]
+    get "/api/v1/runs?limit=2&after=$(answer .next)"
+    get "/api/v1/runs?limit=2&after=$(answer .next)"
+    [ "$(answer '.runs | length')" = 0 ]
+    [ "$(answer .next)" = null ]
+    get '/api/v1/runs?status=failed'
+    [ "$(answer '[.runs[].analysis_id] | join(" ")')" = bad ]
+    get '/api/v1/runs?analysis=a%3F&limit=500'
+    [ "$(answer '.runs | length')" = 5 ]
+    get '/api/v1/runs?since=1h&until=2020-01-01'
+    [ "$(answer '.runs | length')" = 0 ]
+    get '/api/v1/runs?sort=wall&limit=3'
+    [ "$(answer '.runs | length')" = 3 ]
+    for wrong in limit=0 limit=501 limit=x status=nope sort=x after=x since=x 'sort=wall&after=01m7r16rmnfn6fpm5f32f6kzd5'; do
+        get "/api/v1/runs?$wrong"
+        [ "$code" = 400 ] || { echo "$wrong: $code"; return 1; }
+    done
+    get /api/v1/overview
+    [ "$(answer '.failures[0].analysis_id')" = bad ]
+    [ "$(answer .counts.succeeded)" = 5 ]
+}
+
+# ---- what is no run, and no path
+
+@test "no path of a request is opened" {
+    start_server
+    "$FORGE" run -q -- sh -c 'echo x > a.txt'
+    id=$("$FORGE" ps -q)
+    for path in "/api/v1/runs/$id/logs/..%2frecord.json" "/api/v1/runs/$id/logs/record.json" "/api/v1/runs/..%2f..%2fetc/logs/stdout" \
+        "/api/v1/runs/$id/outputs/..%2f0/content" "/api/v1/runs/$id/outputs/0x0/content" "/api/v1/runs/last" "/api/v1/runs/${id:0:8}" \
+        "/api/v1/runtimes/..%2fx" "/api/v1/runtimes/--help" "/api/v1/pipelines/..%2fruns" "/api/v1/pipelines/..%2f..%2f..%2fetc" \
+        '/api/v1/runs/%00' '/../../etc/passwd' '/%2e%2e/%2e%2e/etc/passwd' "/api/v1/runs/${id}x"; do
+        get "$path" --path-as-is
+        [[ "$code" =~ ^40[04]$ ]] || { echo "$path: $code $output"; return 1; }
+    done
+}
+
+@test "a preview is for a frame without scripts, and a ticket for one path" {
+    start_server
+    "$FORGE" run -q -- sh -c 'echo "<script>alert(1)</script>" > a.html; echo x > b.pdf'
+    id=$("$FORGE" ps -q)
+    get "/api/v1/runs/$id/outputs/0/content?preview=1"
+    [ "$(header Content-Type)" = 'text/html; charset=utf-8' ]
+    [[ "$(header Content-Security-Policy)" == "sandbox; default-src 'none'"* ]]
+    [ "$(header X-Content-Type-Options)" = nosniff ]
+    get "/api/v1/runs/$id/outputs/1/content?preview=1"
+    [ "$code" = 400 ]
+    path="/api/v1/runs/$id/outputs/0/content?preview=1"
+    post /api/v1/tickets "{\"path\": \"$path\"}"
+    ticket=$(answer .url)
+    fetch() { curl -s -o "$T/body" -w '%{http_code}' --path-as-is "$@"; }
+    [ "$(fetch "$url$ticket")" = 200 ]
+    grep -q alert "$T/body"
+    [ "$(fetch "$url${ticket/outputs\/0/outputs/1}")" = 401 ]
+    [ "$(fetch "$url${ticket/preview=1/preview=0}")" = 401 ]
+    [ "$(fetch "$url${ticket}0")" = 401 ]
+    [ "$(fetch -X POST -H 'Content-Type: application/json' -d '{}' "$url${ticket}")" = 405 ]
+    [ "$(fetch "$url/api/v1/runs/$id?ticket=${ticket##*=}")" = 401 ]
+    post /api/v1/tickets '{"path": "/api/v1/overview"}'
+    [ "$code" = 400 ]
+    # Another server has another key.
+    stop_server
+    start_server
+    [ "$(fetch "$url$ticket")" = 401 ]
+}
+
+@test "a damaged output is not handed out" {
+    start_server
+    "$FORGE" run -q -- sh -c 'echo right > a.txt'
+    id=$("$FORGE" ps -q)
+    object=$FORGE_HOME/$(of "$id" '.outputs[0].stored_as')
+    chmod u+w "$object"
+    echo wrong >"$object"
+    get "/api/v1/runs/$id/outputs/0/content"
+    [ "$code" = 410 ]
+    [ "$(answer .error.code)" = damaged ]
+    run "$FORGE" verify
+    get "/api/v1/runs/$id/outputs"
+    [ "$(answer '.outputs[0].damaged')" = true ]
+}
+
+@test "outputs come in pages" {
+    start_server
+    "$FORGE" run -q -- sh -c 'for i in $(seq 250); do echo $i > f$i; done'
+    id=$("$FORGE" ps -q)
+    get "/api/v1/runs/$id/outputs"
+    [ "$(answer '.outputs | length')" = 200 ]
+    get "/api/v1/runs/$id/outputs?after=$(answer .next)"
+    [ "$(answer '.outputs | length')" = 50 ]
+    [ "$(answer '.outputs[0].index')" = 200 ]
+    [ "$(answer .next)" = null ]
+}
+
+@test "every answer is as docs/openapi.json says" {
+    mkdir data
+    printf 'name: demo\nsteps:\n  a: {foreach: {i: [1, 2]}, run: "echo $i > a.txt", outputs: [a.txt]}\n  b: {inputs: {x: a/a.txt}, run: "false", outputs: [b.txt]}\n' >p.yaml
+    run "$FORGE" pipeline run -q p.yaml
+    "$FORGE" run -q -- sh -c 'echo x; echo y > b.csv'
+    export FORGE_DATADIR=$T/data-of-forge
+    mkdir "$FORGE_DATADIR"
+    cp -r "$BATS_TEST_DIRNAME/../../examples/runtimes" "$FORGE_DATADIR/runtimes.d"
+    start_server
+    run python3 "$http_clients" check "$url" "$token" "$BATS_TEST_DIRNAME/../../docs/openapi.json"
+    echo "$output"
+    [ "$status" -eq 0 ]
+    [[ "$output" == *" paths are as described"* ]]
+}
+
+# ---- live logs
+
+@test "a log is followed to its end, and from where it was left" {
+    start_server
+    start
+    curl -sN --max-time 60 -H "Authorization: Bearer $token" "$url/api/v1/runs/$id/follow" >"$T/events" &
+    reader=$!
+    started+=("$reader")
+    patiently grep -q '"text":"ready\\n"' "$T/events"
+    patiently grep -q '"status":"running"' "$T/events"
+    open_gate
+    wait "$reader"
+    [ "$(grep -c '^event: end' "$T/events")" -eq 1 ]
+    [[ "$(tail -n 2 "$T/events")" == *'"status":"succeeded"'* ]]
+    # The same again from the middle, of a run that is over.
+    get "/api/v1/runs/$id/follow?from=3"
+    grep -q '"offset":6,"text":"dy\\n"' "$T/body"
+    get "/api/v1/runs/$id/follow?stream=stderr"
+    [[ "$output" == *"event: end"* ]]
+    get "/api/v1/runs/$id/follow?stream=record.json"
+    [ "$code" = 400 ]
+}
+
+@test "bytes that are no text arrive as text" {
+    start_server
+    "$FORGE" run -q -- printf 'a\377\303\244\033[31m\303'
+    id=$("$FORGE" ps -q)
+    get "/api/v1/runs/$id/follow"
+    [ "$(sed -n 's/^data: {"offset"/{"offset"/p' "$T/body" | head -n 1 | jq -r .text)" = $'a\uFFFDä\033[31m\uFFFD' ]
+    get "/api/v1/runs/$id/logs/stdout"
+    cmp "$T/body" <(printf 'a\377\303\244\033[31m\303')
+}
+
+@test "a follower of a queued run gets its log when it starts" {
+    configure 'host:' '  budget:' '    cpus: 1'
+    start_server
+    start --cpus 1
+    submit --cpus 1 -- echo late
+    curl -sN --max-time 60 -H "Authorization: Bearer $token" "$url/api/v1/runs/$id/follow" >"$T/events" &
+    reader=$!
+    started+=("$reader")
+    patiently grep -q '"status":"queued"' "$T/events"
+    open_gate
+    wait "$reader"
+    grep -q '"text":"late\\n"' "$T/events"
+    grep -q '^event: end' "$T/events"
+}
+
+@test "200 readers of one log get all of it, in 40 MiB" {
+    # A sanitizer takes memory of its own.
+    FORGE=${FORGE_PLAIN:-$FORGE}
+    start_server
+    start
+    timeout 120 python3 "$http_clients" followers "$url" "$token" "$id" 200 >"$T/readers" &
+    readers=$!
+    patiently grep -q 'all connected' "$T/readers"
+    rss=$(sed -n 's/^VmRSS:[^0-9]*\([0-9]*\).*/\1/p' "/proc/$server/status")
+    echo "resident with 200 readers: $rss KiB"
+    [ "$rss" -lt 40960 ]
+    open_gate
+    wait "$readers"
+    cat "$T/readers"
+    grep -q '^200 readers got 6 bytes and the end$' "$T/readers"
+}
+
+# ---- ends and faults
+
+@test "ending or killing the server touches no run" {
+    start_server
+    start
+    stop_server
+    [ "$status" -eq 0 ]
+    [ "$(of "$id" .status)" = running ]
+    start_server
+    post /api/v1/runs "{\"command\": [\"sh\", \"-c\", \"until [ -e $T/gate/open ]; do sleep 0.02; done\"], \"inputs\": [\"$T/gate\"]}"
+    second=$(answer .run_id)
+    stop_server KILL
+    start_server
+    get '/api/v1/runs?open=1'
+    [ "$(answer '.runs | length')" = 2 ]
+    open_gate
+    finished "$id"
+    finished "$second"
+    [ "$(of "$second" .status)" = succeeded ]
+}
+
+@test "two servers cannot have one port" {
+    start_server
+    run "$FORGE" serve --listen "${url#http://}"
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"Address already in use"*"chooses another port"* ]]
+    run "$FORGE" serve --listen nowhere
+    [ "$status" -eq 1 ]
+}
+
+@test "a service manager passes the socket" {
+    python3 "$http_clients" activate "$FORGE" serve --json >"$T/serve.out" 2>"$T/serve.err" 3>&- &
+    server=$!
+    started+=("$server")
+    patiently grep -q '"url"' "$T/serve.out"
+    url=$(jq -r .url "$T/serve.out") token=$(jq -r .token "$T/serve.out")
+    get /api/v1/runs
+    [ "$code" = 200 ]
+}
+
+@test "a store that is away is reported, and used when it is back" {
+    [ "${FORGE_TEST_STORE:-sqlite}" = postgres ] || skip_unless "PostgreSQL only" false
+    start_server
+    get /api/v1/runs
+    [ "$code" = 200 ]
+    "$BATS_TEST_DIRNAME/../tools/with-postgres.sh" --kill
+    away() { get /api/v1/runs && [ "$code" = 503 ]; }
+    patiently away
+    [ "$(answer .error.code)" = store_away ]
+    [ "$(header Retry-After)" = 1 ]
+    get /healthz
+    [ "$code" = 200 ]
+    "$BATS_TEST_DIRNAME/../tools/with-postgres.sh" --start
+    back() { get /api/v1/runs && [ "$code" = 200 ]; }
+    patiently back
+}
+
+@test "a run whose directory is gone is an answer, too" {
+    start_server
+    "$FORGE" run -q -- echo x
+    id=$("$FORGE" ps -q)
+    rm -rf "${FORGE_HOME:?}/runs/$id"
+    get "/api/v1/runs/$id"
+    [ "$code" = 200 ]
+    get "/api/v1/runs/$id/logs/stdout"
+    [ "$code" = 404 ]
+    get "/api/v1/runs/$id/follow"
+    [ "$code" = 404 ]
+}
+
+@test "a run whose supervisor was killed is repaired while only the server looks" {
+    start_server
+    start
+    kill -9 "$(of "$id" .supervisor.pid)"
+    # The server repairs every quarter of a minute; a reader of the log sees it.
+    get "/api/v1/runs/$id/follow"
+    [[ "$output" == *'"status":"lost"'* ]]
+}
