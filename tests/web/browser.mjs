@@ -113,7 +113,7 @@ test("first paint", async (page) => {
 });
 
 test("runs: pages by cursor, search, filters and order stay in the address", async (page) => {
-	await open(page, "#/runs?analysis=many");
+	await open(page, "#/runs?analysis=many-");
 	await page.locator("[data-row]").nth(49).waitFor();
 	assert.equal(await page.locator("[data-row]").count(), 50);
 	await page.getByRole("button", { name: "Older" }).click();
@@ -228,7 +228,7 @@ test("kill from the page", async (page) => {
 	await page.getByRole("button", { name: "Kill it" }).click();
 	await until("the record says so", 30, () => show(runs.victim).status === "cancelled");
 	await sees(page, "cancelled", ".run-title");
-	assert.ok((await page.getByRole("button", { name: "Kill" }).count()) === 0);
+	await until("nothing is left to kill", 20, async () => (await page.getByRole("button", { name: "Kill" }).count()) === 0);
 });
 
 test("rerun with more from the page: what the verdict suggests, and nothing else, is changed", async (page) => {
@@ -243,8 +243,8 @@ test("rerun with more from the page: what the verdict suggests, and nothing else
 	const [old, now] = [show(runs.hog), show(id)];
 	assert.deepEqual({ ...now.limits, memory_bytes: 0 }, { ...old.limits, memory_bytes: 0 });
 	assert.equal(now.limits.memory_bytes, 400 * 2 ** 20);
-	assert.equal(now.parent_run, runs.hog);
-	await page.getByTitle("The attempt before").click();
+	assert.equal(now.rerun_of, runs.hog);
+	await page.getByRole("link", { name: runs.hog }).click();
 	await page.locator(".verdict").filter({ hasText: "Killed: memory" }).waitFor();
 	await page.getByRole("button", { name: "Rerun with more" }).click();
 	await page.fill("input[name=memory]", "much");

@@ -66,13 +66,13 @@ export async function serve(listen = "127.0.0.1:0", more = []) {
 
 export async function leave() {
 	for (const s of [...servers]) await s.stop();
-	for (const line of forge("ps", "--open", "--json", "-n", "100").split("\n").filter(Boolean))
+	for (const line of forge("ps", "--running", "--json", "-n", "100").split("\n").filter(Boolean))
 		try {
 			forge("kill", JSON.parse(line).run_id);
 		} catch {
 			/* it ended by itself */
 		}
-	await until("all runs end", 30, () => forge("ps", "--open", "--json", "-n", "5") === "");
+	await until("all runs end", 30, () => forge("ps", "--running", "--json", "-n", "5") === "");
 	rmSync(dir, { recursive: true, force: true });
 }
 

@@ -30,7 +30,7 @@ export interface Record_ {
 	created_at: string; started_at: string | null; ended_at: string | null; profile: string | null;
 	runtime: { name: string; kind: string; prefix: string | null; digest: string; why: string | null; versions: Record<string, string> | null } | null;
 	limits: Limits | null; usage: Record<string, number | boolean | null> | null; network: string | null;
-	inputs: { path: string; size: number | null; sha256: string | null }[] | null; workdir: string | null; parent_run: string | null;
+	inputs: { path: string; size: number | null; sha256: string | null }[] | null; workdir: string | null; parent_run: string | null; rerun_of?: string | null;
 	attempt: number | null; priority: number | null; forge_version: string | null;
 	asked: { cwd?: string; env?: unknown[]; outputs?: unknown } | null;
 	isolation: { level: string; missing: string[]; mechanisms: Record<string, string> } | null;

@@ -116,6 +116,9 @@ function KeyHelp({ onClose }: { onClose: () => void }) {
 	);
 }
 
+/* The next page that is shown puts the focus into its search. */
+let wantsSearch = false;
+
 function moveRow(step: number): void {
 	const rows = [...document.querySelectorAll<HTMLElement>("[data-row] th a")];
 	if (rows.length === 0) return;
@@ -149,8 +152,8 @@ function useKeys(onHelp: () => void): void {
 				const box = document.querySelector<HTMLInputElement>("[data-search]");
 				if (box) box.focus();
 				else {
+					wantsSearch = true;
 					location.hash = "#/runs";
-					requestAnimationFrame(() => requestAnimationFrame(() => document.querySelector<HTMLInputElement>("[data-search]")?.focus()));
 				}
 			} else if (e.key === "j" || e.key === "k") {
 				e.preventDefault();
@@ -181,6 +184,12 @@ function App() {
 	const first = useRef(true);
 	useEffect(() => {
 		if (!id) document.title = (known?.[1] ?? "Not found") + " · Forge";
+		if (wantsSearch) {
+			wantsSearch = false;
+			document.querySelector<HTMLInputElement>("[data-search]")?.focus();
+			first.current = false;
+			return;
+		}
 		/* A screen reader goes on at the new page; the first one is where it is anyway. */
 		if (first.current) first.current = false;
 		else {

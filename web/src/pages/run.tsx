@@ -89,6 +89,7 @@ function RunFacts({ page }: { page: Page }) {
 	];
 	if (r.exit_code !== null && r.exit_code !== undefined) rows.push(["Exit code", <span class="num">{r.exit_code}</span>]);
 	if (r.signal !== null && r.signal !== undefined) rows.push(["Signal", <span class="num">{visible(String(r.signal))}</span>]);
+	if (r.rerun_of) rows.push(["Rerun of", <a href={href("runs", r.rerun_of)} class="mono">{visible(r.rerun_of)}</a>]);
 	if ((r.attempt ?? 1) > 1 || r.parent_run || page.next_attempt)
 		rows.push(["Attempt", <>
 			{r.parent_run && <a href={href("runs", r.parent_run)} title="The attempt before">← </a>}
@@ -173,7 +174,7 @@ function AgainDialog({ record, verb, onClose }: { record: Record_; verb: "rerun"
 	return (
 		<Dialog title={verb === "rerun" ? "Run the same again" : "Resume this run"} onClose={onClose}>
 			<form onSubmit={(e) => (e.preventDefault(), start())}>
-				<p class="faint">{verb === "rerun" ? "The same command, runtime and inputs as a new attempt." : "A new attempt that goes on from what this run left."} Only limits that you change are changed.</p>
+				<p class="faint">{verb === "rerun" ? "The same command, runtime and inputs as a new run." : "A new attempt that goes on from what this run left."} Only limits that you change are changed.</p>
 				<div class="limit-fields">
 					{FIELDS.map(([key, label, hint]) => (
 						<label key={key} class={values[key] !== before[key] ? "changed" : ""}>
