@@ -7,18 +7,25 @@
 #include <locale.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/json.h"
 #include "base/parse.h"
+#include "cli/chart.h"
 #include "cli/session.h"
 #include "cli/table.h"
+#include "record/foreign.h"
+#include "state/samples.h"
+#include "store/state.h"
 
-static bool is_json;
+static bool is_json, is_chart;
 
 static const struct forge_opt *show_opts(void)
 {
 	static const struct forge_opt opts[] = {
 		FORGE_FLAG(0, "json", &is_json, "Print the record as JSON"),
+		FORGE_FLAG(0, "chart", &is_chart,
+			   "Draw what it used over time; with --json, the points"),
 		FORGE_STORE_ROW,
 		FORGE_CONFIG_ROW,
 		FORGE_HELP_ROW,
@@ -351,6 +358,63 @@ static void show(const json_t *record)
 		       (long long)left, left == 1 ? "" : "s", left == 1 ? "was" : "were");
 }
 
+/* ---- what it used over time ---- */
+
+/* The file of a run of another FORGE_HOME is found there; a path in the record is never opened. */
+static int read_samples(const struct forge_session *s, const json_t *record, json_t **ret,
+			struct forge_error *err)
+{
+	const char *run_id = forge_json_string_or(record, "run_id", "");
+	forge_auto_home struct forge_home theirs = FORGE_HOME_INIT;
+
+	if (!forge_record_is_here(record))
+		return forge_foreign_fail(record, "samples", EREMOTE, err);
+	if (!forge_foreign_is(&s->home, record))
+		return forge_samples_read(&s->home, run_id, ret, err);
+	int rc = forge_foreign_open(record, "samples", &theirs, err);
+	if (rc < 0)
+		return rc;
+	forge_auto_close int fd =
+		forge_foreign_open_log(&theirs, record, FORGE_SAMPLES_FILE);
+	if (fd == -ENOENT) /* the form without any point */
+		return forge_samples_read(&s->home, run_id, ret, err);
+	return fd < 0 ? forge_foreign_fail(record, "samples", -fd, err)
+		      : forge_samples_read_fd(fd, ret, err);
+}
+
+static const char *why_no_samples(const json_t *record)
+{
+	if (json_is_true(json_object_get(record, "logs_removed")))
+		return "forge gc removed them with its logs";
+	if (!forge_status_is_terminal(
+		    forge_status_of(forge_json_string(record, "status"))))
+		return "there is none yet; those of a run on a cluster come when it ends";
+	return "it was too short, or sampling.interval was off";
+}
+
+static int show_chart(const struct forge_session *s, const json_t *record,
+		      struct forge_error *err)
+{
+	forge_auto_json json_t *samples = NULL;
+	char name[FORGE_RUN_NAME_MAX];
+	int rc = read_samples(s, record, &samples, err);
+
+	if (rc < 0)
+		return rc;
+	if (is_json) {
+		forge_print_json(samples);
+		return 0;
+	}
+	printf("%s", forge_record_name(record, name));
+	if (json_array_size(json_object_get(samples, "samples"))) {
+		putchar('\n');
+		forge_chart_print(stdout, record, samples);
+	} else {
+		printf(" has no samples: %s\n", why_no_samples(record));
+	}
+	return 0;
+}
+
 static int cmd_show(int argc, char **argv)
 {
 	struct forge_error err = FORGE_ERROR_INIT;
@@ -367,13 +431,16 @@ static int cmd_show(int argc, char **argv)
 		if (rc < 0)
 			break;
 		forge_session_note_damage(&s, record);
-		if (is_json) {
+		if (is_json && !is_chart) {
 			forge_print_json(record);
 			continue;
 		}
-		if (i)
+		if (i && !is_json)
 			putchar('\n');
-		show(record);
+		if (is_chart)
+			rc = show_chart(&s, record, &err);
+		else
+			show(record);
 	}
 	return rc < 0 ? forge_session_fail(&err) : FORGE_EXIT_OK;
 }

@@ -33,6 +33,7 @@ const struct forge_cmd *const forge_cmds[] = {
 	&forge_cmd_runtime,
 	&forge_cmd_executor,
 	&forge_cmd_health,
+	&forge_cmd_metrics,
 	&forge_cmd_doctor,
 	&forge_cmd_setup,
 	&forge_cmd_verify,

@@ -127,6 +127,20 @@ int forge_session_open(struct forge_session *s, bool need_store, struct forge_er
 	return rc < 0 ? rc : open_store(s, need_store, err);
 }
 
+int forge_session_watch(struct forge_session *s, struct forge_error *err)
+{
+	struct forge_error why = FORGE_ERROR_INIT;
+	int rc = load_config(s, err);
+
+	if (rc == 0)
+		rc = forge_home_open(true, &s->home, err);
+	if (rc == 0)
+		rc = forge_store_choose(forge_store_wanted, s->cfg, &s->url, err);
+	if (rc == 0 && forge_store_open(s->url, &s->store, &why) < 0)
+		forge_print_warning(&why);
+	return rc;
+}
+
 void forge_session_close(struct forge_session *s)
 {
 	forge_store_close(s->store);

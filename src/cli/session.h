@@ -43,6 +43,12 @@ extern enum forge_session_rule forge_session_rule;
 /* Opens everything. Without need_store an unreachable store is only a warning. */
 FORGE_MUST_CHECK int forge_session_open(struct forge_session *s, bool need_store,
 					struct forge_error *err);
+/*
+ * The same for a command that observes: it repairs nothing and delivers nothing, so that what a crashed run
+ * left is seen. An unreachable store is a warning.
+ */
+FORGE_MUST_CHECK int forge_session_watch(struct forge_session *s,
+					 struct forge_error *err);
 void forge_session_close(struct forge_session *s);
 #define forge_auto_session FORGE_CLEANUP(forge_session_close)
 

@@ -156,6 +156,7 @@ struct forge_config {
 	uint64_t outputs_max_files;	    /* outputs.max_files */
 	struct forge_strv post_process;	    /* argv, empty: none */
 	struct forge_retry_policy retry;    /* which runs are tried again */
+	uint64_t sample_usec;		    /* sampling.interval, 0: off */
 	struct forge_health_config health;  /* health, guard */
 	struct {
 		uint64_t logs_usec, logs_bytes, workdirs_usec, objects_usec, health_usec;

@@ -26,7 +26,8 @@ static int set_builtin(struct forge_config *c, struct forge_error *err)
 	    forge_parse_duration(FORGE_BUILTIN_WORKDIRS, &c->keep.workdirs_usec, err) <
 		    0 ||
 	    forge_parse_duration(FORGE_BUILTIN_OBJECTS, &c->keep.objects_usec, err) < 0 ||
-	    forge_parse_duration(FORGE_BUILTIN_HEALTH, &c->keep.health_usec, err) < 0)
+	    forge_parse_duration(FORGE_BUILTIN_HEALTH, &c->keep.health_usec, err) < 0 ||
+	    forge_parse_duration(FORGE_BUILTIN_SAMPLING, &c->sample_usec, err) < 0)
 		return -EINVAL; /* a bug in forge; a unit test reads the defaults */
 	c->workdir = strdup(FORGE_BUILTIN_WORKDIR);
 	if (!c->workdir)

@@ -141,6 +141,13 @@ static const struct forge_schema_row rows[] = {
 	  .set = forge_set_retry,
 	  .help = "Which runs are tried again, how often, and with how much more of "
 		  "the limit that they met" },
+	{ .path = "sampling.interval",
+	  .type = "duration from 100ms, or off",
+	  .builtin = FORGE_BUILTIN_SAMPLING,
+	  .set = forge_set_sampling,
+	  .offset = FIELD(sample_usec),
+	  .help = "How often what a run uses is measured for `forge show --chart`; "
+		  "more often in its first seconds, less often in a long run" },
 	{ .path = "health", .set = forge_set_health },
 	{ .path = "guard.paths",
 	  .type = "list of paths and patterns",

@@ -16,6 +16,7 @@
 #define FORGE_BUILTIN_WORKDIRS	"7d"
 #define FORGE_BUILTIN_OBJECTS	"1d"
 #define FORGE_BUILTIN_HEALTH	"90d"
+#define FORGE_BUILTIN_SAMPLING	"2s"
 
 /*
  * Applies every key of the file. Profiles, runtimes and executors are only stored in ld:

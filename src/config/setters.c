@@ -161,6 +161,25 @@ FORGE_SETTER(forge_set_duration)
 	return set_number(ld, row, node, forge_parse_duration, false, err);
 }
 
+#define SAMPLING_MIN_USEC 100000
+#define SAMPLING_MAX_USEC 3600000000ull
+FORGE_SETTER(forge_set_sampling)
+{
+	const struct forge_value v = value_of(ld, row, node);
+	uint64_t *usec = field(ld, row), was = *usec;
+
+	if (forge_value_scalar(&v, NULL) == 0 && strcmp(node->scalar, "off") == 0) {
+		*usec = 0;
+		return 0;
+	}
+	int rc = set_number(ld, row, node, forge_parse_duration, false, err);
+	if (rc < 0 || (*usec >= SAMPLING_MIN_USEC && *usec <= SAMPLING_MAX_USEC))
+		return rc;
+	*usec = was;
+	return forge_loader_fail(ld, node, row->path, err,
+				 "must be from 100ms to 1h, or off");
+}
+
 FORGE_SETTER(forge_set_age)
 {
 	return set_number(ld, row, node, forge_parse_duration, true, err);

@@ -50,6 +50,7 @@ FORGE_SETTER(forge_set_analysis);
 FORGE_SETTER(forge_set_scripts_network);
 FORGE_SETTER(forge_set_retry);
 FORGE_SETTER(forge_set_health);
+FORGE_SETTER(forge_set_sampling);
 FORGE_SETTER(forge_set_guard_paths);
 FORGE_SETTER(forge_set_guard_mode);
 FORGE_SETTER(forge_set_unattributed);

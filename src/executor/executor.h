@@ -33,6 +33,7 @@
 #include "config/config.h"
 #include "state/home.h"
 #include "state/kept.h"
+#include "state/samples.h"
 #include "state/slot.h"
 
 /* What to run. All pointers are borrowed until the execution is closed. */
@@ -57,6 +58,8 @@ struct forge_job {
 	const struct forge_config *config;
 	const struct forge_home *home;
 	struct forge_slot *slot; /* NULL in a dry run */
+	/* Where points of its use are kept; NULL: with its record, as often as config says. */
+	struct forge_samples *samples;
 	bool is_checked;	 /* the health of the host where it runs counts */
 	const int *log_fd;	 /* stdout, stderr: plain files, from start on */
 	int live_fd[2];		 /* also shown here, -1: nowhere */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The supervisor: one ppoll over descriptors and the nearest deadline. Nothing is sampled:
- * every wake-up is an event or a moment at which a limit could be reached.
+ * The supervisor: one ppoll over descriptors and the nearest deadline. No limit is enforced by
+ * sampling: every wake-up is an event, a moment at which a limit could be reached, or the next
+ * point of the chart of what the run uses (state/samples.h).
  */
 #include "executor/supervise.h"
 
@@ -21,11 +22,17 @@
 #include "sandbox/disk.h"
 #include "sandbox/kernel_memory.h"
 #include "sandbox/socket_count.h"
+#include "state/samples.h"
 #include "state/supervisor.h"
 
 #define NEVER UINT64_MAX
 /* How long the dead may take, for as long as they make progress. */
 #define DYING_USEC 5000000
+/*
+ * A point that took this much CPU time is followed by a pause of so many times as much: whatever the host,
+ * points cost less than a thousandth of a CPU. The rest is for the wake-up around it, which is not measured.
+ */
+#define SAMPLE_PAUSE 1500
 /* How long the sandbox may take until the command runs: then something in the kernel hangs. */
 #define START_USEC 30000000
 
@@ -47,6 +54,9 @@ struct loop {
 	/* deadlines, monotonic microseconds */
 	uint64_t wall_at, grace_at, cpu_at, disk_at, dead_at, memory_at, start_at;
 	uint64_t sockets_at; /* not before this: the next answer about a socket */
+	uint64_t sample_at;  /* the next point of the chart */
+	struct forge_samples own_samples, *samples;
+	bool has_disk;			 /* the workdir has been measured */
 	uint64_t asked_usec, asked_cost; /* the last one, and what they cost lately */
 	uint64_t look_at;   /* not before this: the next search for the largest process */
 	uint64_t cpu_dying; /* CPU time of the run at the last look at its dying */
@@ -74,11 +84,58 @@ static void kill_all(struct loop *l)
 	forge_sandbox_kill(l->sb);
 }
 
+static uint64_t own_cpu_usec(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+	return (uint64_t)ts.tv_sec * 1000000 + (uint64_t)ts.tv_nsec / 1000;
+}
+
+/* Takes a point of what the run uses. That fails where its file cannot be written: the run goes on without. */
+static void take_sample(struct loop *l, uint64_t now)
+{
+	uint64_t start = own_cpu_usec();
+	struct forge_cgroup_now used;
+
+	forge_cgroup_now(l->cg, &used);
+	const struct forge_sample point = {
+		.usec = now - l->start,
+		.memory_bytes = used.memory_bytes,
+		.cpu_usec = used.cpu_usec,
+		.pids = used.pids,
+		.disk_bytes = l->has_disk ? forge_disk_usage(l->disk)->bytes : UINT64_MAX,
+	};
+	int rc = forge_samples_add(l->samples, &point);
+	if (rc < 0) {
+		l->sample_at = NEVER;
+		l->job->on_event(l->job->arg, "samples_failed", strerror(-rc));
+		return;
+	}
+	uint64_t pause = forge_samples_pause_usec(l->samples, now - l->start),
+		 rest = (own_cpu_usec() - start) * SAMPLE_PAUSE;
+	/* The first one made the file, which is not repeated. */
+	rest = l->samples->n > 1 ? rest : 0;
+	l->sample_at = now + (pause > rest ? pause : rest);
+}
+
+static void check_sample(struct loop *l, uint64_t now)
+{
+	/* Only forge's own code runs inside so far. */
+	if (!l->out->has_started)
+		l->sample_at = now + FORGE_SAMPLES_FIRST_USEC;
+	else
+		take_sample(l, now);
+}
+
 /* The first cause wins: what happens afterwards is a consequence of stopping. */
 static void stop(struct loop *l, enum forge_stop why, const char *event, bool politely)
 {
 	if (l->out->stop == FORGE_STOP_NONE) {
 		l->out->stop = why;
+		/* The chart shows what the run used when it was stopped. */
+		if (l->sample_at != NEVER && l->samples->n > 0)
+			take_sample(l, forge_now_usec());
 		l->job->on_event(l->job->arg, event, NULL);
 	}
 	/* Before the command runs, no process could handle SIGTERM, and init may not read its socket. */
@@ -127,6 +184,7 @@ static void check_disk(struct loop *l, uint64_t now)
 		l->disk_at = now; /* go on after looking at the other events */
 		break;
 	case FORGE_DISK_DONE:
+		l->has_disk = true;
 		l->disk_at = now + forge_disk_pause_usec(l->disk);
 		break;
 	case FORGE_DISK_OVER:
@@ -205,6 +263,8 @@ static void check_deadlines(struct loop *l)
 		check_disk(l, now);
 	if (now >= l->memory_at && !l->is_killed)
 		check_kernel_memory(l, now);
+	if (now >= l->sample_at && !l->is_killed)
+		check_sample(l, now);
 }
 
 static struct timespec until_next(const struct loop *l)
@@ -217,6 +277,7 @@ static struct timespec until_next(const struct loop *l)
 	at = l->cpu_at < at ? l->cpu_at : at;
 	at = l->disk_at < at && !l->is_killed ? l->disk_at : at;
 	at = l->memory_at < at && !l->is_killed ? l->memory_at : at;
+	at = l->sample_at < at && !l->is_killed ? l->sample_at : at;
 	at = l->sockets_at < at && l->sockets_at > now ? l->sockets_at : at;
 	at = l->look_at < at && l->look_at > now ? l->look_at : at;
 	if (at == NEVER)
@@ -577,6 +638,8 @@ static int init_loop(struct loop *l, struct forge_error *err)
 	l->start_at = forge_now_usec() + START_USEC;
 	l->grace_at = l->dead_at = NEVER;
 	l->disk_at = l->start + forge_disk_pause_usec(l->disk);
+	l->sample_at =
+		l->samples->interval_usec ? l->start + FORGE_SAMPLES_FIRST_USEC : NEVER;
 	l->cpu_at = NEVER;
 	plan_cpu_check(l, l->start);
 	return 0;
@@ -594,7 +657,11 @@ int forge_supervise(const struct forge_supervision *what, struct forge_outcome *
 			  .out = ret,
 			  .sockets = FORGE_SOCKET_COUNT_INIT,
 			  .signals = -1,
+			  .sample_at = NEVER,
 			  .start = what->sb->start_usec };
+	forge_samples_init(&l.own_samples, what->job->home, what->job->run_id,
+			   what->job->config->sample_usec);
+	l.samples = what->job->samples ? what->job->samples : &l.own_samples;
 	int rc = init_loop(&l, err);
 
 	if (rc == 0)
@@ -612,5 +679,6 @@ int forge_supervise(const struct forge_supervision *what, struct forge_outcome *
 	forge_pump_done(&l.pumps[0]);
 	forge_pump_done(&l.pumps[1]);
 	forge_disk_free(l.disk);
+	forge_samples_done(&l.own_samples);
 	return rc;
 }

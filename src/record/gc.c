@@ -34,6 +34,7 @@
 #include "state/kept.h"
 #include "state/objects.h"
 #include "state/queue.h"
+#include "state/samples.h"
 #include "state/slot.h"
 #include "store/state.h"
 #include "store/store.h"
@@ -157,10 +158,10 @@ struct run_logs {
 	uint64_t bytes;
 };
 
-/* The size of both logs together. A missing one counts as 0. */
+/* The size of both logs and the samples together. A missing one counts as 0. */
 static int sizes_of_logs(int dir, uint64_t *ret)
 {
-	static const char *const names[] = { "stdout", "stderr" };
+	static const char *const names[] = { "stdout", "stderr", FORGE_SAMPLES_FILE };
 	struct stat st;
 
 	*ret = 0;
@@ -209,6 +210,7 @@ static void remove_logs(struct gc *g, const char *run_id, uint64_t bytes)
 		if (dir >= 0) {
 			check_unlink(g, dir, "stdout");
 			check_unlink(g, dir, "stderr");
+			check_unlink(g, dir, FORGE_SAMPLES_FILE);
 		}
 		json_object_set_new(record, "logs_removed", json_true());
 		note_change(g, run_id, record, "logs_removed");

@@ -380,51 +380,60 @@ void forge_admit_release(struct forge_share *s)
 	*s = FORGE_SHARE_INIT;
 }
 
-/* without: its ticket does not count. */
+/* The time in the name of a ticket, see ticket_name(). */
+static uint64_t waited_usec(const char *name)
+{
+	unsigned long long seconds, nsec;
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	if (sscanf(name, "w-%*10[0-9]-%11llu%9llu-", &seconds, &nsec) != 2)
+		return 0;
+	int64_t usec = ((int64_t)now.tv_sec - (int64_t)seconds) * 1000000 +
+		       ((int64_t)now.tv_nsec - (int64_t)nsec) / 1000;
+	return usec > 0 ? (uint64_t)usec : 0;
+}
+
+/* Adds what is in use and what waits; without: the ticket of this run does not count. */
 static int look_at_queue(const struct forge_home *home, const char *without,
-			 struct forge_budget *ret_used, unsigned *ret_waiting)
+			 struct forge_load *l)
 {
 	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
-	struct forge_budget used = { 0 };
-	unsigned waiting = 0;
 
 	(void)forge_entries_open(&d, home->fd, "queue"); /* d keeps the error */
 	for (const char *name; (name = forge_entries_next(&d));) {
 		uint64_t bytes, cpus_milli;
 		int dir = forge_entries_fd(&d);
-		if (strncmp(name, "w-", 2) == 0 && forge_queue_is_locked(dir, name))
-			waiting += !without || !strstr(name, without);
+		if (strncmp(name, "w-", 2) == 0 && (!without || !strstr(name, without)) &&
+		    forge_queue_is_locked(dir, name)) {
+			uint64_t usec = waited_usec(name);
+			l->queued++;
+			l->oldest_wait_usec =
+				usec > l->oldest_wait_usec ? usec : l->oldest_wait_usec;
+		}
 		if (sscanf(name, "s-%" SCNu64 "-%" SCNu64 "-", &bytes, &cpus_milli) ==
 			    2 &&
 		    forge_queue_is_locked(dir, name)) {
-			used.memory_bytes += bytes;
-			used.cpus_milli += cpus_milli;
-			used.runs++;
+			l->used.memory_bytes += bytes;
+			l->used.cpus_milli += cpus_milli;
+			l->used.runs++;
 		}
 	}
-	*ret_used = used;
-	*ret_waiting = waiting;
-	return d.error == -ENOENT ? 0 : d.error; /* a missing queue is empty */
-}
-
-int forge_admit_used(const struct forge_home *home, struct forge_budget *ret_used,
-		     unsigned *ret_waiting, struct forge_error *err)
-{
-	int rc = look_at_queue(home, NULL, ret_used, ret_waiting);
-
-	return rc < 0 ? forge_fail_errno(err, -rc, "read the queue") : 0;
+	/* Before the first run there is no queue. */
+	return d.error == -ENOENT ? 0 : d.error;
 }
 
 const char *forge_admit_why(const struct forge_home *home, const struct forge_config *cfg,
 			    const struct forge_need *need, char buf[FORGE_WHY_MAX])
 {
 	char want[FORGE_FORMAT_MAX], used_text[FORGE_FORMAT_MAX], all[FORGE_FORMAT_MAX];
-	struct forge_budget b, used;
-	unsigned before;
+	struct forge_load l = { .queued = 0 };
 
-	forge_budget_of(cfg, &b);
+	forge_budget_of(cfg, &l.budget);
+	const struct forge_budget b = l.budget;
 	struct forge_need n = clamp(need, &b);
-	(void)look_at_queue(home, n.run_id, &used, &before); /* what could be read */
+	(void)look_at_queue(home, n.run_id, &l); /* what could be read */
+	const struct forge_budget used = l.used;
 	if (used.cpus_milli + n.cpus_milli > b.cpus_milli)
 		(void)snprintf(buf, FORGE_WHY_MAX, "waits for %s CPU%s: %s of %s in use",
 			       forge_format_cpus(want, n.cpus_milli),
@@ -441,7 +450,19 @@ const char *forge_admit_why(const struct forge_home *home, const struct forge_co
 			       "waits: %" PRIu64 " of %" PRIu64 " runs at once",
 			       used.runs, b.runs);
 	else
-		(void)snprintf(buf, FORGE_WHY_MAX, "waits for its turn, with %u others",
-			       before);
+		(void)snprintf(buf, FORGE_WHY_MAX, "waits for its turn, with %" PRIu64 " others", l.queued);
 	return buf;
+}
+
+int forge_admit_load(const struct forge_home *home, const struct forge_config *cfg,
+		     struct forge_load *ret, struct forge_error *err)
+{
+	struct forge_load l = { .queued = 0 };
+
+	forge_budget_of(cfg, &l.budget);
+	int rc = look_at_queue(home, NULL, &l);
+	if (rc < 0)
+		return forge_fail_errno(err, -rc, "read the queue");
+	*ret = l;
+	return 0;
 }

@@ -82,10 +82,6 @@ FORGE_MUST_CHECK int forge_admit_take(struct forge_ticket *t, int signal_fd,
 /* Leaves the queue, with or without a share. Accepts FORGE_TICKET_INIT. */
 void forge_admit_leave(struct forge_ticket *t);
 void forge_admit_release(struct forge_share *s);
-/* What the runs that are admitted use of the budget together, and how many runs wait. */
-FORGE_MUST_CHECK int forge_admit_used(const struct forge_home *home,
-				      struct forge_budget *ret_used,
-				      unsigned *ret_waiting, struct forge_error *err);
 /*
  * Why a queued run with this need waits: "waits for 1 CPU: 2 of 2 in use". Changes
  * nothing. Returns buf.
@@ -93,3 +89,11 @@ FORGE_MUST_CHECK int forge_admit_used(const struct forge_home *home,
 #define FORGE_WHY_MAX 160
 const char *forge_admit_why(const struct forge_home *home, const struct forge_config *cfg,
 			    const struct forge_need *need, char buf[FORGE_WHY_MAX]);
+/* What the runs of this host have and wait for now. Changes nothing. */
+struct forge_load {
+	struct forge_budget budget, used;
+	uint64_t queued, oldest_wait_usec;
+};
+FORGE_MUST_CHECK int forge_admit_load(const struct forge_home *home,
+				      const struct forge_config *cfg,
+				      struct forge_load *ret, struct forge_error *err);

@@ -367,6 +367,23 @@ uint64_t forge_cgroup_cpu_usec(struct forge_cgroup *cg)
 	return UINT64_MAX;
 }
 
+void forge_cgroup_now(struct forge_cgroup *cg, struct forge_cgroup_now *ret)
+{
+	int memory = cg->memory_fd >= 0 ? cg->memory_fd : cg->v2_fd;
+	int pids = cg->pids_fd >= 0 ? cg->pids_fd : cg->v2_fd;
+	uint64_t n;
+
+	*ret = (struct forge_cgroup_now){ UINT64_MAX, forge_cgroup_cpu_usec(cg),
+					  UINT64_MAX };
+	if (memory >= 0 && forge_read_u64_at(memory,
+					     cg->memory_fd >= 0 ? "memory.usage_in_bytes"
+								: "memory.current",
+					     &n) == 0)
+		ret->memory_bytes = n;
+	if (pids >= 0 && forge_read_u64_at(pids, "pids.current", &n) == 0)
+		ret->pids = n > 0 ? n - 1 : 0; /* without our init */
+}
+
 uint64_t forge_cgroup_shmem_bytes(struct forge_cgroup *cg)
 {
 	char buf[8192];

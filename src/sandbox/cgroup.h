@@ -125,6 +125,11 @@ FORGE_MUST_CHECK int forge_cgroup_configure(struct forge_cgroup *cg,
 FORGE_MUST_CHECK int forge_cgroup_add_entry(struct forge_cgroup *cg, int dir,
 					    const char *file, struct forge_error *err);
 void forge_cgroup_usage(struct forge_cgroup *cg, struct forge_cgroup_usage *ret);
+/* What the group uses at this moment; UINT64_MAX where that is unknown. */
+struct forge_cgroup_now {
+	uint64_t memory_bytes, cpu_usec, pids;
+};
+void forge_cgroup_now(struct forge_cgroup *cg, struct forge_cgroup_now *ret);
 /* CPU time of the group so far, UINT64_MAX when unknown. */
 uint64_t forge_cgroup_cpu_usec(struct forge_cgroup *cg);
 /* Memory of the group that is files on a tmpfs, UINT64_MAX when unknown. */

@@ -11,6 +11,7 @@
 #include "openapi.h"
 #include "record/health_sums.h"
 #include "server/command.h"
+#include "server/metrics.h"
 #include "server/route.h"
 #include "server/server.h"
 
@@ -160,4 +161,41 @@ void forge_api_alive(struct forge_server *sv, const struct forge_ask *ask,
 	a->data = "ok\n";
 	a->len = 3;
 	a->type = "text/plain; charset=utf-8";
+}
+
+/* On loopback without a token, as scrapers expect: there are only sums in it. */
+void forge_api_metrics(struct forge_server *sv, const struct forge_ask *ask,
+		       struct forge_answer *a)
+{
+	struct forge_error err = FORGE_ERROR_INIT;
+	struct forge_store *st = NULL;
+	char *text = NULL;
+	size_t len = 0;
+
+	if (!sv->is_loopback && ask->access < FORGE_ACCESS_READ) {
+		forge_answer_error(a, 401, "unauthorized", "a token is needed",
+				   "`forge token new` makes one; Prometheus sends it as `authorization`");
+		return;
+	}
+	FILE *out = open_memstream(&text, &len);
+	/* Without the store they say that. */
+	int rc = out ? forge_server_take(sv, &st, &err) : -ENOMEM;
+	if (rc < 0 && out)
+		st = NULL;
+	if (out) {
+		rc = forge_metrics_print(st, &sv->home, sv->cfg, FORGE_METRICS_OPENMETRICS,
+					 out, &err);
+		forge_server_give(sv, st, rc);
+		if (fclose(out) != 0)
+			rc = -ENOMEM;
+	}
+	if (rc < 0) {
+		free(text);
+		forge_answer_fail(a, rc, &err);
+		return;
+	}
+	forge_answer_done(a);
+	a->text = text;
+	a->len = len;
+	a->type = forge_metrics_media_type(FORGE_METRICS_OPENMETRICS);
 }

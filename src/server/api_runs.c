@@ -11,14 +11,15 @@
 #include "base/json.h"
 #include "config-build.h"
 #include "config/budget.h"
+#include "record/foreign.h"
 #include "record/record.h"
-#include "record/verify.h"
 #include "record/view.h"
 #include "run/admit.h"
 #include "server/cache.h"
 #include "server/route.h"
 #include "server/server.h"
 #include "server/view.h"
+#include "state/samples.h"
 #include "state/slot.h"
 #include "store/state.h"
 
@@ -300,19 +301,17 @@ static json_t *count_day(struct forge_server *sv, struct forge_answer *a)
 
 static json_t *budget(const struct forge_server *sv)
 {
-	struct forge_budget all, used;
-	unsigned waiting;
+	struct forge_load l;
 
-	forge_budget_of(sv->cfg, &all);
-	if (forge_admit_used(&sv->home, &used, &waiting, NULL) < 0)
+	if (forge_admit_load(&sv->home, sv->cfg, &l, NULL) < 0)
 		return json_null();
-	return json_pack("{s:o, s:o, s:f, s:f, s:o, s:I, s:i}", "memory_bytes",
-			 forge_json_number(all.memory_bytes), "memory_used_bytes",
-			 forge_json_number(used.memory_bytes), "cpus",
-			 (double)all.cpus_milli / 1000, "cpus_used",
-			 (double)used.cpus_milli / 1000, "runs",
-			 forge_json_number(all.runs), "runs_used",
-			 (json_int_t)used.runs, "waiting", (int)waiting);
+	return json_pack("{s:o, s:o, s:f, s:f, s:o, s:I, s:I}", "memory_bytes",
+			 forge_json_number(l.budget.memory_bytes), "memory_used_bytes",
+			 forge_json_number(l.used.memory_bytes), "cpus",
+			 (double)l.budget.cpus_milli / 1000, "cpus_used",
+			 (double)l.used.cpus_milli / 1000, "runs",
+			 forge_json_number(l.budget.runs), "runs_used",
+			 (json_int_t)l.used.runs, "waiting", (json_int_t)l.queued);
 }
 
 static json_t *host_name(void)
@@ -438,14 +437,37 @@ void forge_api_events(struct forge_server *sv, const struct forge_ask *ask,
 	forge_answer_json(a, 200, json_pack("{s:o}", "events", events));
 }
 
+/* Those of another FORGE_HOME are read as its logs are. */
+static int read_samples(const struct forge_server *sv, const json_t *record, json_t **ret,
+			struct forge_error *err)
+{
+	forge_auto_home struct forge_home theirs = FORGE_HOME_INIT;
+	const char *run_id = forge_json_string(record, "run_id");
+
+	if (!forge_foreign_is(&sv->home, record))
+		return forge_samples_read(&sv->home, run_id, ret, err);
+	int rc = forge_foreign_open(record, "samples", &theirs, err);
+	if (rc < 0)
+		return rc;
+	int fd = forge_foreign_open_log(&theirs, record, FORGE_SAMPLES_FILE);
+	if (fd == -ENOENT)
+		return forge_samples_read(&theirs, run_id, ret, err);
+	return fd < 0 ? forge_foreign_fail(record, "samples", -fd, err)
+		      : forge_samples_read_fd(fd, ret, err);
+}
+
 void forge_api_samples(struct forge_server *sv, const struct forge_ask *ask,
 		       struct forge_answer *a)
 {
-	(void)sv;
-	if (!forge_api_is_run(ask->params[0], a))
+	struct forge_error err = FORGE_ERROR_INIT;
+	forge_auto_json json_t *record = forge_api_find(sv, ask, a);
+	json_t *samples;
+
+	if (!record)
 		return;
-	forge_answer_json(a, 200,
-			  json_pack("{s:[s,s,s,s,s], s:[]}", "columns", "seconds",
-				    "memory_bytes", "cpu_seconds", "pids", "disk_bytes",
-				    "samples"));
+	int rc = read_samples(sv, record, &samples, &err);
+	if (rc < 0)
+		forge_answer_fail(a, rc, &err);
+	else
+		forge_answer_json(a, 200, samples);
 }

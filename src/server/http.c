@@ -253,9 +253,8 @@ static bool check_access(struct request *r)
 {
 	enum forge_access needed = r->route->access;
 
-	if (needed == FORGE_ACCESS_NONE)
-		return true;
-	r->ask.access = access_of(r);
+	if (header(r, "Authorization") || needed != FORGE_ACCESS_NONE)
+		r->ask.access = access_of(r);
 	if (r->ask.access >= needed)
 		return true;
 	if (!take_token(r->h, &r->h->refused))
@@ -442,7 +441,12 @@ static void add_headers(const struct request *r, struct MHD_Response *response)
 
 static enum MHD_Result send_answer(struct request *r)
 {
-	unsigned status = r->answer.status;
+	const char *known = r->answer.etag ? header(r, "If-None-Match") : NULL;
+	bool is_same = known && strcmp(known, r->answer.etag) == 0;
+	unsigned status = is_same ? 304 : r->answer.status;
+
+	if (is_same)
+		r->answer.len = 0;
 	struct MHD_Response *response = make_response(r);
 
 	if (!response)

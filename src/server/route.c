@@ -52,6 +52,7 @@ const struct forge_route forge_routes[] = {
 	{ "GET",  "/app.js", ANY, false, NULL, forge_api_page },
 	{ "GET",  "/app.css", ANY, false, NULL, forge_api_page },
 	{ "GET",  "/favicon.svg", ANY, false, NULL, forge_api_page },
+	{ "GET",  "/metrics", ANY, true, NULL, forge_api_metrics },
 	{ NULL, NULL, ANY, false, NULL, NULL },
 };
 /* clang-format on */

@@ -7,7 +7,7 @@
 #include "base/error.h"
 
 /*
- *   runs/<run_id>/   record.json, events.jsonl, stdout, stderr; kept.json: see kept.h
+ *   runs/<run_id>/   record.json, events.jsonl, stdout, stderr; kept.json: see kept.h; samples: see samples.h
  *   active/<slot>    locked by a supervisor; enough facts to repair after a crash
  *   objects/ab/...   collected outputs by their digest
  *   damaged/         marks of objects that are damaged: see damage.h

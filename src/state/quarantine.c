@@ -60,3 +60,19 @@ int forge_quarantine_first(const struct forge_home *home, char ret[FORGE_RUN_ID_
 	return d.error ? forge_fail_errno(err, -d.error, "read %s/" DIR_NAME, home->path)
 		       : ret[0] != '\0';
 }
+
+int forge_quarantine_count(const struct forge_home *home, uint64_t *ret,
+			   struct forge_error *err)
+{
+	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
+	int rc = forge_entries_open(&d, home->fd, DIR_NAME);
+	uint64_t n = 0;
+
+	if (rc == 0)
+		for (const char *name; (name = forge_entries_next(&d));)
+			n += forge_run_id_is_valid(name);
+	if (d.error && d.error != -ENOENT)
+		return forge_fail_errno(err, -d.error, "read %s/" DIR_NAME, home->path);
+	*ret = n;
+	return 0;
+}

@@ -41,8 +41,9 @@ static const char SQL_POST_GONE[] = "DELETE FROM post_process_records WHERE run_
 
 void forge_store_warm(struct forge_store *st)
 {
-	static const char *const all[] = { SQL_POSITION, SQL_EVENT,  SQL_ANALYSIS,
-					   SQL_NEW_RUN,	 SQL_UPDATE, SQL_OUTPUT };
+	static const char *const all[] = { SQL_POSITION,       SQL_EVENT,  SQL_ANALYSIS,
+					   SQL_NEW_RUN,	       SQL_UPDATE, SQL_OUTPUT,
+					   forge_total_sql_run };
 
 	for (size_t i = 0; st->ops->prepare && i < FORGE_ARRAY_SIZE(all); i++)
 		st->ops->prepare(st, all[i]);
@@ -351,6 +352,8 @@ static int apply(struct forge_store *st, const json_t *batch, struct forge_error
 		rc = insert_files(st, record, err);
 		if (rc == 0)
 			rc = forge_store_insert_health(st, record, err);
+		if (rc == 0)
+			rc = forge_store_count_run(st, record, err);
 	}
 	if (rc == 0)
 		rc = insert_post(st, run_id, json_object_get(batch, "post_process"), err);
@@ -515,6 +518,10 @@ static int check_work(struct forge_store *st, const void *arg, struct forge_erro
 			SQL_TEXT(c->name), SQL_TEXT(c->time), SQL_TEXT(c->run_id),
 			SQL_TEXT(c->digest), SQL_TEXT(c->verdict),
 			SQL_TEXT(*c->problem ? c->problem : NULL), SQL_TEXT(c->versions));
+	/* 0: the store has the check already. */
+	if (rc > 0)
+		rc = forge_store_count_check_result(st, "probe", c->name, c->verdict, 0,
+						    err);
 	return rc < 0 ? rc : 0;
 }
 

@@ -91,6 +91,16 @@ FORGE_MUST_CHECK int forge_store_insert_outputs(struct forge_store *st,
 						const char *run_id, const json_t *record,
 						struct forge_error *err);
 
+/* totals.c: the statement of forge_store_count_run(), for forge_store_warm(). */
+extern const char forge_total_sql_run[];
+/* A run has ended. Probes and post-processes do not count. */
+FORGE_MUST_CHECK int forge_store_count_run(struct forge_store *st, const json_t *record,
+					   struct forge_error *err);
+FORGE_MUST_CHECK int forge_store_count_check_result(struct forge_store *st,
+						    const char *kind, const char *name,
+						    const char *verdict, int64_t usec,
+						    struct forge_error *err);
+
 /* health.c: the fresh results of a record's checks. */
 FORGE_MUST_CHECK int forge_store_insert_health(struct forge_store *st,
 					       const json_t *record,

@@ -16,7 +16,7 @@ static int insert_check(struct forge_store *st, const json_t *c, const char *pha
 	forge_auto_free char *details = numbers ? forge_json_line(numbers) : NULL;
 	double seconds = json_number_value(json_object_get(c, "duration_seconds"));
 
-	return forge_sql(
+	int rc = forge_sql(
 		st, err, NULL, NULL,
 		"INSERT INTO health_checks (name, time, phase, run_id, verdict, problem, "
 		"details, kind, severity, host, duration_usec) VALUES ($1, $2, $3, $4, "
@@ -28,6 +28,11 @@ static int insert_check(struct forge_store *st, const json_t *c, const char *pha
 		SQL_TEXT(details), SQL_TEXT(forge_json_string(c, "kind")),
 		SQL_TEXT(forge_json_string(c, "severity")), SQL_TEXT(host),
 		SQL_INT(seconds * 1e6));
+	/* 0: the store has the result already. */
+	return rc <= 0 ? rc
+		       : forge_store_count_check_result(
+				 st, "check", forge_json_string_or(c, "name", ""),
+				 is_ok ? "pass" : "fail", (int64_t)(seconds * 1e6), err);
 }
 
 /* A result that was used again is a row already. */

@@ -149,8 +149,52 @@ static const char *const v10[] = {
 	NULL,
 };
 
-static const char *const *const migrations[] = { v1, v2, v3, v4, v5,
-						 v6, v7, v8, v9, v10 };
+/*
+ * Totals for metrics, see totals.c. The runs of before are counted; what their records have besides
+ * their columns (the wait, the share of the memory) is not.
+ */
+#define ENDED                                                                            \
+	"part_of IS NULL AND status IN ('succeeded', 'failed', 'killed', 'cancelled', "  \
+	"'corrupted', 'lost', 'rejected')"
+static const char *const v11[] = {
+	"+CREATE TABLE run_totals (kind TEXT NOT NULL, status TEXT NOT NULL,"
+	" reason TEXT NOT NULL, runtime TEXT NOT NULL, executor TEXT NOT NULL,"
+	" le BIGINT NOT NULL, since TEXT NOT NULL, n BIGINT NOT NULL,"
+	" total BIGINT NOT NULL,"
+	" PRIMARY KEY (kind, status, reason, runtime, executor, le))",
+	"CREATE TABLE run_deltas (batch TEXT, kind TEXT NOT NULL, since TEXT NOT NULL,"
+	" status TEXT NOT NULL, reason TEXT NOT NULL, runtime TEXT NOT NULL,"
+	" executor TEXT NOT NULL, wall_le BIGINT, wall BIGINT, wait_le BIGINT,"
+	" wait BIGINT, share_le BIGINT, share BIGINT)",
+	"INSERT INTO run_totals SELECT 'run', status, COALESCE(reason, ''),"
+	" COALESCE(substr(runtime, 1, 120), ''),"
+	" COALESCE(substr(executor, 1, 120), ''), 0, min(created_at), count(*), 0"
+	" FROM runs WHERE " ENDED " GROUP BY 2, 3, 4, 5",
+	"INSERT INTO run_totals SELECT 'wall', status, '', '', '',"
+	" CASE WHEN wall_usec <= 100000 THEN 100000"
+	" WHEN wall_usec <= 1000000 THEN 1000000 WHEN wall_usec <= 5000000 THEN 5000000"
+	" WHEN wall_usec <= 15000000 THEN 15000000"
+	" WHEN wall_usec <= 60000000 THEN 60000000"
+	" WHEN wall_usec <= 300000000 THEN 300000000"
+	" WHEN wall_usec <= 900000000 THEN 900000000"
+	" WHEN wall_usec <= 1800000000 THEN 1800000000"
+	" WHEN wall_usec <= 3600000000 THEN 3600000000"
+	" WHEN wall_usec <= 14400000000 THEN 14400000000"
+	" WHEN wall_usec <= 43200000000 THEN 43200000000"
+	" WHEN wall_usec <= 86400000000 THEN 86400000000"
+	" ELSE 9223372036854775807 END, min(created_at), count(*), sum(wall_usec)"
+	" FROM runs WHERE wall_usec >= 0 AND " ENDED " GROUP BY 2, 6",
+	"INSERT INTO run_totals SELECT 'check', verdict, substr(name, 1, 120), '', '',"
+	" 0, min(time), count(*), COALESCE(sum(duration_usec), 0) FROM health_checks"
+	" WHERE phase <> 'runtime' GROUP BY 2, 3",
+	"INSERT INTO run_totals SELECT 'probe', verdict, substr(name, 1, 120), '', '',"
+	" 0, min(time), count(*), 0 FROM health_checks WHERE phase = 'runtime'"
+	" GROUP BY 2, 3",
+	NULL,
+};
+
+static const char *const *const migrations[] = { v1, v2, v3, v4,  v5, v6,
+						 v7, v8, v9, v10, v11 };
 
 unsigned forge_store_schema_version(void)
 {
@@ -188,7 +232,7 @@ static int refuse_newer(unsigned version, struct forge_error *err)
 
 static int change_schema(struct forge_store *st, const char *sql, struct forge_error *err)
 {
-	char text[1024];
+	char text[2048];
 
 	if (*sql == '!' && !st->ops->has_small_keys)
 		return 0;

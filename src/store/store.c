@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "config-build.h"
+#include "base/clock.h"
 #include "store/backend.h"
 
 static const struct forge_store_ops *const backends[] = {
@@ -77,6 +78,9 @@ void forge_store_tidy(struct forge_store *st)
 {
 	if (st->ops->tidy)
 		st->ops->tidy(st);
+	/* It is the turn of one in a few dozen processes, which need not agree on that. */
+	if (forge_now_usec() % 32 == 0 && forge_store_wants_fold(st))
+		(void)!forge_store_fold(st, NULL); /* the next one tries again */
 }
 
 void forge_store_close(struct forge_store *st)

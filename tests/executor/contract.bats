@@ -593,6 +593,21 @@ print("done")' "$mark"
     not_on_host "$mark"
 }
 
+@test "what it used over time is there when it has ended" {
+    forge_run --memory 128M -- python3 -c 'import time
+x = bytearray(48 << 20)
+time.sleep(2)'
+    verdict succeeded exit 0
+    id=$(field .run_id)
+    points() { "$FORGE" show --chart --json "$id" | jq -r "$1"; }
+    [ "$(points '.samples | length >= 3')" = true ]
+    [ "$(points '[.samples[][0]] | . == (sort | unique)')" = true ]
+    [ "$(points '[.samples[][1]] | max > 50331648')" = true ]
+    [ "$(points "[.samples[][1]] | max <= $(field .usage.memory_peak_bytes)")" = true ]
+    [ "$(points '[.samples[][2]] | . == sort and first != null')" = true ]
+    [ "$(points '[.samples[][3]] | min >= 1 and max < 10')" = true ]
+}
+
 @test "outputs are collected with their digests" {
     forge_run -- sh -c 'mkdir -p r/s; echo one >r/a; dd if=/dev/zero of=r/s/b bs=1M count=3; : >empty; chmod 0 r/a; chmod 500 r'
     verdict succeeded exit 0

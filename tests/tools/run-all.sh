@@ -32,6 +32,7 @@ executors       600 the contract of an executor on local, Docker and Podman; eng
 slurm           900 ... on a Slurm cluster; clusters that fail
 pipeline        900 pipelines: keys, resume, crashes, on both stores, as root (sanitized) and as an ordinary user
 server          600 the HTTP interface: who may ask, live logs, hostile clients; on SQLite (sanitized) and PostgreSQL
+metrics         600 metrics with a real Prometheus, on both stores; points of runs, as root (sanitized) and as an ordinary user
 newcomer        600 what a new user types first
 demo            120 what `make demo` shows
 shim            300 kernels that lack system calls
@@ -236,6 +237,19 @@ stage_server() {
         bats --tap tests/server/{serve,hostile}.bats) || rc=1
     wait "$others" || rc=1
     cat "$logs/server-others.tap"
+    return "$rc"
+}
+
+stage_metrics() {
+    local rc=0
+    needs_root "metrics" || return 0
+    (FORGE_TEST_STORE=sqlite with_copy build-asan tests/tools/delegate.sh bats --tap tests/server/{metrics,samples}.bats) || rc=1
+    (FORGE_TEST_STORE=postgres with_copy build tests/tools/with-postgres.sh tests/tools/delegate.sh bats --tap tests/server/metrics.bats) |
+        sed -E 's/^((not )?ok [0-9]+ )/\1postgres: /'
+    [ "${PIPESTATUS[0]}" -eq 0 ] || rc=1
+    (FORGE_TEST_STORE=sqlite with_copy build tests/sandbox/as-user.sh bats --tap tests/server/samples.bats) |
+        sed -E 's/^((not )?ok [0-9]+ )/\1user: /'
+    [ "${PIPESTATUS[0]}" -eq 0 ] || rc=1
     return "$rc"
 }
 

@@ -168,7 +168,7 @@ static void unknown_keys_name_the_known(void **state)
 	(void)state;
 	refused("version: 1\nprofils: {}\n", 2, 1,
 		"unknown key 'profils' (have: version, workdir, read_only, runtime, runtimes, executor, executors, analysis, store, profiles, "
-		"host, queue, outputs, post_process, retry, health, guard, retention, "
+		"host, queue, outputs, post_process, retry, sampling, health, guard, retention, "
 		"sandbox, env); did you mean 'profiles'?");
 	refused("sandbox: {cgruop: v2}\n", 1, 11,
 		"sandbox: unknown key 'cgruop' (have: allow_missing, cgroup, tmp_size, "
@@ -273,6 +273,10 @@ static void wrong_values_are_refused(void **state)
 		"'unlimited' is never allowed here");
 	refused("sandbox: {tmp_size: -1}\n", 1, 21,
 		"sandbox.tmp_size: '-1' is not a size");
+	refused("sampling: {interval: 99ms}\n", 1, 22,
+		"sampling.interval: must be from 100ms to 1h, or off");
+	refused("sampling: {interval: unlimited}\n", 1, 22,
+		"sampling.interval: 'unlimited' is");
 	refused("a: 1\na: 2\n", 2, 1, "duplicate key 'a'");
 }
 
@@ -413,13 +417,25 @@ static void every_key_is_listed_once(void **state)
 
 	(void)state;
 	forge_config_each_key(see_key, &seen);
-	assert_int_equal(seen.n, 6 + 13 + 4 + 9 + 2 * FORGE_LIMIT_COUNT_ROWS + 5 + 1 + 3 + 2 + 26 + 5 + 5 + 6 + 2);
+	assert_int_equal(seen.n, 6 + 13 + 4 + 9 + 2 * FORGE_LIMIT_COUNT_ROWS + 5 + 1 + 3 + 2 + 1 + 26 + 5 + 5 + 6 + 2);
 	/* Callers may keep the paths. */
 	assert_string_equal(seen.paths[0], "version");
 	assert_string_equal(seen.paths[32], "profiles.NAME.memory");
 	assert_string_equal(seen.paths[32 + FORGE_LIMIT_COUNT_ROWS], "host.max.memory");
 	assert_string_equal(seen.paths[31 + 2 * FORGE_LIMIT_COUNT_ROWS], "host.max.grace");
 	assert_string_equal(seen.paths[seen.n - 1], "env.set");
+}
+
+static void sampling_is_an_interval_or_off(void **state)
+{
+	forge_auto_config struct forge_config *def = parse_ok(""),
+		*off = parse_ok("sampling: {interval: off}\n"),
+		*some = parse_ok("sampling: {interval: 100ms}\n");
+
+	(void)state;
+	assert_int_equal(def->sample_usec, 2000000);
+	assert_int_equal(off->sample_usec, 0);
+	assert_int_equal(some->sample_usec, 100000);
 }
 
 static void retries_are_rules_by_reason(void **state)
@@ -623,6 +639,7 @@ int main(void)
 		cmocka_unit_test(caps_bind_what_the_file_says),
 		cmocka_unit_test(built_in_values_give_way_to_caps),
 		cmocka_unit_test(every_key_is_listed_once),
+		cmocka_unit_test(sampling_is_an_interval_or_off),
 		cmocka_unit_test(retries_are_rules_by_reason),
 		cmocka_unit_test(retries_of_an_inner_file_go_first),
 		cmocka_unit_test(listed_defaults_are_the_real_ones),

@@ -17,8 +17,8 @@ export function previewKind(o: Output): Kind {
 	const path = o.path.toLowerCase();
 	if (IMAGES.includes(o.type)) return o.size <= IMAGE_BYTES ? "image" : null;
 	if (path.endsWith(".ipynb")) return o.size <= NOTEBOOK_BYTES ? "notebook" : "text";
-	if (o.type === "text/csv" || /\.(csv|tsv)$/.test(path)) return "csv";
-	if (o.type === "text/html") return "html";
+	if (o.type.startsWith("text/csv") || /\.(csv|tsv)$/.test(path)) return "csv";
+	if (o.type.startsWith("text/html")) return "html";
 	if (o.type.startsWith("text/") || o.type === "application/json" || /\.(log|md|txt|json|jsonl|ya?ml|toml|py|r|sh|bed|vcf|fa|fasta|gff3?|sam|tex|xml)$/.test(path)) return "text";
 	return null;
 }

@@ -7,10 +7,9 @@ const HIDDEN =
 
 function name(char: string): string {
 	const code = char.codePointAt(0)!;
-	if (code < 0x20)
-		return String.fromCharCode(0x2400 + code);
-	if (code === 0x7f)
-		return "\u2421";
+	/* As less(1) and vi(1) show them. */
+	if (code < 0x20 || code === 0x7f)
+		return "^" + String.fromCharCode(code ^ 0x40);
 	return "⟨U+" + code.toString(16).toUpperCase().padStart(4, "0") + "⟩";
 }
 

@@ -204,6 +204,16 @@ static int check_cancel(struct forge_slurm *e, struct forge_outcome *o)
 	return 0;
 }
 
+/* A chart is worth an event when it is missing, and no more. */
+static void take_samples(const struct forge_slurm *e, const json_t *file)
+{
+	struct forge_error why = FORGE_ERROR_INIT;
+
+	if (forge_samples_store(e->job->home, e->job->run_id,
+				json_object_get(file, "samples"), &why) < 0)
+		forge_slurm_event(e, "samples_failed", why.msg);
+}
+
 /* Reads outcome.json. 0: *ret has it. 1: it is not there yet. Negative: forge on the node refused the run, see err. */
 static int take_outcome(struct forge_slurm *e, struct forge_outcome *ret,
 			struct forge_error *err)
@@ -229,6 +239,7 @@ static int take_outcome(struct forge_slurm *e, struct forge_outcome *ret,
 	/* A signal on the node may have been Slurm's. */
 	ret->is_interrupted = e->n_signals > 0 || forge_job_dir_has(e->dir.fd, "cancel");
 	replay_events(e, file);
+	take_samples(e, file);
 	if (ret->has_started && !e->has_started) {
 		e->has_started = true;
 		forge_slurm_event(e, "started", NULL);

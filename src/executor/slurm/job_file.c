@@ -13,11 +13,12 @@
 /* What the local executor needs of a configuration. */
 static json_t *config_json(const struct forge_config *c)
 {
-	return json_pack("{s:I, s:I, s:I, s:I, s:i, s:I}", "uid_base",
+	return json_pack("{s:I, s:I, s:I, s:I, s:i, s:I, s:I}", "uid_base",
 			 (json_int_t)c->uid_base, "uid_count", (json_int_t)c->uid_count,
 			 "tmp_bytes", (json_int_t)c->tmp_bytes, "shm_bytes",
 			 (json_int_t)c->shm_bytes, "cgroup", (int)c->cgroup,
-			 "allow_missing", (json_int_t)c->allow_missing);
+			 "allow_missing", (json_int_t)c->allow_missing, "sample_usec",
+			 (json_int_t)c->sample_usec);
 }
 
 static void restore_config(const json_t *j, struct forge_config *c)
@@ -30,6 +31,7 @@ static void restore_config(const json_t *j, struct forge_config *c)
 		json_object_get(j, "cgroup"));
 	c->allow_missing =
 		(unsigned)json_integer_value(json_object_get(j, "allow_missing"));
+	c->sample_usec = (uint64_t)json_integer_value(json_object_get(j, "sample_usec"));
 }
 
 static json_t *words_json(char *const *words)

@@ -41,6 +41,8 @@ struct node {
 	json_t *events; /* [[name, detail or null], ...] */
 	int logs[2];
 	pid_t sampler;
+	/* In memory: the supervisor must not wait for a shared file system. */
+	struct forge_samples samples;
 	struct forge_node_health health;
 };
 
@@ -183,6 +185,8 @@ static int execute(struct node *n, struct forge_outcome *ret, struct forge_error
 
 	n->read.job.home = &n->home;
 	n->read.job.slot = &n->slot;
+	n->read.job.samples = &n->samples;
+	n->samples.interval_usec = n->read.config->sample_usec;
 	n->read.job.log_fd = n->logs;
 	n->read.job.on_event = on_event;
 	n->read.job.arg = n;
@@ -235,6 +239,8 @@ static int write_outcome(struct node *n, const struct forge_outcome *o,
 		json_object_set_new(j, "refused", forge_error_json(refused));
 	if (j && n->health.json)
 		json_object_set(j, "health", n->health.json);
+	if (j && n->samples.n)
+		json_object_set_new(j, "samples", forge_samples_json(&n->samples));
 	if (j)
 		json_object_set_new(j, "outcome", forge_outcome_json(o));
 	return forge_job_dir_store(n->fd, "outcome.json", j, err);
@@ -279,6 +285,7 @@ static void node_done(struct node *n)
 	forge_slot_close(&n->slot);
 	forge_home_close(&n->home);
 	forge_job_read_done(&n->read);
+	forge_samples_done(&n->samples);
 	json_decref(n->events);
 	for (int i = 0; i < 2; i++)
 		if (n->logs[i] >= 0)
@@ -293,6 +300,7 @@ int forge_node_run(const char *job_dir, const struct forge_node_hooks *hooks,
 	struct node n = { .path = job_dir,
 			  .home = FORGE_HOME_INIT,
 			  .slot = FORGE_SLOT_INIT,
+			  .samples = FORGE_SAMPLES_INIT,
 			  .events = json_array(),
 			  .logs = { -1, -1 },
 			  .health = { .hooks = hooks } };

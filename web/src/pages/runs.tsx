@@ -86,7 +86,7 @@ export function RunsPage({ route }: { route: Route }) {
 				<>
 					<RunTable runs={page.runs} isStale={!query.data} />
 					{page.runs.length === 0 && <Empty>{isFiltered ? "No run matches." : after ? "No older run." : "No run has been recorded yet. Start one: forge run -- echo hello"}</Empty>}
-					<nav class="pager" aria-label="Pages">
+					<nav class="pager" aria-label="Pages of runs">
 						{after && <button type="button" onClick={() => history.back()}>← Newer</button>}
 						{after && <button type="button" class="ghost" onClick={() => set("after", "")}>First page</button>}
 						<span class="grow" />
