@@ -33,6 +33,7 @@ slurm           900 ... on a Slurm cluster; clusters that fail
 pipeline        900 pipelines: keys, resume, crashes, on both stores, as root (sanitized) and as an ordinary user
 server          600 the HTTP interface: who may ask, live logs, hostile clients; on SQLite (sanitized) and PostgreSQL
 metrics         600 metrics with a real Prometheus, on both stores; points of runs, as root (sanitized) and as an ordinary user
+web             900 the dashboard in a browser, on real runs
 newcomer        600 what a new user types first
 demo            120 what `make demo` shows
 shim            300 kernels that lack system calls
@@ -251,6 +252,12 @@ stage_metrics() {
         sed -E 's/^((not )?ok [0-9]+ )/\1user: /'
     [ "${PIPESTATUS[0]}" -eq 0 ] || rc=1
     return "$rc"
+}
+
+# Beside a PostgreSQL server, which goes away while a page shows it. Screenshots are left in build/web-shots.
+stage_web() {
+    needs_root "the dashboard" || return 0
+    WEB_SOURCE=$root/web with_copy build tests/tools/with-postgres.sh tests/tools/delegate.sh tests/web/run.sh
 }
 
 # The probe, the analysis and its post-process succeed, the attacks do not; the newest first.

@@ -36,7 +36,7 @@ async function newPage(options = {}) {
 	page.on("console", (m) => ["error", "warning"].includes(m.type()) && add(`console: ${m.text()}`));
 	page.on("pageerror", (e) => add(`error: ${e.message}`));
 	page.on("dialog", (d) => (add("dialog: " + d.message()), d.dismiss()));
-	page.on("request", (r) => {
+	page.on("requestfinished", (r) => {
 		const url = new URL(r.url());
 		if (!["data:", "blob:"].includes(url.protocol) && url.hostname !== "127.0.0.1") add("request: " + r.url());
 	});
@@ -45,6 +45,7 @@ async function newPage(options = {}) {
 async function check(page) {
 	for (const frame of page.frames())
 		if (await frame.evaluate(() => window.pwned).catch(() => undefined)) page.problems.push("a script of a payload has run");
+	for (const url of world.spy.asked.splice(0)) page.problems.push("a payload has asked for " + url);
 	const bad = page.problems.filter((p) => !page.expected.some((e) => e.test(p)));
 	await page.context().close();
 	assert.deepEqual(bad, []);

@@ -3,6 +3,7 @@
 import { execFileSync, spawn, spawnSync } from "node:child_process";
 import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
+import { createServer } from "node:http";
 import { join } from "node:path";
 
 export const dir = mkdtempSync(join(tmpdir(), "forge-web-"));
@@ -73,8 +74,18 @@ export async function leave() {
 			/* it ended by itself */
 		}
 	await until("all runs end", 30, () => forge("ps", "--running", "--json", "-n", "5") === "");
+	listener.close();
 	rmSync(dir, { recursive: true, force: true });
 }
+
+/* What a payload would like to ask: nobody may. */
+export const spy = { asked: [], port: 0 };
+const listener = createServer((request, answer) => {
+	spy.asked.push(request.url);
+	answer.end();
+});
+await new Promise((r) => listener.listen(0, "127.0.0.1", r));
+spy.port = listener.address().port;
 
 /* ---- the runs ---- */
 
@@ -87,7 +98,7 @@ printf 'rtl \\342\\200\\256gnp.exe bell \\007 nul \\000 bad \\377\\376 end\\n'
 printf 'done 10 %%\\rdone 100 %%\\n'
 printf '%s\\n' '${BAD}' >&2
 printf 'name,value\\n"%s",=cmd()\\n' '${BAD}' >data.csv
-printf '%s<h1>Page</h1><img src="http://192.0.2.1/x.png"><script>top.pwned=1;parent.document.title="x"</script><a href="javascript:alert(1)">x</a>' '${BAD}' >page.html
+printf '%s<h1>Page</h1><img src="http://127.0.0.1:${spy.port}/x.png"><script>top.pwned=1;parent.document.title="x"</script><a href="javascript:alert(1)">x</a>' '${BAD}' >page.html
 printf '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 60 20" onload="window.pwned=1"><script>window.top.pwned=1</script><rect width="60" height="20" fill="teal"/></svg>' >pic.svg
 printf '%s' '{"nbformat":4,"cells":[{"cell_type":"markdown","source":"# Title ${BAD}"},{"cell_type":"code","execution_count":1,"source":"1","outputs":[{"output_type":"display_data","data":{"text/html":"${BAD}","text/plain":"plain"}},{"output_type":"display_data","data":{"image/png":"${PNG}"}},{"output_type":"display_data","data":{"application/javascript":"window.pwned=1"}}]}]}' >book.ipynb
 echo x >'<img src=x onerror=window.pwned=1>.txt'
@@ -130,7 +141,7 @@ steps:
     outputs: [never.txt]
   sum:
     inputs: {counts: "count/count-*.txt"}
-    run: cat $counts >sum.txt
+    run: cat $counts/* >sum.txt
     outputs: [sum.txt]
 `);
 	runs.pipeline = spawnSync(process.env.FORGE, ["pipeline", "run", "pipeline.yaml"], { env, cwd: dir, encoding: "utf8" });

@@ -293,7 +293,7 @@ export function LogView({ id, isLive, onStatus, isCut }: { id: string; isLive: b
 					<button type="button" class="ghost" onClick={download} aria-label={`Download ${stream}`} title={`Download ${stream}`}><Icon name="download" size={14} /></button>
 				</div>
 			</header>
-			<div class={"log" + (wraps ? " wraps" : "") + (win.lines.length === 0 ? " is-empty" : "")} ref={box} tabIndex={0} role="region" aria-label={`${stream} of the run`}
+			<div class={"log" + (wraps ? " wraps" : "")} ref={box} tabIndex={0} role="region" aria-label={`${stream} of the run`}
 				onScroll={(e) => {
 					const b = e.currentTarget;
 					const isAtEnd = b.scrollHeight - b.scrollTop - b.clientHeight < 24;

@@ -69,7 +69,7 @@ export function RunPage({ id }: { id: string }) {
 					{!isLive && <Outputs id={encodeURIComponent(id)} />}
 				</div>
 				<div class="col side-col">
-					<Budget page={page} />
+					<Budget page={page} hasSamples={!samples.data || samples.data.samples.length > 0} />
 					<Timeline events={events.data?.events ?? null} record={r} />
 				</div>
 			</div>
@@ -207,7 +207,7 @@ function Resources({ record, samples, isLive }: { record: Record_; samples: Samp
 	if (rows.length === 0)
 		return isLive && record.status === "running"
 			? <Card title="Resources"><Empty>There is no sample yet.</Empty></Card>
-			: <Card title="Resources"><Empty>No samples were taken: the run was too short, or made by an older forge. The highest values stand beside.</Empty></Card>;
+			: null;
 	const points = (k: number): Point[] => (k < 0 ? [] : rows.map((r) => [r[s]!, r[k] ?? null]));
 	const cpu: Point[] = [];
 	if (c >= 0)
@@ -254,7 +254,7 @@ function Resources({ record, samples, isLive }: { record: Record_; samples: Samp
 	);
 }
 
-function Budget({ page }: { page: Page }) {
+function Budget({ page, hasSamples }: { page: Page; hasSamples: boolean }) {
 	const r = page.record, l = r.limits, u = r.usage ?? {}, live = page.live;
 	const n = (k: string) => (typeof u[k] === "number" ? (u[k] as number) : null);
 	const of = (used: number | null, limit: number | null | undefined, say: (n: number | null) => string) =>
@@ -275,7 +275,7 @@ function Budget({ page }: { page: Page }) {
 				{rows.filter(([label, used, limit]) => used !== null || (limit && !label.startsWith("std"))).map(([label, used, limit, say]) => (
 					<Meter key={label} label={label} used={used} limit={limit ?? null} text={of(used, limit, say)} isPeak={!live} />
 				))}
-				<p class="faint small">{cpus(l?.cpus)} {l?.cpus === 1 ? "CPU" : "CPUs"}{live ? ", values of this moment" : ", highest values of the whole run"}.</p>
+				<p class="faint small">{cpus(l?.cpus)} {l?.cpus === 1 ? "CPU" : "CPUs"}{live ? ", values of this moment" : ", highest values of the whole run"}.{!live && !hasSamples && r.started_at ? " It was too short for a chart, or of an older forge." : ""}</p>
 			</div>
 		</Card>
 	);

@@ -116,7 +116,7 @@ export function RuntimePage({ name }: { name: string }) {
 				<div class="col">
 					{(r.packages?.length ?? 0) > 0 && (
 						<Card title="Packages" extra={<><label class="field search"><span class="vh">Search packages</span><Icon name="search" size={13} /><input type="search" data-search placeholder="search" value={find} onInput={(e) => setFind(e.currentTarget.value)} /></label><span class="badge num">{count(packages.length)}</span></>}>
-							<div class="csv tall" tabIndex={0} role="region" aria-label="Packages">
+							<div class="csv tall" tabIndex={0} role="region" aria-label="List of packages">
 								<table>
 									<thead><tr><th scope="col">Package</th><th scope="col">Version</th><th scope="col">Source</th></tr></thead>
 									<tbody>{packages.slice(0, 500).map((p, i) => <tr key={i}><td>{visible(p.name)}</td><td>{visible(p.version)}</td><td>{visible(p.source)}</td></tr>)}</tbody>
