@@ -59,7 +59,9 @@ export function Chart({ title, points, limit, unit, seconds, tone, hover, onHove
 	const known = points.filter((p) => p[1] !== null) as [number, number][];
 	const peak = Math.max(0, ...known.map((p) => p[1]));
 	const showsLimit = limit !== null && limit <= peak * 4;
-	const scale = ticks(Math.max(showsLimit ? limit! * 1.04 : 0, peak * 1.08) || 1, 4, unit === "bytes" ? 2 : 10);
+	/* Never so fine that steps would all be called the same. */
+	const least = unit === "bytes" ? 4096 : unit === "cpus" ? 0.04 : 4;
+	const scale = ticks(Math.max(showsLimit ? limit! * 1.04 : 0, peak * 1.08, least), 4, unit === "bytes" ? 2 : 10);
 	const top = scale[scale.length - 1], left = 58, right = 10, up = 8, down = 20;
 	const x = (s: number) => left + (seconds > 0 ? s / seconds : 0) * Math.max(1, width - left - right);
 	const y = (v: number) => up + (1 - v / top) * (height - up - down);

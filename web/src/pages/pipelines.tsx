@@ -179,7 +179,7 @@ function TaskTable({ tasks }: { tasks: Task[] }) {
 								<th scope="row">{t.run_id ? <a href={href("runs", t.run_id)}><Name text={t.task} most={60} /></a> : <Name text={t.task} most={60} />}</th>
 								<td><Status status={t.state} /></td>
 								<td class="wide-only sentence">{visible(cut(t.why ?? "", 200))}</td>
-								<td class="r num nowrap">{duration(t.wall_seconds)}</td>
+								<td class="r num nowrap">{duration(t.wall_seconds ?? (t.started_at && t.ended_at ? (Date.parse(t.ended_at) - Date.parse(t.started_at)) / 1000 : null))}</td>
 								<td class="wide-only meter-cell">{t.memory_peak_bytes !== null && <Meter label="" used={t.memory_peak_bytes} limit={t.memory_limit_bytes} text={`${bytes(t.memory_peak_bytes)}${t.memory_limit_bytes ? " of " + bytes(t.memory_limit_bytes) : ""}`} isPeak />}</td>
 							</tr>
 						))}

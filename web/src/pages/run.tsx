@@ -293,6 +293,7 @@ function Timeline({ events, record }: { events: RunEvent[] | null; record: Recor
 		} else if (e.status && phases.length && isNaN(phases[phases.length - 1].to)) {
 			phases[phases.length - 1].to = Date.parse(e.time);
 		}
+	if (phases.length && isNaN(phases[phases.length - 1].to) && !record.ended_at) phases[phases.length - 1].to = serverNow();
 	const known = phases.filter((p) => p.to >= p.from);
 	const total = known.reduce((n, p) => n + (p.to - p.from), 0) || 1;
 	const shown = all ? events.slice(0, 1000) : events.slice(0, 12);
