@@ -10,7 +10,7 @@ export const dir = mkdtempSync(join(tmpdir(), "forge-web-"));
 chmodSync(dir, 0o755);
 const home = join(dir, "home"), config = join(dir, "forge.yaml");
 mkdirSync(home, { mode: 0o700 });
-writeFileSync(config, `version: 1\nworkdir: ${dir}/work/{run_id}\nhost:\n  budget: {memory: 6G, cpus: 12}\n`);
+writeFileSync(config, `version: 1\nworkdir: ${dir}/work/{run_id}\nhost:\n  budget: {memory: 6G, cpus: 12}\nruntimes:\n  python3:\n    kind: system\n    needs: [python3]\n    commands: [python3]\n`);
 mkdirSync(join(dir, "work"));
 export const env = { ...process.env, FORGE_HOME: home, FORGE_CONFIG: config, HOME: dir };
 delete env.FORGE_STORE;
