@@ -13,7 +13,7 @@ packages() {
         python3-sklearn r-base-core r-cran-irkernel r-cran-mass r-cran-survival samtools ;;
     test) packages demo
         packages runtimes
-        echo bats bsdextrautils btrfs-progs busybox-static clang conmon crun curl docker.io e2fsprogs iproute2 jq libcurl4 \
+        echo bats bsdextrautils btrfs-progs busybox-static chromium clang conmon crun curl docker.io e2fsprogs iproute2 jq libcurl4 \
             libmicrohttpd12 man-db mmdebstrap munge mypy passwd podman postgresql procps prometheus python3 \
             python3-jsonschema python3-pip python3-setuptools python3-venv python3-wheel runc shellcheck slurm-wlm snakemake \
             strace tmux uidmap user-mode-linux util-linux xfsprogs zsh

@@ -48,6 +48,10 @@ const struct forge_route forge_routes[] = {
 	{ "GET",  V1 "/host", READ, false, NULL, forge_api_host },
 	{ "GET",  V1 "/openapi.json", ANY, false, NULL, forge_api_openapi },
 	{ "GET",  "/healthz", ANY, false, NULL, forge_api_alive },
+	{ "GET",  "/", ANY, false, NULL, forge_api_page },
+	{ "GET",  "/app.js", ANY, false, NULL, forge_api_page },
+	{ "GET",  "/app.css", ANY, false, NULL, forge_api_page },
+	{ "GET",  "/favicon.svg", ANY, false, NULL, forge_api_page },
 	{ "GET",  "/metrics", ANY, true, NULL, forge_api_metrics },
 	{ NULL, NULL, ANY, false, NULL, NULL },
 };
@@ -59,6 +63,8 @@ static bool matches(const char *pattern, const struct forge_target *t,
 {
 	size_t n = 0, i = 0;
 
+	if (strcmp(pattern, "/") == 0)
+		return t->n_segments == 0;
 	for (; *pattern == '/'; i++) {
 		size_t len = strcspn(++pattern, "/");
 		if (i >= t->n_segments)

@@ -35,6 +35,7 @@ server          600 the HTTP interface: who may ask, live logs, hostile clients;
 metrics         600 metrics with a real Prometheus, on both stores; points of runs, as root (sanitized) and as an ordinary user
 python          600 the Python package, as root and as an ordinary user
 mcp             600 forge mcp with the clients of its protocol from npm, sanitized
+web             900 the dashboard in a browser, on real runs
 newcomer        600 what a new user types first
 demo            120 what `make demo` shows
 shim            300 kernels that lack system calls
@@ -269,6 +270,12 @@ stage_python() {
 stage_mcp() {
     needs_root "an agent's runs" || return 0
     with_copy build-asan env --default-signal=INT,HUP,TERM tests/tools/delegate.sh tests/mcp/run.sh
+}
+
+# Beside a PostgreSQL server, which goes away while a page shows it. Screenshots are left in build/web-shots.
+stage_web() {
+    needs_root "the dashboard" || return 0
+    WEB_SOURCE=$root/web with_copy build tests/tools/with-postgres.sh tests/tools/delegate.sh tests/web/run.sh
 }
 
 # The probe, the analysis and its post-process succeed, the attacks do not; the newest first.
