@@ -51,11 +51,13 @@ static void on_ready(const char *url, const char *token, bool is_loopback)
 	if (is_quiet || is_json)
 		return;
 	if (*token)
-		fputs("forge: the link lets its reader see, start and end runs, until this "
+		fputs("forge: the link lets its reader see, start and end runs, until "
+		      "this "
 		      "server ends\n",
 		      stderr);
 	if (!is_loopback)
-		fputs("forge: warning: others can reach this address, and what they send is not "
+		fputs("forge: warning: others can reach this address, and what they send "
+		      "is not "
 		      "encrypted: put a proxy with TLS in front of it\n",
 		      stderr);
 }
@@ -105,11 +107,14 @@ const struct forge_cmd forge_cmd_serve = {
 	.help = "Serve the dashboard, the HTTP interface and metrics",
 	.examples = "  forge serve\n"
 		    "  forge serve --listen 127.0.0.1:9000\n",
-	.about = "Prints a link with a token, and serves this FORGE_HOME and its store until it is "
+	.about = "Prints a link with a token, and serves this FORGE_HOME and its store "
+		 "until it is "
 		 "ended.\n"
-		 "It is a view and a door: ending it touches no run. On loopback by default; another "
+		 "It is a view and a door: ending it touches no run. On loopback by "
+		 "default; another "
 		 "address\n"
-		 "needs a token of `forge token new`, and a proxy with TLS in front of it.",
+		 "needs a token of `forge token new`, and a proxy with TLS in front of "
+		 "it.",
 	.bad_value = FORGE_EXIT_FAILED,
 	.run = cmd_serve,
 	.opts = serve_opts,

@@ -115,9 +115,8 @@ static int run_list(const char *word)
 	if (cells) {
 		json_array_foreach (list, i, token)
 			for (size_t c = 0; c < COLUMNS; c++)
-				cells[(i + 1) * COLUMNS + c].text =
-					forge_json_string_or(token, keys[c],
-							     c == EXPIRES ? "never" : "");
+				cells[(i + 1) * COLUMNS + c].text = forge_json_string_or(
+					token, keys[c], c == EXPIRES ? "never" : "");
 		forge_table_print(stdout, cells, COLUMNS, n + 1);
 	}
 	return FORGE_EXIT_OK;
@@ -146,9 +145,11 @@ const struct forge_cmd forge_cmd_token = {
 	.help = "Tokens for the HTTP interface",
 	.examples = "  forge token new grafana\n"
 		    "  forge token new --operator --expires 30d pipeline\n",
-	.about = "A token that is made without --operator may see everything that `forge serve` "
+	.about = "A token that is made without --operator may see everything that `forge "
+		 "serve` "
 		 "shows, and\n"
-		 "change nothing. Only digests of tokens are stored. A running server notices new and "
+		 "change nothing. Only digests of tokens are stored. A running server "
+		 "notices new and "
 		 "revoked\n"
 		 "tokens at once.",
 	.bad_value = FORGE_EXIT_FAILED,

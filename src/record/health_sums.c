@@ -10,7 +10,8 @@
 #include "base/json.h"
 #include "record/view.h"
 
-static struct forge_health_sum *sum_of(struct forge_health_sums *s, const struct forge_check_row *row)
+static struct forge_health_sum *sum_of(struct forge_health_sums *s,
+				       const struct forge_check_row *row)
 {
 	for (size_t i = 0; i < s->n; i++)
 		if (strcmp(s->v[i].name, row->name) == 0)
@@ -19,8 +20,8 @@ static struct forge_health_sum *sum_of(struct forge_health_sums *s, const struct
 	if (!grown)
 		return NULL;
 	s->v = grown;
-	grown[s->n] =
-		(struct forge_health_sum){ .name = strdup(row->name), .kind = strdup(row->kind) };
+	grown[s->n] = (struct forge_health_sum){ .name = strdup(row->name),
+						 .kind = strdup(row->kind) };
 	return grown[s->n].name && grown[s->n].kind ? &grown[s->n++] : NULL;
 }
 

@@ -16,9 +16,10 @@
  * The record of the run with this id. Its directory here is newest while the run is live; the store (NULL: it cannot
  * be reached) has all runs. *ret_is_unconfirmed: the verdict is not from the store.
  */
-FORGE_MUST_CHECK int forge_record_find(const struct forge_home *home, struct forge_store *st,
-				       const char *run_id, json_t **ret,
-				       bool *ret_is_unconfirmed, struct forge_error *err);
+FORGE_MUST_CHECK int forge_record_find(const struct forge_home *home,
+				       struct forge_store *st, const char *run_id,
+				       json_t **ret, bool *ret_is_unconfirmed,
+				       struct forge_error *err);
 /* Whether the run was on this host. */
 bool forge_record_is_here(const json_t *record);
 /* Parses "2026-01-31T12:00:00.123Z" of a record; 0: it is not a time. */

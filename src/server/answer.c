@@ -7,7 +7,7 @@
 
 #include "base/json.h"
 #include "server/follow.h"
-#include "server/http.h"
+#include "server/answer.h"
 
 void forge_answer_done(struct forge_answer *a)
 {
@@ -22,8 +22,8 @@ void forge_answer_done(struct forge_answer *a)
 /* Names of files and notes can have any bytes; json.h made text of them. */
 void forge_answer_json(struct forge_answer *a, unsigned status, json_t *j)
 {
-	static const char none[] =
-		"{\"error\": {\"code\": \"internal\", \"message\": \"out of memory\", \"hint\": null}}";
+	static const char none[] = "{\"error\": {\"code\": \"internal\", \"message\": "
+				   "\"out of memory\", \"hint\": null}}";
 
 	forge_answer_done(a);
 	a->text = j ? json_dumps(j, JSON_COMPACT | JSON_REAL_PRECISION(12)) : NULL;
@@ -50,13 +50,13 @@ static const struct {
 	unsigned status;
 	const char *name;
 } meanings[] = {
-	{ ENOENT, 404, "not_found" },	{ EREMOTE, 404, "elsewhere" },
-	{ EACCES, 403, "forbidden" },	{ EPERM, 403, "forbidden" },
-	{ EINVAL, 400, "bad_request" },	{ E2BIG, 400, "bad_request" },
+	{ ENOENT, 404, "not_found" },	  { EREMOTE, 404, "elsewhere" },
+	{ EACCES, 403, "forbidden" },	  { EPERM, 403, "forbidden" },
+	{ EINVAL, 400, "bad_request" },	  { E2BIG, 400, "bad_request" },
 	{ ENOTUNIQ, 400, "bad_request" }, { ENOTCONN, 503, "store_away" },
-	{ EBUSY, 503, "store_away" },	{ ERANGE, 416, "range" },
-	{ EUCLEAN, 410, "damaged" },	{ EMFILE, 503, "busy" },
-	{ ENFILE, 503, "busy" },	{ ENOMEM, 503, "busy" },
+	{ EBUSY, 503, "store_away" },	  { ERANGE, 416, "range" },
+	{ EUCLEAN, 410, "damaged" },	  { EMFILE, 503, "busy" },
+	{ ENFILE, 503, "busy" },	  { ENOMEM, 503, "busy" },
 };
 
 void forge_answer_fail(struct forge_answer *a, int rc, const struct forge_error *err)

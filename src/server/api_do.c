@@ -11,7 +11,7 @@
 #include "server/cache.h"
 #include "server/command.h"
 #include "server/route.h"
-#include "server/server.h"
+#include "server/shared.h"
 
 static void refuse(struct forge_answer *a, int rc, const struct forge_error *err)
 {
@@ -30,7 +30,8 @@ static void start(struct forge_server *sv, const struct forge_strv *words,
 	forge_cache_clear(sv->cache);
 	if (!is_done)
 		return;
-	forge_answer_json(a, json_is_true(json_object_get(printed, "existing")) ? 200 : 201,
+	forge_answer_json(a,
+			  json_is_true(json_object_get(printed, "existing")) ? 200 : 201,
 			  printed);
 }
 
@@ -48,16 +49,15 @@ void forge_api_submit(struct forge_server *sv, const struct forge_ask *ask,
 }
 
 /* rerun, resume: a run and limits */
-static void again(struct forge_server *sv, const struct forge_ask *ask, const char *command,
-		  struct forge_answer *a)
+static void again(struct forge_server *sv, const struct forge_ask *ask,
+		  const char *command, struct forge_answer *a)
 {
 	forge_auto_strv struct forge_strv words = { 0 };
 	struct forge_error err = FORGE_ERROR_INIT;
 
 	if (!forge_api_is_run(ask->params[0], a))
 		return;
-	int rc = forge_body_again(command, ask->params[0], ask->body, &words,
-					   &err);
+	int rc = forge_body_again(command, ask->params[0], ask->body, &words, &err);
 	if (rc < 0)
 		refuse(a, rc, &err);
 	else

@@ -16,7 +16,7 @@
 #include "record/record.h"
 #include "record/verify.h"
 #include "server/route.h"
-#include "server/server.h"
+#include "server/shared.h"
 #include "state/objects.h"
 
 #define OUTPUTS_DEFAULT 200
@@ -266,18 +266,19 @@ void forge_api_output(struct forge_server *sv, const struct forge_ask *ask,
 	forge_auto_json json_t *record = forge_api_find(sv, ask, a);
 	if (!record)
 		return;
-	const json_t *f = *end || !*ask->params[1]
-				  ? NULL
-				  : json_array_get(json_object_get(record, "outputs"),
-						   index);
+	const json_t *f =
+		*end || !*ask->params[1]
+			? NULL
+			: json_array_get(json_object_get(record, "outputs"), index);
 	if (!f) {
-		forge_answer_error(a, 404, "not_found", "the run has no such output", NULL);
+		forge_answer_error(a, 404, "not_found", "the run has no such output",
+				   NULL);
 		return;
 	}
 	const char *path = forge_json_string_or(f, "path", "");
 	size_t type = type_of(path);
-	bool is_preview = wants_preview && type < FORGE_ARRAY_SIZE(types) &&
-			  types[type].is_safe;
+	bool is_preview =
+		wants_preview && type < FORGE_ARRAY_SIZE(types) && types[type].is_safe;
 	if (wants_preview && !is_preview) {
 		forge_answer_error(a, 400, "no_preview",
 				   "files of this type have no preview", NULL);
@@ -313,12 +314,12 @@ void forge_api_ticket(struct forge_server *sv, const struct forge_ask *ask,
 				   "path: a path below /api/v1/runs/ is needed", NULL);
 		return;
 	}
-	(void)forge_ticket_make(sv->ticket_key, path, (int64_t)time(NULL) + TICKET_SECONDS,
-				ticket);
-	forge_auto_free char *url =
-		forge_asprintf("%s%cticket=%s", path, strchr(path, '?') ? '&' : '?', ticket);
-	forge_answer_json(a, 200,
-			  url ? json_pack("{s:s, s:i}", "url", url, "seconds",
-					  TICKET_SECONDS)
-			      : NULL);
+	(void)forge_ticket_make(sv->ticket_key, path,
+				(int64_t)time(NULL) + TICKET_SECONDS, ticket);
+	forge_auto_free char *url = forge_asprintf("%s%cticket=%s", path,
+						   strchr(path, '?') ? '&' : '?', ticket);
+	forge_answer_json(
+		a, 200,
+		url ? json_pack("{s:s, s:i}", "url", url, "seconds", TICKET_SECONDS)
+		    : NULL);
 }

@@ -13,7 +13,7 @@
 #include "server/command.h"
 #include "server/metrics.h"
 #include "server/route.h"
-#include "server/server.h"
+#include "server/shared.h"
 
 #define DAY_SECONDS 86400
 
@@ -84,7 +84,8 @@ void forge_api_runtime(struct forge_server *sv, const struct forge_ask *ask,
 		json_decref(shown);
 		return;
 	}
-	forge_answer_json(a, 200, json_pack("{s:o, s:o}", "runtime", shown, "history", past));
+	forge_answer_json(a, 200,
+			  json_pack("{s:o, s:o}", "runtime", shown, "history", past));
 }
 
 void forge_api_executors(struct forge_server *sv, const struct forge_ask *ask,
@@ -174,7 +175,8 @@ void forge_api_metrics(struct forge_server *sv, const struct forge_ask *ask,
 
 	if (!sv->is_loopback && ask->access < FORGE_ACCESS_READ) {
 		forge_answer_error(a, 401, "unauthorized", "a token is needed",
-				   "`forge token new` makes one; Prometheus sends it as `authorization`");
+				   "`forge token new` makes one; Prometheus sends it as "
+				   "`authorization`");
 		return;
 	}
 	FILE *out = open_memstream(&text, &len);
@@ -183,8 +185,8 @@ void forge_api_metrics(struct forge_server *sv, const struct forge_ask *ask,
 	if (rc < 0 && out)
 		st = NULL;
 	if (out) {
-		rc = forge_metrics_print(st, &sv->home, sv->cfg, FORGE_METRICS_OPENMETRICS,
-					 out, &err);
+		rc = forge_metrics_print(st, &sv->home, sv->cfg,
+					 FORGE_METRICS_OPENMETRICS, out, &err);
 		forge_server_give(sv, st, rc);
 		if (fclose(out) != 0)
 			rc = -ENOMEM;

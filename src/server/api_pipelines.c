@@ -15,7 +15,7 @@
 #include "base/proc.h"
 #include "record/view.h"
 #include "server/route.h"
-#include "server/server.h"
+#include "server/shared.h"
 
 #define EVENTS_MAX     (64 * 1024 * 1024)
 #define LINE_MAX_SHORT 65536 /* of the first and the last event */
@@ -52,15 +52,17 @@ static bool is_alive(const json_t *begin)
 	if (!ticks)
 		return false;
 	clock_gettime(CLOCK_BOOTTIME, &up);
-	time_t started = time(NULL) - up.tv_sec + (time_t)(ticks / (uint64_t)sysconf(_SC_CLK_TCK));
+	time_t started =
+		time(NULL) - up.tv_sec + (time_t)(ticks / (uint64_t)sysconf(_SC_CLK_TCK));
 	return started <= forge_record_time(forge_json_string(begin, "time")) + 2;
 }
 
 static const char *state_of(const json_t *begin, const json_t *end)
 {
 	if (end)
-		return json_integer_value(json_object_get(end, "status")) == 0 ? "done"
-									       : "stopped";
+		return json_integer_value(json_object_get(end, "status")) == 0
+			       ? "done"
+			       : "stopped";
 	return is_alive(begin) ? "running" : "stopped";
 }
 
@@ -72,9 +74,9 @@ static json_t *counts_of_end(const json_t *end)
 	static const struct {
 		const char *state;
 		int at;
-	} map[] = { { "done", 0 },    { "running", 1 }, { "failed", 2 }, { "waiting", 3 },
-		    { "ready", 3 },   { "blocked", 3 }, { "left", 3 },   { "skipped", 3 },
-		    { "cached", 4 },  { "given", 4 } };
+	} map[] = { { "done", 0 },   { "running", 1 }, { "failed", 2 }, { "waiting", 3 },
+		    { "ready", 3 },  { "blocked", 3 }, { "left", 3 },	{ "skipped", 3 },
+		    { "cached", 4 }, { "given", 4 } };
 
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(map); i++)
 		n[map[i].at] += json_integer_value(json_object_get(tasks, map[i].state));
@@ -96,8 +98,8 @@ static json_t *head_of(const char *id, const json_t *begin, const json_t *end)
 
 struct story {
 	json_t *begin, *end;
-	json_t *tasks;	/* by name: the object of the answer */
-	json_t *order;	/* the same objects */
+	json_t *tasks; /* by name: the object of the answer */
+	json_t *order; /* the same objects */
 };
 
 static void story_done(struct story *s)
@@ -117,8 +119,8 @@ static json_t *task_of(struct story *s, const char *name, const char *step)
 	t = json_pack("{s:s, s:s, s:[], s:s, s:n, s:s, s:n, s:n, s:n, s:n, s:n, s:i}",
 		      "task", name, "step", step ? step : name, "needs", "state",
 		      "waiting", "run_id", "why", "", "started_at", "ended_at",
-		      "wall_seconds", "memory_peak_bytes", "memory_limit_bytes", "attempt",
-		      1);
+		      "wall_seconds", "memory_peak_bytes", "memory_limit_bytes",
+		      "attempt", 1);
 	if (!t)
 		return NULL;
 	(void)json_object_set_new(s->tasks, name, t);
@@ -146,7 +148,8 @@ static void take_plan(struct story *s, const json_t *event)
 		if (!t)
 			continue;
 		copy_key(t, "needs", planned, "needs");
-		if (json_object_get(planned, "skipped") || json_object_get(planned, "left"))
+		if (json_object_get(planned, "skipped") ||
+		    json_object_get(planned, "left"))
 			(void)json_object_set_new(t, "state", json_string("skipped"));
 		copy_key(t, "why", planned, "skipped");
 	}
@@ -156,7 +159,7 @@ static void take_plan(struct story *s, const json_t *event)
 static const char *new_state(const char *event)
 {
 	static const char *const map[][2] = {
-		{ "cached", "cached" }, { "given", "cached" }, { "started", "running" },
+		{ "cached", "cached" }, { "given", "cached" },	{ "started", "running" },
 		{ "done", "ran" },	{ "failed", "failed" }, { "blocked", "skipped" },
 	};
 
@@ -198,7 +201,8 @@ static void take_event(struct story *s, json_t *event)
 	const json_t *usage = json_object_get(event, "usage");
 	copy_key(t, "wall_seconds", usage, "wall_seconds");
 	copy_key(t, "memory_peak_bytes", usage, "memory_peak_bytes");
-	copy_key(t, "memory_limit_bytes", json_object_get(event, "limits"), "memory_bytes");
+	copy_key(t, "memory_limit_bytes", json_object_get(event, "limits"),
+		 "memory_bytes");
 }
 
 /* Reads all of them. -ENOENT: there is no such pipeline. */
@@ -224,12 +228,11 @@ static int read_story(const struct forge_server *sv, const char *id, struct stor
 
 static json_t *counts_of_tasks(const struct story *s)
 {
-	static const char *const states[][2] = { { "ran", "done" },
-						 { "running", "running" },
-						 { "failed", "failed" },
-						 { "waiting", "waiting" },
-						 { "skipped", "waiting" },
-						 { "cached", "cached" } };
+	static const char *const states[][2] = {
+		{ "ran", "done" },	  { "running", "running" },
+		{ "failed", "failed" },	  { "waiting", "waiting" },
+		{ "skipped", "waiting" }, { "cached", "cached" }
+	};
 	json_t *counts = json_pack("{s:i, s:i, s:i, s:i, s:i}", "done", 0, "running", 0,
 				   "failed", 0, "waiting", 0, "cached", 0);
 	size_t i;
@@ -237,7 +240,8 @@ static json_t *counts_of_tasks(const struct story *s)
 
 	json_array_foreach (s->order, i, t)
 		for (size_t k = 0; k < FORGE_ARRAY_SIZE(states); k++) {
-			if (strcmp(forge_json_string_or(t, "state", ""), states[k][0]) != 0)
+			if (strcmp(forge_json_string_or(t, "state", ""), states[k][0]) !=
+			    0)
 				continue;
 			json_t *n = json_object_get(counts, states[k][1]);
 			(void)json_integer_set(n, json_integer_value(n) + 1);

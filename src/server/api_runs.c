@@ -17,18 +17,18 @@
 #include "run/admit.h"
 #include "server/cache.h"
 #include "server/route.h"
-#include "server/server.h"
+#include "server/shared.h"
 #include "server/view.h"
 #include "state/samples.h"
 #include "state/slot.h"
 #include "store/state.h"
 
-#define PAGE_DEFAULT  50
-#define PAGE_MAX      500
-#define OPEN_SHOWN    200
-#define WHY_SHOWN     20 /* each looks through the queue */
+#define PAGE_DEFAULT   50
+#define PAGE_MAX       500
+#define OPEN_SHOWN     200
+#define WHY_SHOWN      20 /* each looks through the queue */
 #define FAILURES_SHOWN 10
-#define DAY_SECONDS   86400
+#define DAY_SECONDS    86400
 
 /* A whole one: the beginning of one would name several runs. */
 static bool is_run_id(const char *text)
@@ -40,8 +40,9 @@ bool forge_api_is_run(const char *text, struct forge_answer *a)
 {
 	if (is_run_id(text))
 		return true;
-	forge_answer_error(a, 400, "bad_request", "this is no id of a run",
-			   "An id has 26 letters and digits; GET /api/v1/runs lists them");
+	forge_answer_error(
+		a, 400, "bad_request", "this is no id of a run",
+		"An id has 26 letters and digits; GET /api/v1/runs lists them");
 	return false;
 }
 
@@ -64,10 +65,9 @@ static int add_row(const struct forge_run_row *row, void *arg)
 	(void)snprintf(r->last, sizeof(r->last), "%s", row->run_id);
 	r->n++;
 	return json_array_append_new(
-		       r->list,
-		       r->slots ? forge_view_live(r->sv, row, record, r->slots,
-						  r->n <= WHY_SHOWN)
-				: forge_view_row(row, record)) < 0
+		       r->list, r->slots ? forge_view_live(r->sv, row, record, r->slots,
+							   r->n <= WHY_SHOWN)
+					 : forge_view_row(row, record)) < 0
 		       ? -ENOMEM
 		       : 0;
 }
@@ -182,9 +182,9 @@ void forge_api_runs(struct forge_server *sv, const struct forge_ask *ask,
 	if (!runs)
 		return;
 	bool has_more = r.n == f.limit && (!f.sort || strcmp(f.sort, "created") == 0);
-	forge_answer_json(a, 200,
-			  json_pack("{s:o, s:s?}", "runs", runs, "next",
-				    has_more ? r.last : NULL));
+	forge_answer_json(
+		a, 200,
+		json_pack("{s:o, s:s?}", "runs", runs, "next", has_more ? r.last : NULL));
 	if (*key)
 		forge_cache_put(sv->cache, key, a, generation);
 }
@@ -344,15 +344,15 @@ void forge_api_overview(struct forge_server *sv, const struct forge_ask *ask,
 		json_decref(counts);
 		return;
 	}
-	forge_answer_json(
-		a, 200,
-		json_pack("{s:s, s:o, s:s, s:s, s:{s:s, s:b}, s:o, s:o, s:o, s:o, s:o, s:o}",
-			  "forge_version", FORGE_VERSION, "host", host_name(), "now",
-			  forge_format_now(now), "access",
-			  forge_access_name(ask->access), "store", "url", sv->shown_url,
-			  "ok", 1, "budget", budget(sv), "running", running, "queued",
-			  queued, "failures", failures, "counts", counts, "health",
-			  health));
+	forge_answer_json(a, 200,
+			  json_pack("{s:s, s:o, s:s, s:s, s:{s:s, s:b}, s:o, s:o, s:o, "
+				    "s:o, s:o, s:o}",
+				    "forge_version", FORGE_VERSION, "host", host_name(),
+				    "now", forge_format_now(now), "access",
+				    forge_access_name(ask->access), "store", "url",
+				    sv->shown_url, "ok", 1, "budget", budget(sv),
+				    "running", running, "queued", queued, "failures",
+				    failures, "counts", counts, "health", health));
 	forge_cache_put(sv->cache, key, a, generation);
 }
 

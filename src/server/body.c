@@ -79,7 +79,8 @@ static int add_list(struct forge_strv *words, const struct key *k, const json_t 
 		/* A relative path would mean one of the server's directory. */
 		if (rc == 0 && strcmp(k->name, "inputs") == 0 &&
 		    json_string_value(item) && *json_string_value(item) != '/')
-			rc = forge_fail(err, EINVAL, "inputs: '%.64s' is no absolute path",
+			rc = forge_fail(err, EINVAL,
+					"inputs: '%.64s' is no absolute path",
 					json_string_value(item));
 		if (rc == 0)
 			rc = add_text(words, k->name, k->option, item, err);
@@ -96,7 +97,8 @@ static int add_environment(struct forge_strv *words, const json_t *value,
 
 	if (!json_is_object(value) || json_object_size(value) > WORDS_MAX)
 		return forge_fail(err, EINVAL, "env: an object of texts is needed");
-	json_object_foreach ((json_t *)value, name, item) {
+	json_object_foreach((json_t *)value, name, item)
+	{
 		const char *text = json_string_value(item);
 		/* A name alone would pass on a variable of the server. */
 		if (rc == 0 && (!text || strlen(text) != json_string_length(item)))
@@ -137,8 +139,8 @@ static int add_limits(struct forge_strv *words, const json_t *value,
 
 	if (!json_is_object(value))
 		return forge_fail(err, EINVAL, "limits: an object is needed");
-	json_object_foreach ((json_t *)value, name, item)
-		rc = rc < 0 ? rc : add_limit(words, name, item, err);
+	json_object_foreach((json_t *)value, name, item) rc =
+		rc < 0 ? rc : add_limit(words, name, item, err);
 	return rc;
 }
 
@@ -166,7 +168,8 @@ static int add_key(struct forge_strv *words, const struct key *k, const json_t *
 		if (!json_is_boolean(value))
 			return forge_fail(err, EINVAL, "%s: true or false is needed",
 					  k->name);
-		return json_is_true(value) && forge_strv_addf(words, "--%s", k->option) < 0
+		return json_is_true(value) &&
+				       forge_strv_addf(words, "--%s", k->option) < 0
 			       ? forge_fail(err, ENOMEM, "out of memory")
 			       : 0;
 	case COMMAND: /* comes last, behind the options */
@@ -181,7 +184,8 @@ static int add_keys(struct forge_strv *words, const json_t *body, bool is_again,
 	const char *name;
 	json_t *value;
 
-	json_object_foreach ((json_t *)body, name, value) {
+	json_object_foreach((json_t *)body, name, value)
+	{
 		const struct key *k = NULL;
 		for (size_t i = 0; i < FORGE_ARRAY_SIZE(keys) && !k; i++)
 			if (strcmp(keys[i].name, name) == 0 &&
@@ -208,25 +212,27 @@ static int add_words(struct forge_strv *words, const json_t *command,
 		const char *text = json_string_value(word);
 		if (!text || strlen(text) != json_string_length(word))
 			return forge_fail(err, EINVAL,
-					  "command: word %zu is no text without NUL", i + 1);
+					  "command: word %zu is no text without NUL",
+					  i + 1);
 		if (forge_strv_add(words, text) < 0)
 			return forge_fail(err, ENOMEM, "out of memory");
 	}
 	return 0;
 }
 
-int forge_body_submit(const json_t *body, struct forge_strv *ret,
-			       struct forge_error *err)
+int forge_body_submit(const json_t *body, struct forge_strv *ret, struct forge_error *err)
 {
 	const json_t *command = json_object_get(body, "command");
 	bool is_text = json_is_string(command);
 
 	if ((!is_text && !json_is_array(command)) ||
-	    (is_text && strlen(json_string_value(command)) != json_string_length(command)) ||
+	    (is_text &&
+	     strlen(json_string_value(command)) != json_string_length(command)) ||
 	    (is_text ? json_string_length(command) : json_array_size(command)) == 0 ||
 	    json_array_size(command) > WORDS_MAX)
-		return forge_fail(err, EINVAL,
-				  "command: a list of words, or a text for a shell, is needed");
+		return forge_fail(
+			err, EINVAL,
+			"command: a list of words, or a text for a shell, is needed");
 	int rc = forge_strv_add(ret, "submit");
 	if (rc == 0)
 		rc = forge_strv_add(ret, "--json");
@@ -243,7 +249,7 @@ int forge_body_submit(const json_t *body, struct forge_strv *ret,
 }
 
 int forge_body_again(const char *command, const char *run_id, const json_t *body,
-			      struct forge_strv *ret, struct forge_error *err)
+		     struct forge_strv *ret, struct forge_error *err)
 {
 	int rc = forge_strv_add(ret, command);
 

@@ -9,8 +9,8 @@
 
 /* {command, runtime, limits, ...} -> submit --json ... -- COMMAND...; -EINVAL, with the key in err. */
 FORGE_MUST_CHECK int forge_body_submit(const json_t *body, struct forge_strv *ret,
-						struct forge_error *err);
+				       struct forge_error *err);
 /* {limits, ...} -> rerun --detach --json ... RUN */
 FORGE_MUST_CHECK int forge_body_again(const char *command, const char *run_id,
-					       const json_t *body, struct forge_strv *ret,
-					       struct forge_error *err);
+				      const json_t *body, struct forge_strv *ret,
+				      struct forge_error *err);

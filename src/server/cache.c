@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 
-#define ENTRIES 32
+#define ENTRIES	      32
 #define SIZE_MAX_KEPT (512 * 1024)
 
 struct entry {

@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-#include "server/http.h"
+#include "server/answer.h"
 
 #define FORGE_CACHE_USEC 250000
 

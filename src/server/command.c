@@ -15,7 +15,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
-#include "server/server.h"
+#include "server/shared.h"
 
 #define OUTPUT_MAX   (32 * 1024 * 1024)
 #define TIMEOUT_SECS 120
@@ -40,8 +40,8 @@ static int words_of(const struct forge_server *sv, const struct forge_strv *word
 	/* A command with verbs takes them first. */
 	size_t first = 1;
 	if (rc == 0 && words->n > 1 && words->v[1][0] != '-' &&
-	    (strcmp(words->v[0], "runtime") == 0 || strcmp(words->v[0], "executor") == 0 ||
-	     strcmp(words->v[0], "health") == 0))
+	    (strcmp(words->v[0], "runtime") == 0 ||
+	     strcmp(words->v[0], "executor") == 0 || strcmp(words->v[0], "health") == 0))
 		rc = forge_strv_add(ret, words->v[first++]);
 	if (rc == 0 && o->store && strcmp(words->v[0], "executor") != 0)
 		rc = forge_strv_addf(ret, "--store=%s", o->store);
@@ -159,8 +159,8 @@ int forge_command_run(const struct forge_server *sv, const struct forge_strv *wo
 			(void)kill(-pid, SIGKILL);
 		while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 			;
-		ret->status = WIFEXITED(status) ? WEXITSTATUS(status)
-						: 128 + WTERMSIG(status);
+		ret->status =
+			WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 	}
 	if (out[0] >= 0)
 		close(out[0]);
@@ -233,7 +233,8 @@ bool forge_command_json(struct forge_server *sv, const struct forge_strv *words,
 		/* 1 and 125: it refused; everything else is not the client's fault. */
 		bool is_refused = r.status == 125 || r.status == 1 || r.status == 2;
 		forge_answer_error(a, is_refused ? 400 : 500,
-				   is_refused ? "refused" : "internal", err.msg, err.hint);
+				   is_refused ? "refused" : "internal", err.msg,
+				   err.hint);
 	}
 	forge_command_done(&r);
 	*ret = j;

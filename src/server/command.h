@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/strv.h"
-#include "server/http.h"
+#include "server/answer.h"
 
 struct forge_server;
 

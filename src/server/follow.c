@@ -20,7 +20,7 @@
 #include "server/utf8.h"
 
 /* How often the state of a run is looked at when no event of its directory says that it changed. */
-#define LOOK_USEC  3000000
+#define LOOK_USEC 3000000
 /* A proxy, and the kernel, notice a dead reader only when something is sent. */
 #define ALIVE_USEC 15000000
 #define TICK_MSEC  1000
@@ -281,8 +281,9 @@ static int take_log(struct forge_follower *r)
 
 static json_t *summary(const json_t *record)
 {
-	return json_pack("{s:O?, s:O?, s:O?}", "status", json_object_get(record, "status"),
-			 "reason", json_object_get(record, "reason"), "completion_notes",
+	return json_pack("{s:O?, s:O?, s:O?}", "status",
+			 json_object_get(record, "status"), "reason",
+			 json_object_get(record, "reason"), "completion_notes",
 			 json_object_get(record, "completion_notes"));
 }
 
@@ -323,8 +324,7 @@ static int look(struct forge_follower *r)
 
 static void put_end(struct forge_follower *r)
 {
-	forge_auto_json json_t *record =
-		r->all->ops->record(r->all->ops->arg, r->run_id);
+	forge_auto_json json_t *record = r->all->ops->record(r->all->ops->arg, r->run_id);
 
 	put_event(r, "end", summary(record));
 	r->has_ended = true;

@@ -29,7 +29,8 @@ struct forge_follow_ops {
 };
 /* Starts the thread that watches. ops is borrowed. */
 FORGE_MUST_CHECK int forge_follow_start(const struct forge_follow_ops *ops,
-					struct forge_follow **ret, struct forge_error *err);
+					struct forge_follow **ret,
+					struct forge_error *err);
 /* All followers must be freed before. */
 void forge_follow_stop(struct forge_follow *f);
 /* Every follower ends with its next read. */

@@ -18,8 +18,9 @@
 #include "base/json.h"
 #include "base/mhd.h"
 #include "base/strv.h"
+#include "server/http.h"
 #include "server/route.h"
-#include "server/server.h"
+#include "server/shared.h"
 
 #define CONNECTIONS_MAX	  (FORGE_FOLLOWERS_MAX + 512)
 #define CONNECTION_MEMORY (32 * 1024) /* headers of a request fit in here */
@@ -50,8 +51,8 @@ struct bucket {
 struct link {
 	struct link *next, **place;
 	int fd;
-	uint64_t since;	     /* the connection was made, or its last request was answered */
-	bool is_answering;   /* a whole request is there */
+	uint64_t since;	   /* the connection was made, or its last request was answered */
+	bool is_answering; /* a whole request is there */
 	bool was_shut;
 };
 
@@ -258,14 +259,16 @@ static bool check_access(struct request *r)
 	if (r->ask.access >= needed)
 		return true;
 	if (!take_token(r->h, &r->h->refused))
-		return refuse(r, 429, "too_many", "too many requests without a valid token",
-			      NULL);
+		return refuse(r, 429, "too_many",
+			      "too many requests without a valid token", NULL);
 	if (r->ask.access != FORGE_ACCESS_NONE)
 		return refuse(r, 403, "forbidden", "this token may only read",
-			      "`forge token new --operator` makes one that may start and end runs");
+			      "`forge token new --operator` makes one that may start and "
+			      "end runs");
 	return refuse(r, 401, "unauthorized",
-		      header(r, "Authorization") ? "the token is unknown, revoked or expired"
-						 : "a token is needed",
+		      header(r, "Authorization")
+			      ? "the token is unknown, revoked or expired"
+			      : "a token is needed",
 		      "Send `Authorization: Bearer TOKEN`; `forge token new` makes one");
 }
 
@@ -277,10 +280,10 @@ static bool check(struct request *r, const char *method)
 	const char *host = header(r, "Host");
 	bool is_known;
 
-	r->ask.method = strcmp(method, "HEAD") == 0	? "GET"
-			: strcmp(method, "POST") == 0	? "POST"
-			: strcmp(method, "GET") == 0	? "GET"
-							: "";
+	r->ask.method = strcmp(method, "HEAD") == 0   ? "GET"
+			: strcmp(method, "POST") == 0 ? "POST"
+			: strcmp(method, "GET") == 0  ? "GET"
+						      : "";
 	if (!r->raw)
 		return refuse(r, 503, "busy", "out of memory", NULL);
 	/* A page of another name must not read answers by making its name resolve to this address. */
@@ -288,13 +291,13 @@ static bool check(struct request *r, const char *method)
 		return refuse(r, 403, "forbidden", "this server has another name",
 			      "Behind a proxy: forge serve --name NAME");
 	if (!forge_origin_is_ours(header(r, "Origin"), host))
-		return refuse(r, 403, "forbidden", "the request comes from a page of another site",
-			      NULL);
+		return refuse(r, 403, "forbidden",
+			      "the request comes from a page of another site", NULL);
 	int rc = forge_target_parse(r->raw, &r->ask.target, &err);
 	if (rc < 0)
 		return refuse(r, rc == -E2BIG ? 414 : 400, "bad_request", err.msg, NULL);
-	r->route = forge_route_find(r->ask.method, &r->ask.target, r->ask.params,
-				    &is_known);
+	r->route =
+		forge_route_find(r->ask.method, &r->ask.target, r->ask.params, &is_known);
 	if (!r->route && is_known)
 		return refuse(r, 405, "method", "this path has no such method", NULL);
 	if (!r->route)
@@ -303,8 +306,8 @@ static bool check(struct request *r, const char *method)
 	if (!check_access(r))
 		return false;
 	if (strcmp(r->ask.method, "POST") == 0 && !take_token(r->h, &r->h->posts))
-		return refuse(r, 429, "too_many", "too many requests that change something",
-			      NULL);
+		return refuse(r, 429, "too_many",
+			      "too many requests that change something", NULL);
 	const char *length = header(r, "Content-Length");
 	if (length && strtoull(length, NULL, 10) > FORGE_BODY_MAX)
 		return refuse(r, 413, "too_large", "the body is larger than 1 MiB", NULL);
@@ -324,8 +327,8 @@ static bool check_body(struct request *r)
 	if (!type || strncasecmp(type, "application/json", 16) != 0)
 		return refuse(r, 400, "bad_request", "the body must be application/json",
 			      NULL);
-	r->ask.body = json_loadb(r->body ? r->body : "", r->len, JSON_REJECT_DUPLICATES,
-				 &why);
+	r->ask.body =
+		json_loadb(r->body ? r->body : "", r->len, JSON_REJECT_DUPLICATES, &why);
 	if (!json_is_object(r->ask.body))
 		return refuse(r, 400, "bad_request",
 			      r->ask.body ? "the body must be a JSON object" : why.text,
@@ -365,9 +368,8 @@ static struct MHD_Response *make_response(struct request *r)
 	if (a->follower) {
 		struct forge_follower *f = forge_take_ptr(a->follower);
 		forge_follower_attach(f, on_wait, on_wake, r->c);
-		return p_MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 16384,
-							   read_follower, f,
-							   free_follower);
+		return p_MHD_create_response_from_callback(
+			MHD_SIZE_UNKNOWN, 16384, read_follower, f, free_follower);
 	}
 	if (a->fd >= 0) /* it is closed with the response */
 		return p_MHD_create_response_from_fd_at_offset64(
@@ -507,8 +509,7 @@ static enum MHD_Result answer(struct request *r)
 	mark(r, true);
 	if (!check_body(r))
 		return send_answer(r);
-	if (!r->route->is_slow &&
-	    !(r->route->may_wait && r->route->may_wait(&r->ask))) {
+	if (!r->route->is_slow && !(r->route->may_wait && r->route->may_wait(&r->ask))) {
 		r->route->answer(r->h->sv, &r->ask, &r->answer);
 		return send_answer(r);
 	}
@@ -560,8 +561,8 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *c, const cha
 	if (!r->was_checked) {
 		r->was_checked = true;
 		if (!check(r, method)) {
-			r->is_early = strcmp(method, "GET") != 0 &&
-				      strcmp(method, "HEAD") != 0;
+			r->is_early =
+				strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0;
 			return send_answer(r);
 		}
 		/* An answer that is given at this point ends the connection; the next call comes after the body. */
@@ -587,7 +588,8 @@ static int start_daemon(struct forge_http *h, int fd, struct forge_error *err)
 		MHD_OPTION_END);
 
 	if (!d)
-		return forge_fail_errno(err, errno ? errno : EIO, "start the HTTP server");
+		return forge_fail_errno(err, errno ? errno : EIO,
+					"start the HTTP server");
 	h->daemons[h->n_daemons++] = (struct http_daemon){ d };
 	return 0;
 }

@@ -91,7 +91,8 @@ static int take_passed(struct forge_listen *l, struct forge_error *err)
 
 static int bind_one(const struct addrinfo *ai)
 {
-	forge_auto_close int fd = socket(ai->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	forge_auto_close int fd =
+		socket(ai->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	int one = 1;
 
 	if (fd < 0)
@@ -106,8 +107,8 @@ static int bind_one(const struct addrinfo *ai)
 }
 
 /* forge_parse_address() has no port 0. */
-static int split(const char *address, char host[FORGE_HOST_MAX], char port[FORGE_PORT_MAX],
-		 struct forge_error *err)
+static int split(const char *address, char host[FORGE_HOST_MAX],
+		 char port[FORGE_PORT_MAX], struct forge_error *err)
 {
 	const char *colon = strrchr(address, ':');
 	char with_one[FORGE_HOST_MAX + 8];
@@ -139,10 +140,11 @@ static int bind_to(const char *address, struct forge_listen *l, struct forge_err
 	int fd = bind_one(found);
 	freeaddrinfo(found);
 	if (fd < 0)
-		return forge_hint(err, forge_fail_errno(err, -fd, "listen on %s", address),
-				  fd == -EADDRINUSE
-					  ? "Is another server there? --listen HOST:PORT chooses another port"
-					  : "");
+		return forge_hint(err,
+				  forge_fail_errno(err, -fd, "listen on %s", address),
+				  fd == -EADDRINUSE ? "Is another server there? --listen "
+						      "HOST:PORT chooses another port"
+						    : "");
 	l->fd[l->n++] = fd;
 	return describe(fd, l, err);
 }

@@ -2,13 +2,16 @@
 /* Which function answers which path. */
 #pragma once
 
-#include "server/http.h"
+#include "server/answer.h"
 
 struct forge_route {
-	const char *method, *pattern; /* "/api/v1/runs/{}/kill": {} is one part of the path */
-	enum forge_access access;     /* that is needed */
-	bool is_slow;		      /* it may wait: it gets a thread */
-	bool (*may_wait)(const struct forge_ask *ask); /* the same, decided for each request; NULL: never */
+	const char *method,
+		*pattern;	  /* "/api/v1/runs/{}/kill": {} is one part of the path */
+	enum forge_access access; /* that is needed */
+	bool is_slow;		  /* it may wait: it gets a thread */
+	bool (*may_wait)(
+		const struct forge_ask
+			*ask); /* the same, decided for each request; NULL: never */
 	void (*answer)(struct forge_server *sv, const struct forge_ask *ask,
 		       struct forge_answer *a);
 };

@@ -8,6 +8,9 @@
  *	route.c    which function answers which path      follow.h   live logs
  *	api_*.c    the functions                          command.h  forge as a program, for what starts or ends runs
  *	view.h     runs as JSON                           metrics.h  numbers for Prometheus
+ *	shared.h   what all requests share                answer.h   requests and answers
+ *
+ * `forge mcp` (mcp*.c) stands beside it and shares nothing with it.
  *
  * Threads: a pool of libmicrohttpd answers what is quick; a request that may wait for a disk or another program
  * has a thread of its own (route.c says which), of which there are FORGE_SLOW_MAX at most. Each has its own connection
@@ -15,35 +18,9 @@
  */
 #pragma once
 
-#include <pthread.h>
-#include <stdbool.h>
-#include <stdint.h>
+#include "server/shared.h"
 
-#include "base/strv.h"
-#include "config/config.h"
-#include "server/follow.h"
-#include "server/http.h"
-#include "server/token.h"
-#include "state/home.h"
-#include "store/store.h"
-
-#define FORGE_SLOW_MAX	  16
-#define FORGE_THREADS	  4
-/* Two for each thread of the pool and one for each slow request would never all be used. */
-#define FORGE_STORES_MAX  (FORGE_THREADS + FORGE_SLOW_MAX)
-#define FORGE_BODY_MAX	  (1024 * 1024)
 #define FORGE_SERVER_PORT "8765"
-
-struct forge_server_options {
-	const char *listen; /* "127.0.0.1:8765" */
-	/* Further names by which clients reach it, behind a proxy */
-	const struct forge_strv *names;
-	const char *config, *store; /* given on the command line, for the programs that it starts; NULL: not */
-	/* Called once, when it answers. token: of the link, "" when stored tokens are needed. */
-	void (*on_ready)(const char *url, const char *token, bool is_loopback);
-	/* A warning for the person who started it. */
-	void (*on_warning)(const struct forge_error *warning);
-};
 
 /*
  * Serves until SIGTERM or SIGINT. Sockets that a service manager passes (sd_listen_fds(3)) are used
@@ -52,56 +29,3 @@ struct forge_server_options {
 FORGE_MUST_CHECK int forge_server_run(const struct forge_config *cfg,
 				      const struct forge_server_options *options,
 				      struct forge_error *err);
-
-/* ---- for the files of this directory ---- */
-
-struct forge_cache;
-
-struct forge_server {
-	const struct forge_config *cfg;
-	const struct forge_server_options *options;
-	struct forge_home home;
-	char *url;	 /* of the store */
-	char *shown_url; /* without a password */
-	char *names[8];	 /* of hosts that requests may be sent to */
-	size_t n_names;
-	bool is_loopback;
-	unsigned char ticket_key[FORGE_TICKET_KEY];
-	char link_digest[FORGE_DIGEST_MAX]; /* of the token in the link; "" none */
-	struct forge_follow *follow;
-	struct forge_follow_ops follow_ops;
-	struct forge_cache *cache;
-	uint64_t started_usec;
-
-	pthread_mutex_t tokens_lock;
-	struct forge_tokens tokens;
-
-	/* What is kept for a while, because the store has to read much for it; NULL: not known yet. */
-	pthread_mutex_t counts_lock;
-	json_t *counts, *health;
-	uint64_t counted_usec, counts_for_usec, health_usec, health_for_usec;
-
-	pthread_mutex_t stores_lock;
-	struct forge_store *stores[FORGE_STORES_MAX]; /* idle ones */
-	size_t n_stores;
-	uint64_t store_failed_usec; /* when it could not be opened last; 0: it could */
-	char store_problem[512];
-};
-
-/* What a token may do. */
-enum forge_access forge_server_check(struct forge_server *sv, const char *token);
-
-/*
- * Borrows a connection to the store, from forge_server_take() until forge_server_give(). rc: of the last call, so that a broken connection
- * is not used again. When the store was away a moment ago, this fails at once.
- */
-FORGE_MUST_CHECK int forge_server_take(struct forge_server *sv, struct forge_store **ret,
-				       struct forge_error *err);
-void forge_server_give(struct forge_server *sv, struct forge_store *st, int rc);
-
-/* The record of a run by its full id, as it is now. */
-FORGE_MUST_CHECK int forge_server_record(struct forge_server *sv, const char *run_id,
-					 json_t **ret, struct forge_error *err);
-/* Opens a log of it, wherever that is. The fd or -errno. */
-FORGE_MUST_CHECK int forge_server_open_log(struct forge_server *sv, const json_t *record,
-					   const char *stream, struct forge_error *err);

@@ -16,9 +16,9 @@
 #include "base/json.h"
 #include "base/lock.h"
 
-#define FILE_NAME "tokens.json"
-#define LOCK_NAME "tokens.lock"
-#define FILE_MAX  (1024 * 1024)
+#define FILE_NAME  "tokens.json"
+#define LOCK_NAME  "tokens.lock"
+#define FILE_MAX   (1024 * 1024)
 #define TOKENS_MAX 1000
 
 const char *forge_access_name(enum forge_access access)
@@ -108,7 +108,8 @@ static int load(const struct forge_home *home, json_t **ret, struct forge_error 
 	return parse(text, len, ret, err);
 }
 
-static int save(const struct forge_home *home, const json_t *list, struct forge_error *err)
+static int save(const struct forge_home *home, const json_t *list,
+		struct forge_error *err)
 {
 	forge_auto_free char *text = json_dumps(list, JSON_INDENT(1));
 	int rc = text ? forge_replace_file(home->fd, FILE_NAME, text, strlen(text), true)
@@ -148,10 +149,9 @@ int forge_token_new(const struct forge_home *home, const char *name,
 	if (rc < 0)
 		return rc;
 	if (json_array_size(list) >= TOKENS_MAX)
-		return forge_hint(err,
-				  forge_fail(err, ENOSPC, "there are %d tokens",
-					     TOKENS_MAX),
-				  "`forge token revoke` removes those that nobody uses");
+		return forge_hint(
+			err, forge_fail(err, ENOSPC, "there are %d tokens", TOKENS_MAX),
+			"`forge token revoke` removes those that nobody uses");
 	if (forge_token_make(token) < 0 || random_hex(id, 4) < 0)
 		return forge_fail(err, EIO, "the kernel gives no random numbers");
 	forge_token_digest(token, digest);
@@ -173,7 +173,8 @@ int forge_token_list(const struct forge_home *home, json_t **ret, struct forge_e
 	forge_auto_json json_t *list = NULL;
 	json_t *shown = json_array(), *token;
 	size_t i;
-	int rc = shown ? load(home, &list, err) : forge_fail(err, ENOMEM, "out of memory");
+	int rc =
+		shown ? load(home, &list, err) : forge_fail(err, ENOMEM, "out of memory");
 
 	if (rc == 0)
 		json_array_foreach (list, i, token)
@@ -209,14 +210,14 @@ int forge_token_revoke(const struct forge_home *home, const char *word,
 		at = i;
 	}
 	if (found != 1)
-		return forge_hint(err,
-				  found ? forge_fail(err, ENOTUNIQ,
-						     "%zu tokens are named '%.64s'", found,
-						     word)
-					: forge_fail(err, ENOENT,
-						     "no token has the id or the name '%.64s'",
-						     word),
-				  "`forge token list` shows their ids");
+		return forge_hint(
+			err,
+			found ? forge_fail(err, ENOTUNIQ, "%zu tokens are named '%.64s'",
+					   found, word)
+			      : forge_fail(err, ENOENT,
+					   "no token has the id or the name '%.64s'",
+					   word),
+			"`forge token list` shows their ids");
 	(void)json_array_remove(list, at); /* at is in the list */
 	return save(home, list, err);
 }
@@ -255,8 +256,9 @@ static bool has_expired(const json_t *token)
 	       strcmp(json_string_value(at), forge_format_now(now)) <= 0;
 }
 
-enum forge_access forge_tokens_check(struct forge_tokens *t, const struct forge_home *home,
-				     const char *token, struct forge_error *err)
+enum forge_access forge_tokens_check(struct forge_tokens *t,
+				     const struct forge_home *home, const char *token,
+				     struct forge_error *err)
 {
 	char digest[FORGE_DIGEST_MAX];
 	enum forge_access access = FORGE_ACCESS_NONE;

@@ -49,8 +49,9 @@ struct forge_tokens {
  * What a token may do. Under a lock of the caller. An error, which err tells, gives nobody access: a file that cannot be
  * read is not one without tokens.
  */
-enum forge_access forge_tokens_check(struct forge_tokens *t, const struct forge_home *home,
-				     const char *token, struct forge_error *err);
+enum forge_access forge_tokens_check(struct forge_tokens *t,
+				     const struct forge_home *home, const char *token,
+				     struct forge_error *err);
 void forge_tokens_done(struct forge_tokens *t);
 
 #define FORGE_TICKET_KEY 32

@@ -33,14 +33,13 @@ static json_t *limit(const json_t *record, const char *key)
 json_t *forge_view_row(const struct forge_run_row *row, const json_t *record)
 {
 	forge_auto_free char *command = record ? forge_record_command(record) : NULL;
-	json_t *j = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
-			      "run_id", text(row->run_id), "analysis_id",
-			      text(row->analysis_id), "status", text(row->status),
-			      "reason", text(row->reason), "completion_notes",
-			      text(row->notes), "runtime", text(row->runtime), "executor",
-			      text(row->executor), "host", text(row->host), "user",
-			      text(row->user), "created_at", text(row->created_at),
-			      "started_at", text(row->started_at));
+	json_t *j = json_pack(
+		"{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "run_id",
+		text(row->run_id), "analysis_id", text(row->analysis_id), "status",
+		text(row->status), "reason", text(row->reason), "completion_notes",
+		text(row->notes), "runtime", text(row->runtime), "executor",
+		text(row->executor), "host", text(row->host), "user", text(row->user),
+		"created_at", text(row->created_at), "started_at", text(row->started_at));
 
 	if (!j)
 		return NULL;

@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "server/server.h"
+#include "server/shared.h"
 
 /* RunRow: a line of a listing. record may be NULL. NULL: out of memory. */
 json_t *forge_view_row(const struct forge_run_row *row, const json_t *record);

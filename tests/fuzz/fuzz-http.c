@@ -35,7 +35,8 @@ static void check_target(const char *raw)
 	}
 	assert(t.n_segments <= FORGE_SEGMENTS_MAX && t.n_query <= FORGE_QUERY_MAX);
 	for (size_t i = 0; i < t.n_segments; i++)
-		assert(t.segments[i] >= t.text && t.segments[i] < t.text + sizeof(t.text) &&
+		assert(t.segments[i] >= t.text &&
+		       t.segments[i] < t.text + sizeof(t.text) &&
 		       memchr(t.segments[i], '\0',
 			      (size_t)(t.text + sizeof(t.text) - t.segments[i])));
 	for (size_t i = 0; i < t.n_query; i++) {

@@ -77,7 +77,8 @@ static void numbers_of_a_query_have_a_limit(void **state)
 	uint64_t n = 7;
 
 	(void)state;
-	assert_int_equal(parse("/?limit=20&big=21&bad=2x&minus=-1&huge=99999999999999999999"), 0);
+	assert_int_equal(
+		parse("/?limit=20&big=21&bad=2x&minus=-1&huge=99999999999999999999"), 0);
 	assert_int_equal(forge_target_number(&t, "limit", 20, 5, &n, NULL), 0);
 	assert_int_equal(n, 20);
 	assert_int_equal(forge_target_number(&t, "none", 20, 5, &n, NULL), 0);
@@ -85,7 +86,8 @@ static void numbers_of_a_query_have_a_limit(void **state)
 	assert_int_equal(forge_target_number(&t, "big", 20, 5, &n, NULL), -EINVAL);
 	assert_int_equal(forge_target_number(&t, "bad", 20, 5, &n, NULL), -EINVAL);
 	assert_int_equal(forge_target_number(&t, "minus", 20, 5, &n, NULL), -EINVAL);
-	assert_int_equal(forge_target_number(&t, "huge", UINT64_MAX, 5, &n, NULL), -EINVAL);
+	assert_int_equal(forge_target_number(&t, "huge", UINT64_MAX, 5, &n, NULL),
+			 -EINVAL);
 }
 
 static void check_range(const char *header, uint64_t size, int rc, uint64_t from,
@@ -144,7 +146,8 @@ static void only_our_names_are_served(void **state)
 
 	assert_true(forge_origin_is_ours(NULL, "localhost:1"));
 	assert_true(forge_origin_is_ours("http://localhost:1", "localhost:1"));
-	assert_true(forge_origin_is_ours("https://forge.example.org", "forge.example.org"));
+	assert_true(
+		forge_origin_is_ours("https://forge.example.org", "forge.example.org"));
 	assert_false(forge_origin_is_ours("http://localhost:2", "localhost:1"));
 	assert_false(forge_origin_is_ours("http://evil.org", "localhost:1"));
 	assert_false(forge_origin_is_ours("null", "localhost:1"));
@@ -172,8 +175,8 @@ static const char *words_of(const char *text, bool is_again)
 		return joined;
 	joined[0] = '\0';
 	forge_strv_foreach (word, &words)
-		n += (size_t)snprintf(joined + n, sizeof(joined) - n, "%s%s", n ? " " : "",
-				      word);
+		n += (size_t)snprintf(joined + n, sizeof(joined) - n, "%s%s",
+				      n ? " " : "", word);
 	return joined;
 }
 
@@ -185,8 +188,10 @@ static void a_body_becomes_a_command_line(void **state)
 	assert_string_equal(words_of("{\"command\": \"echo $HOME\"}", false),
 			    "submit --json -- /bin/sh -c echo $HOME");
 	assert_string_equal(
-		words_of("{\"runtime\": \"r\", \"limits\": {\"memory\": \"2G\", \"pids\": 5}, "
-			 "\"inputs\": [\"/a\"], \"env\": {\"A\": \"b=c\"}, \"keep\": true, "
+		words_of("{\"runtime\": \"r\", \"limits\": {\"memory\": \"2G\", "
+			 "\"pids\": 5}, "
+			 "\"inputs\": [\"/a\"], \"env\": {\"A\": \"b=c\"}, \"keep\": "
+			 "true, "
 			 "\"id\": null, \"priority\": -3, \"command\": [\"x\"]}",
 			 false),
 		"submit --json --runtime=r --memory=2G --pids=5 --input=/a --env=A=b=c "
@@ -194,9 +199,9 @@ static void a_body_becomes_a_command_line(void **state)
 	assert_string_equal(words_of("{\"limits\": {\"timeout\": \"1h\"}}", true),
 			    "rerun --detach --json --timeout=1h RUN");
 	/* A text cannot become another option. */
-	assert_string_equal(words_of("{\"id\": \"--config=/x\", \"command\": [\"--help\"]}",
-				     false),
-			    "submit --json --id=--config=/x -- --help");
+	assert_string_equal(
+		words_of("{\"id\": \"--config=/x\", \"command\": [\"--help\"]}", false),
+		"submit --json --id=--config=/x -- --help");
 }
 
 static void a_wrong_body_is_refused(void **state)
@@ -204,19 +209,31 @@ static void a_wrong_body_is_refused(void **state)
 	(void)state;
 	static const char *const cases[][2] = {
 		{ "{}", "command: a list of words, or a text for a shell, is needed" },
-		{ "{\"command\": []}", "command: a list of words, or a text for a shell, is needed" },
-		{ "{\"command\": \"\"}", "command: a list of words, or a text for a shell, is needed" },
+		{ "{\"command\": []}",
+		  "command: a list of words, or a text for a shell, is needed" },
+		{ "{\"command\": \"\"}",
+		  "command: a list of words, or a text for a shell, is needed" },
 		{ "{\"command\": [1]}", "command: word 1 is no text without NUL" },
-		{ "{\"command\": [\"a\\u0000b\"]}", "command: word 1 is no text without NUL" },
-		{ "{\"command\": [\"x\"], \"config\": \"/etc\"}", "there is no key 'config'" },
-		{ "{\"command\": [\"x\"], \"store\": \"sqlite:/x\"}", "there is no key 'store'" },
-		{ "{\"command\": [\"x\"], \"inputs\": [\"a\"]}", "inputs: 'a' is no absolute path" },
-		{ "{\"command\": [\"x\"], \"inputs\": \"/a\"}", "inputs: a list of texts is needed" },
-		{ "{\"command\": [\"x\"], \"env\": {\"A\": null}}", "env.A: a text is needed" },
-		{ "{\"command\": [\"x\"], \"limits\": {\"memry\": 1}}", "limits: there is no 'memry'" },
-		{ "{\"command\": [\"x\"], \"keep\": \"yes\"}", "keep: true or false is needed" },
-		{ "{\"command\": [\"x\"], \"runtime\": \"a\\u0000b\"}", "runtime: a text without NUL is needed" },
-		{ "{\"command\": [\"x\"], \"priority\": 1.5}", "priority: a whole number is needed" },
+		{ "{\"command\": [\"a\\u0000b\"]}",
+		  "command: word 1 is no text without NUL" },
+		{ "{\"command\": [\"x\"], \"config\": \"/etc\"}",
+		  "there is no key 'config'" },
+		{ "{\"command\": [\"x\"], \"store\": \"sqlite:/x\"}",
+		  "there is no key 'store'" },
+		{ "{\"command\": [\"x\"], \"inputs\": [\"a\"]}",
+		  "inputs: 'a' is no absolute path" },
+		{ "{\"command\": [\"x\"], \"inputs\": \"/a\"}",
+		  "inputs: a list of texts is needed" },
+		{ "{\"command\": [\"x\"], \"env\": {\"A\": null}}",
+		  "env.A: a text is needed" },
+		{ "{\"command\": [\"x\"], \"limits\": {\"memry\": 1}}",
+		  "limits: there is no 'memry'" },
+		{ "{\"command\": [\"x\"], \"keep\": \"yes\"}",
+		  "keep: true or false is needed" },
+		{ "{\"command\": [\"x\"], \"runtime\": \"a\\u0000b\"}",
+		  "runtime: a text without NUL is needed" },
+		{ "{\"command\": [\"x\"], \"priority\": 1.5}",
+		  "priority: a whole number is needed" },
 	};
 
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(cases); i++)
@@ -256,21 +273,22 @@ static void tokens_are_made_checked_and_revoked(void **state)
 	(void)state;
 	assert_int_equal(forge_tokens_check(&seen, &home, "forge_x", &err),
 			 FORGE_ACCESS_NONE);
-	assert_int_equal(forge_token_new(&home, "grafana", FORGE_ACCESS_READ, 0, reader,
-					 &a, &err),
-			 0);
-	assert_int_equal(forge_token_new(&home, "", FORGE_ACCESS_OPERATOR, 0, doer, &b,
-					 &err),
-			 0);
-	assert_int_equal(forge_token_new(&home, "old", FORGE_ACCESS_OPERATOR, 1, old, &c,
-					 &err),
-			 0);
-	assert_int_equal(forge_tokens_check(&seen, &home, reader, &err), FORGE_ACCESS_READ);
+	assert_int_equal(
+		forge_token_new(&home, "grafana", FORGE_ACCESS_READ, 0, reader, &a, &err),
+		0);
+	assert_int_equal(
+		forge_token_new(&home, "", FORGE_ACCESS_OPERATOR, 0, doer, &b, &err), 0);
+	assert_int_equal(
+		forge_token_new(&home, "old", FORGE_ACCESS_OPERATOR, 1, old, &c, &err),
+		0);
+	assert_int_equal(forge_tokens_check(&seen, &home, reader, &err),
+			 FORGE_ACCESS_READ);
 	assert_int_equal(forge_tokens_check(&seen, &home, doer, &err),
 			 FORGE_ACCESS_OPERATOR);
 	assert_int_equal(forge_tokens_check(&seen, &home, old, &err), FORGE_ACCESS_NONE);
 	reader[10] ^= 1;
-	assert_int_equal(forge_tokens_check(&seen, &home, reader, &err), FORGE_ACCESS_NONE);
+	assert_int_equal(forge_tokens_check(&seen, &home, reader, &err),
+			 FORGE_ACCESS_NONE);
 	reader[10] ^= 1;
 	assert_int_equal(fstatat(home.fd, "tokens.json", &st, 0), 0);
 	assert_int_equal(st.st_mode & 0777, 0600);
@@ -280,7 +298,8 @@ static void tokens_are_made_checked_and_revoked(void **state)
 	assert_null(json_object_get(json_array_get(list, 0), "sha256"));
 
 	assert_int_equal(forge_token_revoke(&home, "grafana", &err), 0);
-	assert_int_equal(forge_tokens_check(&seen, &home, reader, &err), FORGE_ACCESS_NONE);
+	assert_int_equal(forge_tokens_check(&seen, &home, reader, &err),
+			 FORGE_ACCESS_NONE);
 	assert_int_equal(forge_tokens_check(&seen, &home, doer, &err),
 			 FORGE_ACCESS_OPERATOR);
 	assert_int_equal(forge_token_revoke(&home, "grafana", &err), -ENOENT);
@@ -295,26 +314,28 @@ static void a_damaged_file_lets_nobody_in(void **state)
 	json_t *made = NULL;
 
 	(void)state;
-	assert_int_equal(forge_token_new(&home, "", FORGE_ACCESS_OPERATOR, 0, token, &made,
-					 &err),
-			 0);
+	assert_int_equal(
+		forge_token_new(&home, "", FORGE_ACCESS_OPERATOR, 0, token, &made, &err),
+		0);
 	json_decref(made);
 	int fd = openat(home.fd, "tokens.json", O_WRONLY | O_TRUNC | O_CLOEXEC);
 	assert_int_equal(write(fd, "[{\"sha", 6), 6);
 	close(fd);
-	assert_int_equal(forge_tokens_check(&seen, &home, token, &err), FORGE_ACCESS_NONE);
+	assert_int_equal(forge_tokens_check(&seen, &home, token, &err),
+			 FORGE_ACCESS_NONE);
 	assert_int_equal(err.code, EBADMSG);
 	/* And it is not replaced by a list without the others. */
 	err = FORGE_ERROR_INIT;
-	assert_int_equal(forge_token_new(&home, "", FORGE_ACCESS_READ, 0, token, &made,
-					 &err),
-			 -EBADMSG);
+	assert_int_equal(
+		forge_token_new(&home, "", FORGE_ACCESS_READ, 0, token, &made, &err),
+		-EBADMSG);
 	forge_tokens_done(&seen);
 }
 
 static void a_ticket_is_for_one_path_and_a_time(void **state)
 {
-	const unsigned char key[FORGE_TICKET_KEY] = "a key", other[FORGE_TICKET_KEY] = "another";
+	const unsigned char key[FORGE_TICKET_KEY] = "a key",
+			    other[FORGE_TICKET_KEY] = "another";
 	char ticket[FORGE_TICKET_MAX], later[FORGE_TICKET_MAX];
 
 	(void)state;
@@ -339,8 +360,9 @@ static void check_utf8(const char *bytes, size_t len, bool is_end, const char *e
 	char to[64];
 	size_t n;
 
-	assert_int_equal(forge_utf8_copy((const unsigned char *)bytes, len, is_end, to, &n),
-			 taken);
+	assert_int_equal(
+		forge_utf8_copy((const unsigned char *)bytes, len, is_end, to, &n),
+		taken);
 	assert_int_equal(n, strlen(expected));
 	assert_memory_equal(to, expected, n);
 }
@@ -372,8 +394,8 @@ int main(void)
 		cmocka_unit_test(only_our_names_are_served),
 		cmocka_unit_test(a_body_becomes_a_command_line),
 		cmocka_unit_test(a_wrong_body_is_refused),
-		cmocka_unit_test_setup_teardown(tokens_are_made_checked_and_revoked, set_up,
-						tear_down),
+		cmocka_unit_test_setup_teardown(tokens_are_made_checked_and_revoked,
+						set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_damaged_file_lets_nobody_in, set_up,
 						tear_down),
 		cmocka_unit_test(a_ticket_is_for_one_path_and_a_time),
