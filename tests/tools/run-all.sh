@@ -407,6 +407,7 @@ about() { awk -v s="$1" '$1 == s { $1 = $2 = ""; sub(/^ +/, ""); print }' <<<"$s
 # In a shell of its own: what it says and its sums are in files until the end.
 run_beside() {
     local name
+    total_passed=0 total_failed=0 total_skipped=0
     for name in $beside; do
         is_wanted "$name" || continue
         echo "== $name: $(about "$name")"
