@@ -2,7 +2,7 @@
 """Speed of forge next to its peers; docs/BENCH.md says how each figure is made.
 
     bench.py [--rounds N] [--million] [PART...]
-                              parts: start memory flood kill flat store crowd hash runtime pipeline docker slurm guard guest; default: all
+                              parts: start memory flood kill flat store crowd hash runtime pipeline docker slurm guard guest python; default: all
 
 All figures of a table come from one run: the commands take turns, so that what else the
 machine does hits them alike; medians and ratios are what to look at.
@@ -854,9 +854,38 @@ def bench_guest(args, work):
                    stderr=subprocess.DEVNULL, check=False)
 
 
+def bench_python(args, _work):
+    """forge.run(["true"]) next to `forge run -q true`, in pairs, in one process."""
+    sys.path.insert(0, str(HERE.parent / "python"))
+    os.environ["FORGE_BINARY"] = os.path.abspath(FORGE)
+    import forge  # pylint: disable=import-outside-toplevel,import-error
+
+    argv = [forge.binary(), "run", "-q", "true"]
+
+    def with_package():
+        began = time.perf_counter_ns()
+        forge.run(["true"], check=True)
+        return (time.perf_counter_ns() - began) / 1e6
+
+    pairs = []
+    for i in range(args.rounds + 5):
+        if i % 2:
+            pairs.append((once(argv), with_package()))
+        else:
+            package = with_package()
+            pairs.append((once(argv), package))
+    pairs = [pair for pair in pairs[5:] if pair[0]]
+    table(f"From Python, {len(pairs)} pairs", ["", "median ms", "least ms", "ratio of pairs"], [
+        ["forge run -q true", f"{statistics.median(a for a, _ in pairs):.2f}", f"{min(a for a, _ in pairs):.2f}", "1.00"],
+        ['forge.run(["true"])', f"{statistics.median(b for _, b in pairs):.2f}", f"{min(b for _, b in pairs):.2f}",
+         f"{statistics.median(b / a for a, b in pairs):.2f}"],
+    ])
+
+
 PARTS = {"start": bench_start, "memory": bench_memory, "flood": bench_flood, "kill": bench_kill,
          "flat": bench_flat, "store": bench_store, "crowd": bench_crowd, "hash": bench_hash, "runtime": bench_runtime,
-         "million": bench_million, "pipeline": bench_pipeline, "docker": bench_docker, "slurm": bench_slurm, "guard": bench_guard, "guest": bench_guest}
+         "million": bench_million, "pipeline": bench_pipeline, "docker": bench_docker, "slurm": bench_slurm, "guard": bench_guard, "guest": bench_guest,
+         "python": bench_python}
 
 
 def main():

@@ -13,12 +13,12 @@ packages() {
         python3-sklearn r-base-core r-cran-irkernel r-cran-mass r-cran-survival samtools ;;
     test) packages demo
         packages runtimes
-        # For the dashboard. Not in build: who builds forge need not have Node.js, and may have another than Debian's.
-        { command -v node && command -v npm; } >/dev/null || echo nodejs npm
-        echo chromium
-        echo bats bsdextrautils btrfs-progs busybox-static clang conmon crun curl docker.io e2fsprogs iproute2 jq libcurl4 libmicrohttpd12 \
-            man-db mmdebstrap munge passwd podman postgresql procps prometheus python3 python3-jsonschema runc shellcheck slurm-wlm snakemake strace tmux uidmap \
-            user-mode-linux util-linux xfsprogs zsh ;;
+        echo bats bsdextrautils btrfs-progs busybox-static chromium clang conmon crun curl docker.io e2fsprogs iproute2 jq libcurl4 \
+            libmicrohttpd12 man-db mmdebstrap munge mypy passwd podman postgresql procps prometheus python3 \
+            python3-jsonschema python3-pip python3-setuptools python3-venv python3-wheel runc shellcheck slurm-wlm snakemake \
+            strace tmux uidmap user-mode-linux util-linux xfsprogs zsh
+        # Another Node than Debian's is as good.
+        command -v node >/dev/null && command -v npm >/dev/null || echo nodejs npm ;;
     demo) packages build
         echo bcftools bedtools bowtie2 bowtie2-examples jq python3 python3-matplotlib python3-numpy python3-pandas \
             python3-scipy python3-sklearn samtools ;;

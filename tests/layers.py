@@ -191,6 +191,7 @@ INCLUDE_CASES = [
     ("base/a.c", "config/config.h", "goes upward", "upward"),
     ("sandbox/a.c", "store/store.h", "goes sideways", "sideways"),
     ("server/a.c", "cli/cli.h", "goes upward", "upward at the top"),
+    ("pipeline/a.c", "doctor/setup.h", "goes sideways", "sideways near the top"),
     ("base/a.c", "../config/config.h", "by '..'", "by dots"),
     ("run/a.c", "probe/probe.h", "stands alone", "of the probe"),
     ("probe/a.c", "base/fd.h", "stands alone", "from the probe"),

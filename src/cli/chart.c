@@ -158,7 +158,7 @@ static int height_of(const struct chart *c, double value, double top)
 {
 	if (isnan(value) || value <= 0 || top <= 0)
 		return 0;
-	int dots = (int)lround(value / top * ROWS * c->dots_y);
+	int dots = (int)(value / top * ROWS * c->dots_y + 0.5);
 	return dots < 1 ? 1 : dots > ROWS * c->dots_y ? ROWS * c->dots_y : dots;
 }
 

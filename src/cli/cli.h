@@ -69,6 +69,7 @@ extern const struct forge_cmd forge_cmd_run, forge_cmd_doctor, forge_cmd_gc,
 	forge_cmd_watch, forge_cmd_node,
 	forge_cmd_retry, forge_cmd_guard, forge_cmd_verify, forge_cmd_pipeline,
 	forge_cmd_serve, forge_cmd_token,
+	forge_cmd_mcp,
 	forge_cmd_man_options, forge_cmd_man_commands,
 	forge_cmd_metrics,
 	forge_cmd_man_config;

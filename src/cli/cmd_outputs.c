@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/fd.h"
 #include "base/json.h"
@@ -20,7 +21,7 @@
 
 static bool is_json;
 static bool replaces;
-static const char *copy_to;
+static const char *copy_to, *cat_path;
 
 static const struct forge_opt *outputs_opts(void)
 {
@@ -30,6 +31,8 @@ static const struct forge_opt *outputs_opts(void)
 			"Copy them into this directory, checked against their digests"),
 		FORGE_FLAG(0, "force", &replaces,
 			   "Let --copy replace files that are there"),
+		FORGE_STRING(0, "cat", "OUTPUT", &cat_path,
+			     "Print the content of this one, checked against its digest"),
 		FORGE_FLAG(0, "json", &is_json, "Print JSON"),
 		FORGE_STORE_ROW,
 		FORGE_CONFIG_ROW,
@@ -253,6 +256,70 @@ static int copy(struct forge_session *s, const struct forge_strv *ids, bool has_
 	return rc < 0 ? rc : 0;
 }
 
+/* ---- --cat ---- */
+
+/* The output with this name, written as in the record or as it is. */
+static const json_t *output_of(const json_t *record, const char *name)
+{
+	const json_t *f, *found = NULL;
+	size_t i;
+
+	json_array_foreach (json_object_get(record, "outputs"), i, f) {
+		const char *written = forge_json_string(f, "path");
+		if (written && strcmp(written, name) == 0)
+			return f;
+		forge_auto_free char *own =
+			written ? forge_json_name_decode(written) : NULL;
+		if (own && strcmp(own, name) == 0)
+			found = f;
+	}
+	return found;
+}
+
+/* Nothing is printed unless the whole content has the digest. */
+static int cat(struct forge_session *s, const char *run_id, struct forge_error *err)
+{
+	forge_auto_json json_t *record = NULL;
+	forge_auto_home struct forge_home other = FORGE_HOME_INIT;
+	char buf[65536];
+	ssize_t n;
+	int rc = forge_session_record(s, run_id, &record, err);
+
+	if (rc == 0)
+		rc = forge_check_quarantine(record, err);
+	if (rc < 0)
+		return rc;
+	const json_t *output = output_of(record, cat_path);
+	if (!output)
+		return forge_hint(err,
+				  forge_fail(err, ENOENT, "run %s left no output %s",
+					     run_id, cat_path),
+				  "`forge outputs %s` lists them", run_id);
+	bool is_foreign = forge_foreign_is(&s->home, record);
+	if (is_foreign)
+		rc = forge_foreign_open(record, "outputs", &other, err);
+	if (rc < 0)
+		return rc;
+	forge_auto_close int fd = forge_objects_get(is_foreign ? &other : &s->home,
+						    forge_json_string(output, "sha256"));
+	if (fd == -EUCLEAN)
+		return forge_hint(
+			err, forge_fail(err, EUCLEAN, "output %s is damaged", cat_path),
+			"`forge verify %s` says how", run_id);
+	if (fd < 0)
+		return forge_fail_errno(err, -fd, "output %s", cat_path);
+	if (lseek(fd, 0, SEEK_SET) < 0)
+		return forge_fail_errno(err, errno, "output %s", cat_path);
+	while ((n = read(fd, buf, sizeof(buf))) != 0) {
+		if (n < 0 && errno == EINTR)
+			continue;
+		rc = n < 0 ? -errno : forge_write_all(STDOUT_FILENO, buf, (size_t)n);
+		if (rc < 0)
+			return forge_fail_errno(err, -rc, "output %s", cat_path);
+	}
+	return 0;
+}
+
 static int show(struct forge_session *s, const char *run_id, bool has_heading,
 		struct forge_error *err)
 {
@@ -328,9 +395,16 @@ static int cmd_outputs(int argc, char **argv)
 		rc = take_last(&s, &ids, &err);
 	if (rc == 0 && replaces && !copy_to)
 		rc = forge_fail(&err, EINVAL, "--force belongs to --copy DIR");
+	if (rc == 0 && cat_path && (copy_to || is_json))
+		rc = forge_fail(&err, EINVAL,
+				"--cat goes with neither --copy nor --json");
+	if (rc == 0 && cat_path && ids.n != 1)
+		rc = forge_fail(&err, EINVAL, "--cat needs one run");
 	if (rc == 0 && copy_to)
 		rc = copy(&s, &ids, means_several(argc, argv), &err);
-	for (size_t i = 0; i < ids.n && rc == 0 && !copy_to; i++)
+	if (rc == 0 && cat_path)
+		rc = cat(&s, ids.v[0], &err);
+	for (size_t i = 0; i < ids.n && rc == 0 && !copy_to && !cat_path; i++)
 		rc = show(&s, ids.v[i], ids.n > 1, &err);
 	if (rc == -ECANCELED) {
 		fputs("forge: nothing was copied\n", stderr);

@@ -245,28 +245,6 @@ static char *resume_command(const struct forge_pipeline_run *r, const struct pla
 	return text;
 }
 
-/* Which task waits for which: whoever reads the events later need not have the file as it was. */
-static json_t *plan_of(const struct place *w)
-{
-	json_t *tasks = json_array();
-
-	for (size_t i = 0; i < w->g.n; i++) {
-		const struct forge_task *t = &w->g.tasks[i];
-		json_t *needs = json_array();
-		for (size_t k = 0; k < t->n_deps; k++)
-			json_array_append_new(needs, json_string(w->g.tasks[t->deps[k]].name));
-		json_t *one = json_pack("{s:s, s:s, s:o}", "task", t->name, "step",
-					t->step->name, "needs", needs);
-		if (one && t->is_skipped)
-			json_object_set_new(one, "skipped",
-					    forge_json_text(t->why_skipped ? t->why_skipped : ""));
-		else if (one && !w->h.tasks[i].is_selected)
-			json_object_set_new(one, "left", json_true());
-		json_array_append_new(tasks, one);
-	}
-	return tasks;
-}
-
 static int run_head(const struct forge_pipeline_run *r, struct place *w,
 		    struct running *running, struct forge_error *err)
 {
@@ -296,7 +274,7 @@ static int run_head(const struct forge_pipeline_run *r, struct place *w,
 			 json_pack("{s:s, s:s, s:I, s:i, s:s}", "pipeline", w->p->name,
 				   "file", w->p->path, "tasks", (json_int_t)w->g.n, "pid",
 				   (int)getpid(), "options", running->options));
-	forge_head_event(&w->h, "plan", -1, json_pack("{s:o}", "tasks", plan_of(w)));
+	forge_head_plan_event(&w->h);
 	rc = forge_head_run(&w->h, err);
 	int status = rc < 0 || rc > 0 ? FORGE_EXIT_FAILED : FORGE_EXIT_OK;
 	if (w->h.is_stopping && !r->stops)

@@ -22,6 +22,7 @@ static const struct forge_opt own_rows[] = {
 	FORGE_FLAG('q', "quiet", &is_quiet, "Show neither output nor verdict"),
 	FORGE_FLAG(0, "detach", &is_detached,
 		   "Like `forge submit`: print the id of the run, do not wait"),
+	FORGE_UNTIL_CLOSED_ROW,
 	FORGE_HELP_ROW,
 	FORGE_OPTS_END,
 };
@@ -88,9 +89,8 @@ static int repeat(const json_t *record, struct forge_error *err)
 		status = forge_asked_again(record, &forge_request, &words, err);
 	if (status == 0) {
 		forge_request.rerun_of = forge_json_string(record, "run_id");
-		status = is_detached
-				 ? forge_request_submit(cfg, is_json, err)
-				 : forge_request_run(cfg, is_json, is_quiet, err);
+		status = is_detached ? forge_request_submit(cfg, is_json, err)
+				     : forge_request_run(cfg, is_json, is_quiet, err);
 	}
 	free(words);
 	return status;

@@ -22,6 +22,7 @@ static const struct forge_opt own_rows[] = {
 	FORGE_EXPLAIN_LIMITS_ROW,
 	FORGE_FLAG(0, "json", &is_json, "Print the record as JSON instead of the output"),
 	FORGE_FLAG('q', "quiet", &is_quiet, "Show neither output nor verdict"),
+	FORGE_UNTIL_CLOSED_ROW,
 	FORGE_HELP_ROW,
 	FORGE_OPTS_END,
 };

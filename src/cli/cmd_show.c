@@ -14,8 +14,12 @@
 #include "cli/chart.h"
 #include "cli/session.h"
 #include "cli/table.h"
+#include "executor/executor.h"
 #include "record/foreign.h"
+#include "record/record.h"
+#include "run/admit.h"
 #include "state/samples.h"
+#include "state/slot.h"
 #include "store/state.h"
 
 static bool is_json, is_chart;
@@ -415,6 +419,38 @@ static int show_chart(const struct forge_session *s, const json_t *record,
 	return 0;
 }
 
+/* Of a run that is not over: what it uses now, or why it waits. */
+static void add_now(const struct forge_session *s, json_t *record)
+{
+	struct forge_usage_now u;
+	char why[FORGE_WHY_MAX];
+	const char *run_id = forge_json_string(record, "run_id");
+	const char *status = forge_json_string_or(record, "status", "");
+
+	if (forge_record_is_over(record) || !forge_record_is_here(record))
+		return;
+	forge_auto_json json_t *slots = forge_slot_all(&s->home);
+	json_t *now = json_object();
+	forge_run_usage(slots, run_id, &u);
+	json_object_set_new(now, "memory_bytes", forge_json_number(u.memory_bytes));
+	json_object_set_new(now, "cpu_seconds", forge_json_seconds(u.cpu_usec));
+	if (strcmp(status, "queued") == 0) {
+		const struct forge_need need = {
+			.memory_bytes = forge_record_limit(record, "memory_bytes", 1),
+			.cpus_milli = forge_record_limit(record, "cpus", 1000),
+			.run_id = run_id,
+		};
+		const char *pending = forge_run_pending(slots, run_id);
+		json_object_set_new(now, "waits",
+				    forge_json_text(pending ? pending
+							    : forge_admit_why(&s->home,
+									      s->cfg,
+									      &need,
+									      why)));
+	}
+	json_object_set_new(record, "now", now);
+}
+
 static int cmd_show(int argc, char **argv)
 {
 	struct forge_error err = FORGE_ERROR_INIT;
@@ -432,6 +468,7 @@ static int cmd_show(int argc, char **argv)
 			break;
 		forge_session_note_damage(&s, record);
 		if (is_json && !is_chart) {
+			add_now(&s, record);
 			forge_print_json(record);
 			continue;
 		}

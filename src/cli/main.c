@@ -30,6 +30,7 @@ const struct forge_cmd *const forge_cmds[] = {
 	&forge_cmd_outputs,
 	&forge_cmd_post_process,
 	&forge_cmd_pipeline,
+	&forge_cmd_mcp,
 	&forge_cmd_runtime,
 	&forge_cmd_executor,
 	&forge_cmd_health,

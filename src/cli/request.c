@@ -3,11 +3,13 @@
 #include "cli/request.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/json.h"
@@ -20,7 +22,7 @@
 
 struct forge_run_request forge_request;
 const char *forge_request_config;
-bool forge_request_wants_limits;
+bool forge_request_wants_limits, forge_request_until_closed;
 static const char *limits[FORGE_LIMIT_COUNT_ROWS]; /* as typed, in the table's order */
 static const char *priority;
 
@@ -53,6 +55,8 @@ static const struct forge_opt more_rows[] = {
 		     "Where to run it: local, docker, podman, or one that is configured"),
 	FORGE_STRING(0, "profile", "NAME", &forge_request.profile,
 		     "Start from the limits of this profile"),
+	FORGE_STRV(0, "input-below", "DIR", &forge_request.input_roots,
+		   "Refuse an input that is not below this directory, 'none': all"),
 	FORGE_STRING(0, "env-file", "FILE", &forge_request.env_file,
 		     "Read variables from a file"),
 	FORGE_STRING(0, "priority", "N", &priority,
@@ -220,6 +224,9 @@ int forge_request_absolute(struct forge_error *err)
 
 	for (size_t i = 0; i < forge_request.inputs.n && rc == 0; i++)
 		rc = make_absolute(cwd, &forge_request.inputs.v[i]);
+	for (size_t i = 0; i < forge_request.input_roots.n && rc == 0; i++)
+		if (strcmp(forge_request.input_roots.v[i], "none") != 0)
+			rc = make_absolute(cwd, &forge_request.input_roots.v[i]);
 	if (rc == 0 && forge_request.copy_to && *forge_request.copy_to != '/') {
 		copy_to = forge_asprintf("%s/%s", cwd, forge_request.copy_to);
 		forge_request.copy_to = copy_to;
@@ -236,6 +243,7 @@ int forge_request_absolute(struct forge_error *err)
 void forge_request_done(void)
 {
 	forge_strv_done(&forge_request.inputs);
+	forge_strv_done(&forge_request.input_roots);
 	forge_strv_done(&forge_request.outputs);
 	forge_strv_done(&forge_request.parameters);
 	forge_strv_done(&forge_request.env);
@@ -388,11 +396,52 @@ static int print_record(const json_t *record, int status)
 	return FORGE_EXIT_NOT_REPORTED;
 }
 
+/*
+ * The kernel signals us when the last reader of the pipe ends, in whatever way. The request
+ * to be killed with the parent would not do: the kernel drops it when the user id changes,
+ * and the parent need not be who reads.
+ */
+static int watch_reader(bool is_json, struct forge_error *err)
+{
+	struct pollfd p = { .fd = STDOUT_FILENO };
+	struct stat st;
+
+	if (!is_json)
+		return forge_fail(err, EINVAL, "--until-closed goes with --json only");
+	if (fstat(STDOUT_FILENO, &st) < 0 || !S_ISFIFO(st.st_mode))
+		return forge_fail(err, EINVAL,
+				  "--until-closed: standard output is no pipe");
+	int flags = fcntl(STDOUT_FILENO, F_GETFL);
+	if (flags < 0 || fcntl(STDOUT_FILENO, F_SETOWN, getpid()) < 0 ||
+	    fcntl(STDOUT_FILENO, F_SETSIG, SIGTERM) < 0 ||
+	    fcntl(STDOUT_FILENO, F_SETFL, flags | O_ASYNC) < 0)
+		return forge_fail_errno(err, errno, "--until-closed");
+	/* It may have been gone before the kernel was asked. */
+	if (poll(&p, 1, 0) > 0 && p.revents & POLLERR)
+		return forge_fail(err, EPIPE,
+				  "--until-closed: nobody reads our standard output");
+	return 0;
+}
+
+/* From here on we write: that the reader takes it would be signalled too. */
+static void unwatch_reader(void)
+{
+	int flags = fcntl(STDOUT_FILENO, F_GETFL);
+
+	if (flags >= 0)
+		(void)fcntl(STDOUT_FILENO, F_SETFL, flags & ~O_ASYNC);
+}
+
 int forge_request_run(const struct forge_config *cfg, bool is_json, bool quiet,
 		      struct forge_error *err)
 {
 	struct forge_run_result result = { 0 };
 	is_quiet = quiet;
+	if (forge_request_until_closed) {
+		int refused = watch_reader(is_json, err);
+		if (refused < 0)
+			return refused;
+	}
 	bool is_live = !is_json && !is_quiet;
 
 	forge_request.stdout_fd = is_live ? STDOUT_FILENO : -1;
@@ -401,6 +450,8 @@ int forge_request_run(const struct forge_config *cfg, bool is_json, bool quiet,
 	forge_request.on_note = on_note;
 	forge_reconcile_before_run();
 	int rc = forge_run(cfg, &forge_request, &result, err);
+	if (forge_request_until_closed)
+		unwatch_reader();
 	/* A closed pipe or a file at its limit must not change the exit status. */
 	(void)signal(SIGPIPE, SIG_IGN);
 	(void)signal(SIGXFSZ, SIG_IGN);

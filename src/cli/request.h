@@ -25,12 +25,17 @@ extern bool forge_request_wants_limits;
  */
 FORGE_MUST_CHECK int forge_request_explain_limits(const struct forge_config *cfg,
 						  bool is_json, struct forge_error *err);
+/* --until-closed, of `forge run`, `forge rerun` and `forge resume`. */
+extern bool forge_request_until_closed;
+#define FORGE_UNTIL_CLOSED_ROW                                                           \
+	FORGE_FLAG(0, "until-closed", &forge_request_until_closed,                       \
+		   "Cancel it when the reader of our standard output is gone")
 /* Makes typed relative paths absolute, for a caller that changes the directory. */
 FORGE_MUST_CHECK int forge_request_absolute(struct forge_error *err);
 /* Runs the request and prints the result. The exit status; negative: nothing was run. */
 FORGE_MUST_CHECK int forge_request_run(const struct forge_config *cfg, bool is_json,
 				       bool quiet, struct forge_error *err);
-/* Submits the request and prints the id of the run. The exit status; negative: nothing was submitted. */
+/* Starts it in a supervisor of its own and prints the run's id; the same otherwise. */
 FORGE_MUST_CHECK int forge_request_submit(const struct forge_config *cfg, bool is_json,
 					  struct forge_error *err);
 void forge_request_done(void);

@@ -70,6 +70,13 @@ struct forge_job {
 	 * which all of them descend.
 	 */
 	void (*on_init)(void *arg, pid_t init);
+	/*
+	 * Not NULL: the connections of the run are to be counted. After its processes are gone: what
+	 * forge_connections_read() says, or {why} if that could not be counted; and in both cases sockets, how many the run
+	 * made over IP and of UNIX, null if that is not known. The callee takes it. Executors that count nothing
+	 * do not call it.
+	 */
+	void (*on_connections)(void *arg, json_t *connections);
 	void *arg;
 };
 
@@ -101,6 +108,8 @@ struct forge_outcome {
 	uint64_t stream_bytes[2]; /* produced, as far as they were read */
 	bool is_truncated[2];
 	uint64_t oom_kills, pids_refused, sockets_refused;
+	/* With on_connections, if they could be noted: sockets over IP and of UNIX. UINT64_MAX: not known. */
+	uint64_t sockets_made;
 	/* The process with most memory just before memory ran out; bytes 0: not known. */
 	char largest_name[16];
 	uint64_t largest_bytes;
@@ -131,6 +140,7 @@ struct forge_outcome {
 		.inodes_peak = UINT64_MAX,                                               \
 		.io_read_bytes = UINT64_MAX,                                             \
 		.io_write_bytes = UINT64_MAX,                                            \
+		.sockets_made = UINT64_MAX,                                              \
 	})
 
 /* What a run uses now. UINT64_MAX: not known, or not visible from here. */

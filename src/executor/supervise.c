@@ -35,6 +35,11 @@
 #define SAMPLE_PAUSE 1500
 /* How long the sandbox may take until the command runs: then something in the kernel hangs. */
 #define START_USEC 30000000
+/*
+ * Signals of two senders within this time are one request: a terminal sends ^C to forge and
+ * to its caller, and the caller passes it on.
+ */
+#define SAME_SIGNAL_USEC 5000000
 
 struct loop {
 	const struct forge_job *job;
@@ -53,6 +58,8 @@ struct loop {
 	uint64_t start;
 	/* deadlines, monotonic microseconds */
 	uint64_t wall_at, grace_at, cpu_at, disk_at, dead_at, memory_at, start_at;
+	uint64_t signalled_at; /* the first signal that cancels */
+	pid_t signalled_by;    /* who sent it; 0: the terminal */
 	uint64_t sockets_at; /* not before this: the next answer about a socket */
 	uint64_t sample_at;  /* the next point of the chart */
 	struct forge_samples own_samples, *samples;
@@ -292,7 +299,14 @@ static void on_signal(struct loop *l)
 	struct signalfd_siginfo si;
 
 	while (read(l->signals, &si, sizeof(si)) == (ssize_t)sizeof(si)) {
-		bool again = l->out->stop == FORGE_STOP_CANCEL;
+		pid_t by = si.ssi_code == SI_KERNEL ? 0 : (pid_t)si.ssi_pid;
+		bool again = l->signalled_at &&
+			     (by == l->signalled_by ||
+			      forge_now_usec() - l->signalled_at >= SAME_SIGNAL_USEC);
+		if (!l->signalled_at) {
+			l->signalled_at = forge_now_usec();
+			l->signalled_by = by;
+		}
 		l->out->is_interrupted = true;
 		bool now = si.ssi_code == SI_QUEUE && si.ssi_int == FORGE_SIGNAL_NOW;
 		stop(l, FORGE_STOP_CANCEL, "cancelled", !again && !now);
@@ -323,7 +337,9 @@ static void on_control(struct loop *l)
 	int fd;
 	ssize_t n = receive(l->sb->control, &msg, sizeof(msg), &fd);
 
-	if (fd >= 0 && l->sockets.listener < 0)
+	if (fd >= 0 && l->sockets.listener < 0 && l->what->notes_sockets)
+		forge_socket_count_note(&l->sockets, fd, l->sb->pid);
+	else if (fd >= 0 && l->sockets.listener < 0)
 		forge_socket_count_open(&l->sockets, fd, l->sb->pid,
 					l->job->limits->sockets);
 	else if (fd >= 0)
@@ -527,6 +543,7 @@ static void collect_usage(struct loop *l)
 	o->oom_elsewhere = u.oom_elsewhere;
 	o->pids_refused = u.pids_refused;
 	o->sockets_refused = l->sockets.refused;
+	o->sockets_made = l->sockets.notes_only ? l->sockets.noted : UINT64_MAX;
 	o->network_tries = l->end.network_tries;
 	o->tmp_files = l->end.tmp_files;
 	if (l->end.is_shim)

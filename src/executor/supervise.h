@@ -16,6 +16,7 @@ struct forge_supervision {
 	const struct forge_quota *quota;
 	struct forge_sandbox *sb;
 	int workdir_fd;
+	bool notes_sockets; /* the filter of the command does, see socket_count.h */
 	bool watches_kernel_memory; /* see sandbox/kernel_memory.h */
 };
 

@@ -4,12 +4,14 @@
  * text of the URL is printed: it may quote a password. libpq reads the URL here first, so that its later messages
  * are about the server.
  */
+#include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "base/cleanup.h"
 #include "base/json.h"
@@ -226,6 +228,163 @@ static int note_activity(struct forge_checked_server *s)
 	return rc;
 }
 
+/* ---- who may have written ---- */
+
+/* Version 15: statistics are in shared memory. Before, messages about them could be lost. */
+#define SESSIONS_VERSION 150000
+
+/*
+ * Processes that are no client, and write no rows of their own. Any other process that is not a client (a worker of
+ * replication, of an extension) may write at any time.
+ */
+#define HARMLESS                                                                         \
+	"('client backend', 'autovacuum launcher', 'autovacuum worker', "                \
+	"'logical replication launcher', 'parallel worker', 'background writer', "       \
+	"'checkpointer', 'walwriter', 'walreceiver', 'startup', 'archiver', 'logger', "  \
+	"'walsummarizer', 'io worker')"
+
+/* Who else is there: address and port of the clients of this database, kinds of other processes. */
+#define OTHERS                                                                           \
+	"SELECT pg_catalog.host(client_addr), client_port, "                             \
+	"CASE WHEN backend_type IN " HARMLESS " THEN NULL ELSE backend_type END "        \
+	"FROM pg_catalog.pg_stat_activity WHERE pid <> pg_catalog.pg_backend_pid() AND " \
+	"((datname = pg_catalog.current_database() AND "                                 \
+	"backend_type IN ('client backend', 'walsender')) OR backend_type NOT "          \
+	"IN " HARMLESS ") AND NOT (backend_type = 'walsender' AND datname IS NULL) "     \
+	"LIMIT " CONNECTIONS_MAX
+
+/*
+ * The sum only grows while the second column stays as it is: no start of the server, no crash (which resets the statistics
+ * of the background writer), no other reset, no database that was dropped.
+ */
+#define SESSIONS                                                                         \
+	"SELECT pg_catalog.sum(sessions), "                                              \
+	"pg_catalog.md5(pg_catalog.concat_ws(' ', "                                      \
+	"pg_catalog.pg_postmaster_start_time(), "                                        \
+	"(SELECT stats_reset FROM pg_catalog.pg_stat_bgwriter), "                        \
+	"pg_catalog.string_agg(pg_catalog.concat(datid, '/', stats_reset), ' ' "         \
+	"ORDER BY datid))), "                                                            \
+	"pg_catalog.pg_has_role('pg_read_all_stats', 'USAGE') "                          \
+	"FROM pg_catalog.pg_stat_database"
+
+static json_t *others_of(const PGresult *res)
+{
+	json_t *list = json_array();
+
+	for (int row = 0; row < pPQntuples(res); row++) {
+		const char *address = forge_checked_value(res, row, 0);
+		const char *worker = forge_checked_value(res, row, 2);
+		json_array_append_new(
+			list,
+			json_pack("{s:o?, s:i, s:o?}", "address",
+				  *address ? forge_json_text(address) : NULL, "port",
+				  atoi(forge_checked_value(res, row, 1)), "worker",
+				  *worker ? forge_json_text(worker) : NULL));
+	}
+	return list;
+}
+
+/*
+ * A session is in the activity until it has been counted. So the activity is read first: together, the two miss none. This
+ * session must have been counted for certain (count_us()).
+ */
+static int note_sessions(struct forge_checked_server *s, const char *key)
+{
+	if (pPQserverVersion(s->conn) < SESSIONS_VERSION)
+		return 0;
+	PGresult *others = forge_checked_ask(s, OTHERS, 0, NULL);
+	PGresult *sessions = forge_checked_ask(s, SESSIONS, 0, NULL);
+	int rc = 0;
+
+	if (pPQresultStatus(others) != PGRES_TUPLES_OK)
+		rc = forge_checked_fail(s, others, "pg_stat_activity");
+	else if (!forge_checked_has_rows(sessions))
+		rc = forge_checked_fail(s, sessions, "pg_stat_database");
+	else
+		json_object_set_new(
+			s->ret->numbers, key,
+			json_pack("{s:I, s:o, s:b, s:o}", "count",
+				  (json_int_t)strtoll(forge_checked_value(sessions, 0, 0),
+						      NULL, 10),
+				  "epoch",
+				  forge_json_text(forge_checked_value(sessions, 0, 1)),
+				  "sees_all",
+				  strcmp(forge_checked_value(sessions, 0, 2), "t") == 0,
+				  "others", others_of(others)));
+	pPQclear(others);
+	pPQclear(sessions);
+	return rc;
+}
+
+/* Without this, the statistics of a session that had to wait for a lock would be late. */
+static int count_us(struct forge_checked_server *s)
+{
+	if (pPQserverVersion(s->conn) < SESSIONS_VERSION)
+		return 0;
+	PGresult *res = forge_checked_ask(
+		s, "SELECT pg_catalog.pg_stat_force_next_flush()", 0, NULL);
+	int rc = forge_checked_has_rows(res) ? 0
+					     : forge_checked_fail(s, res, "statistics");
+
+	pPQclear(res);
+	return rc;
+}
+
+static void address_text(const struct sockaddr_storage *a, char ret[INET6_ADDRSTRLEN],
+			 uint16_t *ret_port)
+{
+	*ret = '\0';
+	*ret_port = 0;
+	if (a->ss_family == AF_INET) {
+		const struct sockaddr_in *in = (const void *)a;
+		(void)inet_ntop(AF_INET, &in->sin_addr, ret, INET6_ADDRSTRLEN);
+		*ret_port = ntohs(in->sin_port);
+	} else if (a->ss_family == AF_INET6) {
+		const struct sockaddr_in6 *in = (const void *)a;
+		(void)inet_ntop(AF_INET6, &in->sin6_addr, ret, INET6_ADDRSTRLEN);
+		*ret_port = ntohs(in->sin6_port);
+	}
+}
+
+/*
+ * numbers.server: where the server is, if the two ends of this connection are the same for both sides: nothing is between us that
+ * hands connections on.
+ */
+static int note_server(struct forge_checked_server *s)
+{
+	struct sockaddr_storage a[2] = { { 0 } };
+	socklen_t len[2] = { sizeof(a[0]), sizeof(a[1]) };
+	char ours[2][INET6_ADDRSTRLEN];
+	uint16_t port[2];
+	int fd = pPQsocket(s->conn);
+
+	PGresult *res = forge_checked_ask(
+		s,
+		"SELECT pg_catalog.host(pg_catalog.inet_server_addr()), "
+		"pg_catalog.inet_server_port(), "
+		"pg_catalog.host(pg_catalog.inet_client_addr()), "
+		"pg_catalog.inet_client_port()",
+		0, NULL);
+	int rc =
+		forge_checked_has_rows(res) ? 0 : forge_checked_fail(s, res, "addresses");
+	bool is_direct = rc == 0 && getpeername(fd, (void *)&a[0], &len[0]) == 0 &&
+			 getsockname(fd, (void *)&a[1], &len[1]) == 0;
+	for (int i = 0; i < 2 && is_direct; i++) {
+		address_text(&a[i], ours[i], &port[i]);
+		is_direct = *ours[i] &&
+			    strcmp(ours[i], forge_checked_value(res, 0, 2 * i)) == 0 &&
+			    port[i] == atoi(forge_checked_value(res, 0, 2 * i + 1));
+	}
+	if (is_direct)
+		json_object_set_new(
+			s->ret->numbers, "server",
+			json_pack("{s:s, s:i}", "address", ours[0], "port", port[0]));
+	pPQclear(res);
+	return rc;
+}
+
+/* ---- damage ---- */
+
 /* Of all databases of the server: they are on the same disk. Before version 12 there is no count. */
 static int check_failures(struct forge_checked_server *s)
 {
@@ -283,8 +442,16 @@ static void check_database(struct forge_checked_server *s,
 	struct forge_checked_tables tables = { 0 };
 	const char *version = pPQparameterStatus(s->conn, "server_version");
 	bool has_checksums = false;
-	int rc = note_activity(s);
+	/* What happens while the rows are counted is in the interval from one check to the next. */
+	bool is_guard = d->count.n || d->contents.n;
+	int rc = is_guard ? count_us(s) : 0;
 
+	if (rc == 0 && is_guard)
+		rc = note_sessions(s, "sessions_before");
+	if (rc == 0 && is_guard)
+		rc = note_server(s);
+	if (rc == 0)
+		rc = note_activity(s);
 	version = version ? version : "";
 	int len = (int)strcspn(version, " ");
 	json_object_set_new(s->ret->numbers, "server_version",
@@ -293,6 +460,8 @@ static void check_database(struct forge_checked_server *s,
 		rc = forge_checked_tables_find(s, d, &tables);
 	if (rc == 0)
 		rc = forge_checked_tables_read(s, &tables);
+	if (rc == 0 && is_guard)
+		rc = note_sessions(s, "sessions_after");
 	if (rc == 0 && d->is_thorough)
 		rc = forge_checked_tables_verify(s, &tables);
 	/* Last: what was read just now counts. */

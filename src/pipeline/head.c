@@ -220,9 +220,14 @@ static int evaluate(struct forge_head *h, unsigned task, struct forge_error *err
 
 	if (!t->is_selected) {
 		int given = forge_head_give(h, task, err);
-		if (given == 0)
-			forge_head_set_state(h, task, FORGE_TASK_GIVEN);
-		return given;
+		if (given < 0)
+			return given;
+		forge_head_set_state(h, task, FORGE_TASK_GIVEN);
+		/* Without a run: the files are the user's. */
+		forge_head_event(
+			h, "given", (int)task,
+			json_pack("{s:s?}", "run_id", t->run_id[0] ? t->run_id : NULL));
+		return 0;
 	}
 	int rc = forge_head_evaluate_task(h, task, &why);
 	if (rc == -ENOMEM || rc == -ENOTCONN) { /* the store is away */
@@ -326,6 +331,10 @@ static int start(struct forge_head *h, unsigned task, struct forge_error *err)
 		forge_head_event(h, "started", (int)task,
 				 json_pack("{s:s, s:i, s:s}", "why", t->why ? t->why : "",
 					   "attempt", (int)t->attempt, "key", t->key));
+		/* A run that was there already has an id now, others report theirs. */
+		if (t->job && forge_job_is_watched(t->job))
+			forge_head_event(h, "run", (int)task,
+					 json_pack("{s:s}", "run_id", t->run_id));
 		return 0;
 	}
 	if (rc == -ENOMEM || rc == -ENOTCONN || rc == -EPIPE) {

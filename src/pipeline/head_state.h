@@ -107,6 +107,8 @@ struct forge_head {
 void forge_head_set_state(struct forge_head *h, unsigned task, enum forge_task_state to);
 /* Reports an event about a task; takes extra (may be NULL), whose keys are added. */
 void forge_head_event(struct forge_head *h, const char *event, int task, json_t *extra);
+/* plan_event.c: the event "plan", with all tasks and what they wait for. */
+void forge_head_plan_event(struct forge_head *h);
 /* Sets why or notes; NULL clears. */
 void forge_head_set_text(char **slot, const char *text);
 

@@ -29,6 +29,7 @@ struct forge_head_job {
 	int fd;		/* of the pipe; -1: the run has no supervisor that we started */
 	int pidfd;	/* of the supervisor; -1: not known yet */
 	bool is_waiter; /* it runs no command, so it does not count against max_jobs */
+	bool has_asked; /* the run that it waits for was asked to end */
 	char *buf;
 	size_t len, cap;
 };
@@ -376,12 +377,36 @@ static int cancel_followed(struct forge_head *h, size_t index, struct forge_erro
 		    : forge_fail(err, ENOMEM, "out of memory");
 }
 
+/*
+ * The run that a waiter waits for has a supervisor of a head that was killed, and nobody else would end it. One of another
+ * pipeline goes on. Whether it was asked to end: then the waiter hears of its end.
+ */
+static bool stop_awaited(const struct forge_head *h, const struct forge_head_job *j)
+{
+	struct forge_supervisor_ref live = FORGE_SUPERVISOR_REF_INIT;
+	char run_id[FORGE_RUN_ID_MAX] = "";
+	forge_auto_json json_t *slot = NULL;
+
+	if (find_slot(h->home, h->tasks[j->task].key, run_id, NULL) < 0 || !run_id[0] ||
+	    forge_slot_find(h->home, run_id, &slot) < 0 || !is_own(h, slot))
+		return false;
+	bool is_asked = forge_supervisor_find(h->home, run_id, &live, NULL) == 0 &&
+			forge_supervisor_stop(&live, false, NULL) == 0;
+	forge_supervisor_close(&live);
+	return is_asked;
+}
+
 int forge_job_cancel(struct forge_head *h, size_t index, struct forge_error *err)
 {
-	const struct forge_head_job *j = h->jobs[index];
+	struct forge_head_job *j = h->jobs[index];
 
 	if (j->fd < 0)
 		return cancel_followed(h, index, err);
+	/* The second time, it is asked to end at once, and the head does not wait for it. */
+	if (j->is_waiter && stop_awaited(h, j) && !j->has_asked) {
+		j->has_asked = true;
+		return 0;
+	}
 	send_end(j); /* if it is not known yet, when it is */
 	return 0;
 }

@@ -16,8 +16,9 @@
 #include "base/lock.h"
 #include "base/sha256.h"
 
-#define EVENTS_MAX  (256u << 20)
-#define FOLLOW_MSEC 200
+#define FOLLOW_MSEC    200
+#define READ_STEP      65536
+#define LINE_MAX_BYTES (256u << 20) /* "plan" has all tasks */
 
 static int open_dir(const struct forge_home *home, const struct forge_pipeline *p,
 		    struct forge_error *err)
@@ -74,24 +75,102 @@ void forge_journal_add(struct forge_journal *j, const json_t *event)
 	free(text);
 }
 
-int forge_journal_read(struct forge_journal *j, json_t **ret, struct forge_error *err)
-{
-	forge_auto_free char *text = NULL;
-	size_t len = 0;
-	int rc = forge_read_file(j->dir_fd, "events.jsonl", EVENTS_MAX, &text, &len);
+/* ---- following ---- */
 
-	if (rc < 0 && rc != -ENOENT)
-		return forge_fail_errno(err, -rc, "read events.jsonl");
-	*ret = json_array();
-	for (size_t at = 0; rc == 0 && at < len;) {
-		const char *end = memchr(text + at, '\n', len - at);
-		if (!end)
-			break; /* the head is just writing it, or was killed */
-		json_array_append_new(
-			*ret, json_loadb(text + at, (size_t)(end - text) - at, 0, NULL));
-		at = (size_t)(end - text) + 1;
+/* A reader of the events: what was read before is not read again. */
+struct tail {
+	int fd;
+	ino_t ino;
+	char *text; /* of a line that is not whole yet */
+	size_t len, cap;
+};
+
+static void tail_done(struct tail *t)
+{
+	if (t->fd >= 0)
+		close(t->fd);
+	free(t->text);
+	*t = (struct tail){ .fd = -1 };
+}
+
+/* Opens the file that is there now, if it is another one than before. 1: there is one, or none yet. */
+static int open_events(const struct forge_journal *j, struct tail *t)
+{
+	struct stat st;
+
+	if (fstatat(j->dir_fd, "events.jsonl", &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT ? 0 : -errno;
+	if (t->fd >= 0 && st.st_ino == t->ino)
+		return 0;
+	tail_done(t);
+	t->fd = openat(j->dir_fd, "events.jsonl", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	if (t->fd < 0)
+		return errno == ENOENT ? 0 : -errno;
+	if (fstat(t->fd, &st) < 0 || !S_ISREG(st.st_mode))
+		return -EINVAL;
+	t->ino = st.st_ino;
+	return 1;
+}
+
+/* Reads a part of what is new. 0: there is nothing. */
+static ssize_t read_more(struct tail *t)
+{
+	if (t->cap - t->len < READ_STEP) {
+		size_t cap = t->cap ? 2 * t->cap : 2 * READ_STEP;
+		char *grown = cap <= LINE_MAX_BYTES ? realloc(t->text, cap) : NULL;
+		if (!grown)
+			return -ENOMEM;
+		t->text = grown;
+		t->cap = cap;
 	}
-	return 0;
+	ssize_t n = t->fd < 0 ? 0 : read(t->fd, t->text + t->len, t->cap - t->len);
+	if (n > 0)
+		t->len += (size_t)n;
+	return n < 0 ? -errno : n;
+}
+
+/* Takes the whole lines out of what was read. 1: the last event of the head was among them. */
+static int take_lines(struct tail *t, void (*visit)(void *arg, const json_t *event),
+		      void *arg, int *ret_status)
+{
+	size_t at = 0;
+	int rc = 0;
+
+	for (const char *end; rc == 0 && (end = memchr(t->text + at, '\n', t->len - at));
+	     at = (size_t)(end - t->text) + 1) {
+		forge_auto_json json_t *e =
+			json_loadb(t->text + at, (size_t)(end - t->text) - at, 0, NULL);
+		if (e)
+			visit(arg, e);
+		if (strcmp(forge_json_string_or(e, "event", ""), "end") == 0) {
+			*ret_status =
+				(int)json_integer_value(json_object_get(e, "status"));
+			rc = 1;
+		}
+	}
+	/* What follows is a line that the head is just writing, or was when it was killed. */
+	memmove(t->text, t->text + at, t->len - at);
+	t->len -= at;
+	return rc;
+}
+
+/* Everything up to now. 1: the head has ended. */
+static int read_events(const struct forge_journal *j, struct tail *t,
+		       void (*visit)(void *arg, const json_t *event), void *arg,
+		       int *ret_status)
+{
+	for (;;) {
+		ssize_t n = read_more(t);
+		int rc = n > 0 ? take_lines(t, visit, arg, ret_status) : (int)n;
+		if (rc != 0)
+			return rc;
+		if (n > 0)
+			continue;
+		/* Another head may have made a new file; this one is read to its end by now. */
+		rc = open_events(j, t);
+		if (rc <= 0)
+			return rc;
+	}
 }
 
 /* Whether the head is dead: then the lock can be had. */
@@ -109,24 +188,16 @@ int forge_journal_follow(struct forge_journal *j, int stop_fd,
 			 void (*visit)(void *arg, const json_t *event), void *arg,
 			 int *ret_status, struct forge_error *err)
 {
-	size_t seen = 0;
+	FORGE_CLEANUP(tail_done) struct tail t = { .fd = -1 };
 
 	for (;;) {
-		forge_auto_json json_t *events = NULL;
 		/* Asked before the events are read: what it wrote before its end is there. */
 		bool is_gone = is_head_gone(j);
-		int rc = forge_journal_read(j, &events, err);
+		int rc = read_events(j, &t, visit, arg, ret_status);
 		if (rc < 0)
-			return rc;
-		for (; seen < json_array_size(events); seen++) {
-			const json_t *e = json_array_get(events, seen);
-			visit(arg, e);
-			if (strcmp(forge_json_string_or(e, "event", ""), "end") == 0) {
-				*ret_status = (int)json_integer_value(
-					json_object_get(e, "status"));
-				return 0;
-			}
-		}
+			return forge_fail_errno(err, -rc, "read events.jsonl");
+		if (rc == 1)
+			return 0;
 		if (is_gone)
 			return 1;
 		struct pollfd p = { .fd = stop_fd, .events = POLLIN };

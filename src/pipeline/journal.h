@@ -36,8 +36,5 @@ FORGE_MUST_CHECK int forge_journal_follow(struct forge_journal *j, int stop_fd,
 					  void (*visit)(void *arg, const json_t *event),
 					  void *arg, int *ret_status,
 					  struct forge_error *err);
-/* The events of the last head; an array. */
-FORGE_MUST_CHECK int forge_journal_read(struct forge_journal *j, json_t **ret,
-					struct forge_error *err);
 void forge_journal_close(struct forge_journal *j);
 #define forge_auto_journal FORGE_CLEANUP(forge_journal_close)

@@ -16,6 +16,7 @@
 #include "base/fd.h"
 #include "base/json.h"
 #include "base/sys.h"
+#include "record/courier.h"
 #include "spec/saved.h"
 
 /* ---- in the launcher ---- */
@@ -81,9 +82,25 @@ static void close_others(const struct forge_home *home, int fd)
 	}
 }
 
+/*
+ * A socket to the courier that all runs share, for a run; negative: this one has a courier of its own. It is started with
+ * the first run, and again if it was killed.
+ */
+static int connect_courier(const struct forge_launch_env *env,
+			   struct forge_shared_courier *c)
+{
+	int fd = forge_courier_connect(c);
+
+	if (fd >= 0 || (fd != -ENOTCONN && fd != -EPIPE && fd != -ECONNRESET))
+		return fd;
+	forge_courier_unshare(c);
+	return forge_courier_share(env->store, c) == 0 ? forge_courier_connect(c) : -1;
+}
+
 /* Ends with the head: a task that was not begun then is not begun at all. */
 _Noreturn static void serve(const struct forge_launch_env *env, int fd)
 {
+	struct forge_shared_courier courier = FORGE_SHARED_COURIER_INIT;
 	uint32_t len;
 	int pipe, lock;
 
@@ -95,13 +112,15 @@ _Noreturn static void serve(const struct forge_launch_env *env, int fd)
 		char *text = malloc((size_t)len + 1);
 		if (!text || !read_all(fd, text, len))
 			break;
+		int report = lock >= 0 ? connect_courier(env, &courier) : -1;
 		pid_t pid = fork();
 		if (pid == 0) {
 			close(fd);
+			forge_courier_unshare(&courier);
 			json_t *job = json_loadb(text, len, 0, NULL);
 			if (!job)
 				_exit(1);
-			forge_supervise_task(env, job, pipe, lock);
+			forge_supervise_task(env, job, pipe, lock, report);
 		}
 		if (pid < 0) {
 			static const char text_of[] = "{\"error\": \"cannot fork\"}\n";
@@ -111,6 +130,8 @@ _Noreturn static void serve(const struct forge_launch_env *env, int fd)
 		close(pipe);
 		if (lock >= 0)
 			close(lock); /* the supervisor has it */
+		if (report >= 0)
+			close(report);
 	}
 	_exit(0);
 }

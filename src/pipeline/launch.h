@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A task as a run, in a process of its own. Three kinds of processes work on a pipeline:
+ * A task as a run, in a process of its own. Four kinds of processes work on a pipeline:
  *
  *	head         one for a pipeline; decides what runs, has the store open           head.c
  *	launcher     its child, made before the store is opened: SQLite does not survive a fork
+ *	courier      child of the launcher, made with the first run: reports all runs to the store      record/courier.h
  *	supervisor   child of the launcher, one for each run, in a session of its own: it calls forge_run(), and goes on
  *	             when the head and the launcher are dead
  *
@@ -82,9 +83,12 @@ void forge_launcher_stop(struct forge_launcher *l);
 
 /* ---- supervisor.c ---- */
 
-/* The process of one run: reports to fd, and does not return. job is the line; lock_fd is -1: it only waits. */
+/*
+ * The process of one run: reports to fd, and does not return. job is the line; lock_fd is -1: it only waits;
+ * courier_fd is negative: it starts a courier of its own.
+ */
 _Noreturn void forge_supervise_task(const struct forge_launch_env *env, const json_t *job,
-				    int fd, int lock_fd);
+				    int fd, int lock_fd, int courier_fd);
 /* The name of a script's interpreter, by its ending; NULL: not known. */
 const char *forge_script_interpreter(const char *script);
 bool forge_script_is_notebook(const char *script);

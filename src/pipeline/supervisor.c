@@ -475,7 +475,7 @@ static int wait_for_key(const struct supervisor *s, struct forge_error *err)
 }
 
 void forge_supervise_task(const struct forge_launch_env *env, const json_t *job, int fd,
-			  int lock_fd)
+			  int lock_fd, int courier_fd)
 {
 	struct forge_error err = FORGE_ERROR_INIT;
 	struct supervisor s = {
@@ -487,6 +487,7 @@ void forge_supervise_task(const struct forge_launch_env *env, const json_t *job,
 		.stage = FORGE_STAGE_INIT
 	};
 
+	s.req.courier_fd = courier_fd > 0 ? courier_fd : 0;
 	detach();
 	report(&s, json_pack("{s:i}", "pid", (int)getpid()));
 	int rc = lock_fd < 0 ? wait_for_key(&s, &err) : run(&s, &err);

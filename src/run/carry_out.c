@@ -33,6 +33,7 @@ static void run_done(struct run *r)
 			r); /* only if something went wrong before */
 	forge_courier_stop(&r->courier);
 	forge_guard_free(r->guard);
+	json_decref(r->connections);
 	json_decref(forge_hasher_finish(&r->hasher, &r->spec->inputs, -1, 1));
 	forge_objects_close(&r->objects);
 	forge_admit_leave(&r->ticket);
@@ -138,6 +139,9 @@ static void fill_job(struct run *r)
 		.live_fd = { r->req->stdout_fd, r->req->stderr_fd },
 		.on_event = on_event,
 		.on_init = forge_run_note_init,
+		.on_connections = forge_run_needs_connections(r)
+					  ? forge_run_note_connections
+					  : NULL,
 		.arg = r,
 	};
 }
@@ -202,6 +206,9 @@ static int begin_slot(struct run *r, struct forge_error *err)
 
 	fill_job(r);
 	int rc = r->executor->plan(&r->job, &run.plan, err);
+	/* Before it has a record: another head may have to find it by its key. */
+	if (rc == 0 && r->req->step)
+		json_object_set(run.plan, "step", (json_t *)r->req->step);
 	if (rc == 0)
 		rc = forge_slot_begin(&r->slot, &run, err);
 	json_decref(run.plan);
@@ -229,6 +236,9 @@ static int begin(struct run *r, struct forge_error *err)
 				    json_string(r->req->rerun_of));
 	forge_run_note_guard(r);
 	r->courier.url = r->store;
+	/* Without one, or when it is gone, the run has a courier of its own. */
+	if (r->req->courier_fd > 0)
+		r->courier.fd = r->req->courier_fd;
 	report_warnings(r);
 	return forge_run_arm_retry(r, err);
 }
@@ -303,10 +313,17 @@ static int wait_for_room(struct run *r, const struct forge_need *need,
 			 struct forge_error *err)
 {
 	char why[FORGE_WHY_MAX], text[FORGE_WHY_MAX + 16];
-	int rc = forge_run_record_durably(r, err);
+	/*
+	 * The head of a pipeline is not told that a step is queued: a step whose supervisor dies now is begun again. It
+	 * is reported without waiting for the disk; if it is queued for moments only, together with its end.
+	 */
+	bool is_told = !r->req->step || r->req->again;
+	int rc = is_told ? forge_run_record_durably(r, err) : 0;
 
 	if (rc < 0)
 		return rc;
+	if (!is_told)
+		forge_run_report(r, false, false);
 	(void)snprintf(text, sizeof(text), "queued: %s",
 		       forge_admit_why(r->home, r->cfg, need, why));
 	forge_run_note(r, text);

@@ -13,6 +13,7 @@
 #include "health/guard.h"
 #include "record/attendant.h"
 #include "record/guarded.h"
+#include "record/writer.h"
 #include "run/run_state.h"
 #include "run/signals.h"
 #include "state/quarantine.h"
@@ -348,16 +349,64 @@ static const char *table_change(const json_t *numbers, const char *what,
 					  : "has other rows";
 }
 
-/*
- * Tables whose rows are guarded: numbers before and after. A run without a network has no way to a server;
- * of one that has it, the server's statistics do not tell the writes from those of other clients.
- */
+static bool has_guarded_tables(const struct forge_check_decl *d)
+{
+	return strcmp(d->kind, "postgres") == 0 && (d->count.n || d->contents.n) &&
+	       forge_check_is_due(d, FORGE_PHASE_PRE) &&
+	       forge_check_is_due(d, FORGE_PHASE_POST);
+}
+
+bool forge_run_needs_connections(const struct run *r)
+{
+	const struct forge_health_config *h = &r->cfg->health;
+
+	if (r->spec->own_network || !is_checked(r))
+		return false;
+	for (size_t i = 0; i < h->n_checks; i++)
+		if (has_guarded_tables(&h->checks[i]))
+			return true;
+	return false;
+}
+
+void forge_run_note_connections(void *arg, json_t *connections)
+{
+	struct run *r = arg;
+	const char *why = forge_json_string(connections, "why");
+
+	json_decref(r->connections);
+	r->connections = connections;
+	if (why)
+		forge_record_event(&r->record, "connections_unknown", why);
+}
+
+/* Says who changed a table, of a run that has a network. The reasons are told once for each check. */
+static void judge_writer(struct run *r, const json_t *before, const json_t *after,
+			 const char *text, bool is_first, struct forge_verdict *v)
+{
+	static const char *const again[] = {
+		[FORGE_WRITER_OTHER] = "this run cannot have done it",
+		[FORGE_WRITER_RUN] = "this run did it",
+		[FORGE_WRITER_UNKNOWN] = "by whom is not known",
+	};
+	bool warns = strcmp(forge_json_string_or(after, "severity", ""), "warn") == 0;
+	char who[FORGE_WRITER_TEXT], all[FORGE_WRITER_TEXT + 400];
+	enum forge_writer writer = forge_table_writer(r->connections, before, after, who);
+
+	(void)snprintf(all, sizeof(all), "%s; %s", text, is_first ? who : again[writer]);
+	if (writer != FORGE_WRITER_OTHER && !warns &&
+	    (writer == FORGE_WRITER_RUN ||
+	     forge_guard_blames(r->home, r->spec->run_id, r->unattributed)))
+		forge_judge_corrupted(all, v);
+	else
+		forge_judge_add(v, "Health: %s.", all);
+}
+
+/* Tables whose rows are guarded: numbers before and after. A run without a network has no way to a server. */
 static void compare_tables(struct run *r, const json_t *before, const json_t *after,
-			   const char *what, struct forge_verdict *v)
+			   const char *what, bool *is_first, struct forge_verdict *v)
 {
 	json_t *was = json_object_get(json_object_get(before, "numbers"), what), *old;
 	const json_t *now = json_object_get(after, "numbers");
-	bool warns = strcmp(forge_json_string_or(after, "severity", ""), "warn") == 0;
 	const char *table;
 
 	json_object_foreach(was, table, old)
@@ -379,11 +428,9 @@ static void compare_tables(struct run *r, const json_t *before, const json_t *af
 					"Health: %s; this run had no network and "
 					"cannot have done it.",
 					text);
-		else if (!warns &&
-			 forge_guard_blames(r->home, r->spec->run_id, r->unattributed))
-			forge_judge_corrupted(text, v);
 		else
-			forge_judge_add(v, "Health: %s; by whom is not known.", text);
+			judge_writer(r, before, after, text, *is_first, v);
+		*is_first = false;
 	}
 }
 
@@ -417,8 +464,9 @@ static void judge_results(struct run *r, const json_t *post, struct forge_verdic
 		const char *text = forge_json_string_or(one, "text", "");
 		const json_t *before =
 			find_check(json_object_get(health_of(r), "pre"), name);
-		compare_tables(r, before, one, "count", v);
-		compare_tables(r, before, one, "contents", v);
+		bool is_first = true;
+		compare_tables(r, before, one, "count", &is_first, v);
+		compare_tables(r, before, one, "contents", &is_first, v);
 		if (json_is_true(json_object_get(one, "ok")))
 			continue;
 		warn_of(r, name, text);
@@ -482,6 +530,10 @@ void forge_run_check_after(struct run *r, struct forge_verdict *v)
 		if (is_checked(r))
 			check_after(r, &results);
 		post = note_results(r, "post", &results);
+		if (r->connections)
+			json_object_set(post, "connections", r->connections);
+		else if (forge_run_needs_connections(r))
+			json_object_set_new(post, "connections", json_null());
 		end_guard(r, post, v);
 		judge_results(r, post, v);
 		tell_of_missing(r, v);

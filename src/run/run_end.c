@@ -399,7 +399,14 @@ static int confirm(struct run *r, int local, struct forge_error *full,
 
 	if (r->courier.error.code)
 		forge_run_report_all(r); /* by now it may be there again */
-	if (forge_courier_wait(&r->courier, STORE_USEC + more, &why) == 0) {
+	int rc = forge_courier_wait(&r->courier, STORE_USEC + more, &why);
+	/* The courier that the steps of a pipeline share was killed: this run starts one of its own. */
+	if ((rc == -EPIPE || rc == -ECONNRESET) && r->req->courier_fd > 0) {
+		why = FORGE_ERROR_INIT;
+		forge_run_report_all(r);
+		rc = forge_courier_wait(&r->courier, STORE_USEC + more, &why);
+	}
+	if (rc == 0) {
 		if (local < 0)
 			forge_run_warn(r, full);
 		return 0;

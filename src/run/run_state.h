@@ -49,6 +49,7 @@ struct run {
 	struct forge_guard *guard;     /* observes guarded files; NULL: none are */
 	const json_t *guarded_files; /* of the supervisor before, borrowed; NULL: none */
 	enum forge_unattributed unattributed; /* as when the run began */
+	json_t *connections; /* that it made, see forge_job; NULL: nothing was counted */
 	uint64_t
 		health_deadline; /* until then the run waits for health; 0: it has not yet */
 	bool has_warned_of_health;
@@ -96,6 +97,10 @@ void forge_run_note_guard(struct run *r);
 FORGE_MUST_CHECK int forge_run_guard(struct run *r, struct forge_error *err);
 /* This process and all of its descendants belong to the run, which is arg. */
 void forge_run_note_init(void *arg, pid_t init);
+/* Has the run a network, and are there tables that it may not change? Then its connections matter. */
+bool forge_run_needs_connections(const struct run *r);
+/* The executor's answer; see forge_job. */
+void forge_run_note_connections(void *arg, json_t *connections);
 /* Takes what the supervisor before this one has saved of them. The slot must outlive r. */
 void forge_run_take_guard(struct run *r, const json_t *slot);
 /* All processes of the run are gone: what they changed, and the checks after it. v may become "corrupted". */

@@ -82,6 +82,7 @@ _Noreturn void forge_child_exec(const struct forge_child *c)
 		.own_network = p->own_network,
 		.may_allocate = p->may_allocate,
 		.sockets = p->limits.sockets,
+		.notes_sockets = p->notes_sockets,
 		.control = c->control,
 		.report = c->report,
 	});

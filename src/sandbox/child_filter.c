@@ -39,8 +39,11 @@ static void choose_answers(const struct forge_child_filter *p, bool is_counted,
 				      : is_open || p->sockets == FORGE_UNLIMITED
 					      ? SECCOMP_RET_ALLOW
 					      : REFUSE(EPROTONOSUPPORT);
+	/* Those of its own network are charged to the run, and lead nowhere else. */
+	answer[FORGE_SLOT_UNIX] =
+		is_counted && is_open ? SECCOMP_RET_USER_NOTIF : SECCOMP_RET_ALLOW;
 	answer[FORGE_SLOT_CONNECT] =
-		is_counted ? SECCOMP_RET_USER_NOTIF : SECCOMP_RET_ALLOW;
+		is_counted && !is_open ? SECCOMP_RET_USER_NOTIF : SECCOMP_RET_ALLOW;
 	answer[FORGE_SLOT_NETWORK_SOCKET] =
 		is_open ? SECCOMP_RET_ALLOW : REFUSE(EPROTONOSUPPORT);
 	answer[FORGE_SLOT_NETWORK_OPTION] =
@@ -120,7 +123,8 @@ int forge_child_send_listener(int control, int listener)
  */
 void forge_child_filter(const struct forge_child_filter *c)
 {
-	bool is_counted = c->own_network && c->sockets != FORGE_UNLIMITED;
+	bool is_counted =
+		c->own_network ? c->sockets != FORGE_UNLIMITED : c->notes_sockets;
 	uint32_t answer[FORGE_SLOT_COUNT];
 
 	choose_answers(c, is_counted, answer);

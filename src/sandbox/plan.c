@@ -458,6 +458,7 @@ int forge_plan_build(const struct forge_plan_spec *spec, struct forge_plan **ret
 		return forge_fail(err, ENOMEM, "out of memory");
 	p->limits = *spec->limits;
 	p->own_network = spec->own_network;
+	p->notes_sockets = spec->notes_sockets;
 	p->host_uid = spec->host_uid;
 	p->host_gid = spec->host_gid;
 	p->privileged = spec->privileged;

@@ -525,7 +525,7 @@ const struct forge_syscall_arg forge_syscalls_args[] = {
  * sockets are counted (socket_count.c).
  */
 static const struct forge_call_row socket_rows[] = {
-	{ { AF_UNIX, FORGE_ANY }, FORGE_ALLOW },
+	{ { AF_UNIX, FORGE_ANY }, FORGE_DECIDE(FORGE_SLOT_UNIX) },
 	{ { AF_INET, SOCK_STREAM, 0 }, FORGE_DECIDE(FORGE_SLOT_STREAM) },
 	{ { AF_INET, SOCK_STREAM, IPPROTO_TCP }, FORGE_DECIDE(FORGE_SLOT_STREAM) },
 	{ { AF_INET, SOCK_DGRAM, 0 }, FORGE_DECIDE(FORGE_SLOT_DATAGRAM) },

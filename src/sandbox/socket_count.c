@@ -26,6 +26,12 @@ void forge_socket_count_open(struct forge_socket_count *c, int listener, pid_t i
 	};
 }
 
+void forge_socket_count_note(struct forge_socket_count *c, int listener, pid_t init)
+{
+	forge_socket_count_open(c, listener, init, UINT64_MAX);
+	c->notes_only = true;
+}
+
 /* Opened when it is needed: most runs never make a socket. */
 static void open_count(struct forge_socket_count *c)
 {
@@ -79,8 +85,14 @@ static uint64_t unix_sockets(const struct forge_socket_count *c)
 	return n;
 }
 
-static bool may_have(const struct forge_socket_count *c, const struct seccomp_data *call)
+static bool may_have(struct forge_socket_count *c, const struct seccomp_data *call)
 {
+	if (c->notes_only) {
+		c->noted +=
+			call->nr != SYS_socket || (uint32_t)call->args[0] != AF_NETLINK;
+		return true;
+	}
+	open_count(c);
 	uint64_t used = sockets_in_use(c), most = is_datagram(call) ? c->max / 4 : c->max;
 
 	if (used < most || used == UINT64_MAX)
@@ -102,7 +114,6 @@ void forge_socket_count_serve(struct forge_socket_count *c, short revents)
 	memset(&answer, 0, sizeof(answer));
 	if (ioctl(c->listener, SECCOMP_IOCTL_NOTIF_RECV, &ask) < 0)
 		return; /* the caller has been killed */
-	open_count(c);
 	answer.id = ask.id;
 	if (may_have(c, &ask.data)) {
 		answer.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;

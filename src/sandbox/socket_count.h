@@ -13,6 +13,9 @@
  * A socket is counted only once its call has ended. So a run can get as many sockets more as it
  * has processes.
  *
+ * With the network of the host nothing is limited. There the supervisor only notes, where it matters, that a run made
+ * a socket at all, over IP or of UNIX: a run that made none has not talked to any other program.
+ *
  * The listener also keeps the filter's BPF program alive. Kernels have hung for good when some
  * thousand programs were freed at one moment, so runs that end together release theirs one
  * after the other.
@@ -30,6 +33,8 @@ struct forge_socket_count {
 	pid_t init;
 	uint64_t max; /* of all; datagrams and netlink stop at a quarter of it */
 	uint64_t refused;
+	bool notes_only; /* nothing is limited */
+	uint64_t noted;	 /* ... calls that made a socket, but for netlink */
 };
 #define FORGE_SOCKET_COUNT_INIT                                                          \
 	((struct forge_socket_count){ .listener = -1, .sockstat = -1 })
@@ -37,6 +42,8 @@ struct forge_socket_count {
 /* Takes the listener; init is any process in the namespace. */
 void forge_socket_count_open(struct forge_socket_count *c, int listener, pid_t init,
 			     uint64_t max);
+/* The same for a run with the network of the host. */
+void forge_socket_count_note(struct forge_socket_count *c, int listener, pid_t init);
 /* Called when the listener is readable, or when no process is left that could make a call. */
 void forge_socket_count_serve(struct forge_socket_count *c, short revents);
 /*

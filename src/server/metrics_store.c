@@ -3,7 +3,6 @@
 #include "server/metrics_store.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

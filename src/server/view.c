@@ -10,6 +10,7 @@
 #include "record/record.h"
 #include "record/view.h"
 #include "run/admit.h"
+#include "state/samples.h"
 #include "state/slot.h"
 
 static json_t *text(const char *s)
@@ -55,12 +56,10 @@ json_t *forge_view_row(const struct forge_run_row *row, const json_t *record)
 	return j;
 }
 
-static json_t *usage(const struct forge_server *sv, const char *run_id,
-		     const json_t *slots)
+static json_t *usage(const char *run_id, const json_t *slots)
 {
 	struct forge_usage_now now;
 
-	(void)sv;
 	forge_run_usage(slots, run_id, &now);
 	return json_pack("{s:o, s:o, s:n, s:n}", "memory_bytes",
 			 forge_json_number(now.memory_bytes), "cpu_seconds",
@@ -92,7 +91,7 @@ json_t *forge_view_live(const struct forge_server *sv, const struct forge_run_ro
 	if (!j)
 		return NULL;
 	json_object_set_new(j, "live",
-			    is_queued ? json_null() : usage(sv, row->run_id, slots));
+			    is_queued ? json_null() : usage(row->run_id, slots));
 	json_object_set_new(j, "limits",
 			    json_pack("{s:o, s:o, s:o, s:o, s:o}", "memory_bytes",
 				      limit(record, "memory_bytes"), "cpus",
@@ -107,14 +106,37 @@ json_t *forge_view_live(const struct forge_server *sv, const struct forge_run_ro
 	return j;
 }
 
+/* What only its supervisor measures: the last point that it took. */
+static void add_measured(const struct forge_server *sv, const char *run_id, json_t *live)
+{
+	static const struct {
+		size_t column;
+		const char *key;
+	} measured[] = { { 3, "pids" }, { 4, "disk_bytes" } };
+	json_t *all;
+
+	if (forge_samples_read(&sv->home, run_id, &all, NULL) < 0)
+		return;
+	const json_t *points = json_object_get(all, "samples");
+	const json_t *last = json_array_get(points, json_array_size(points) - 1);
+	for (size_t i = 0; last && i < FORGE_ARRAY_SIZE(measured); i++)
+		(void)json_object_set(live, measured[i].key,
+				      json_array_get(last, measured[i].column));
+	json_decref(all);
+}
+
 json_t *forge_view_usage(const struct forge_server *sv, const json_t *record)
 {
 	const char *status = forge_json_string_or(record, "status", "");
+	const char *run_id = forge_json_string_or(record, "run_id", "");
 
 	if (forge_record_is_over(record) || strcmp(status, "queued") == 0)
 		return json_null();
 	forge_auto_json json_t *slots = forge_slot_all(&sv->home);
-	return usage(sv, forge_json_string_or(record, "run_id", ""), slots);
+	json_t *live = usage(run_id, slots);
+	if (live)
+		add_measured(sv, run_id, live);
+	return live;
 }
 
 json_t *forge_view_why(const struct forge_server *sv, const json_t *record)

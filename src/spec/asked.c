@@ -108,6 +108,9 @@ json_t *forge_asked_json(const struct forge_spec *s, const struct forge_run_requ
 	json_object_set_new(j, "command", words_json(req->argv));
 	json_object_set_new(j, "cwd", cwd ? forge_json_text(cwd) : json_null());
 	json_object_set_new(j, "inputs", forge_json_texts(&req->inputs));
+	if (req->input_roots.n)
+		json_object_set_new(j, "input_below",
+				    forge_json_texts(&req->input_roots));
 	json_object_set_new(j, "outputs",
 			    s->has_outputs
 				    ? forge_json_texts(&req->outputs)
@@ -291,6 +294,8 @@ int forge_asked_again(const json_t *record, struct forge_run_request *req,
 	int rc = put_before(json_object_get(asked, "inputs"), &req->inputs);
 	if (rc == 0)
 		rc = put_env(json_object_get(asked, "env"), &req->env);
+	if (rc == 0 && !req->input_roots.n)
+		rc = put_before(json_object_get(asked, "input_below"), &req->input_roots);
 	if (rc == 0 && !req->parameters.n)
 		rc = put_before(json_object_get(asked, "parameters"), &req->parameters);
 	if (rc == 0 && !req->retry.n)

@@ -145,12 +145,33 @@ static int add_names(struct forge_spec *s, const char *typed, const char *real)
 	return rc < 0 ? rc : forge_strv_add(&s->links, real);
 }
 
+/*
+ * The path is canonical, and nothing resolves it again: a link that somebody makes after this
+ * check does not lead elsewhere.
+ */
+static int check_root(const struct forge_spec *s, const char *name, const char *real,
+		      struct forge_error *err)
+{
+	if (!s->input_roots || !s->input_roots->n)
+		return 0;
+	forge_strv_foreach (root, s->input_roots) {
+		forge_auto_free char *top = realpath(root, NULL);
+		if (strcmp(root, "none") != 0 && top && forge_path_is_below(real, top))
+			return 0;
+	}
+	return forge_fail(err, EPERM,
+			  "input %s is not below a directory that --input-below names",
+			  name);
+}
+
 /* real: the canonical path; name: the path as typed, which the run uses. */
 static int add_input(struct forge_spec *s, const char *real, const char *name,
 		     struct forge_error *err)
 {
-	int rc = check_input(name, real, s->workdir, err);
+	int rc = check_root(s, name, real, err);
 
+	if (rc == 0)
+		rc = check_input(name, real, s->workdir, err);
 	if (rc < 0)
 		return rc;
 	size_t before = s->links.n;

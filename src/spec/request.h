@@ -32,6 +32,8 @@ struct forge_run_request {
 	const char *runtime;	      /* NULL: the script's, the configured, or none */
 	struct forge_limits limits;   /* of the command line; 0 where not given */
 	struct forge_strv inputs;     /* paths as typed */
+	/* Every input is below one of these; "none": it has none; empty: any path. */
+	struct forge_strv input_roots;
 	struct forge_strv parameters; /* "NAME=VALUE", of a notebook */
 	struct forge_strv env;	      /* "K=V", or "K" to pass the caller's value */
 	const char *env_file;	      /* lines of "K=V" or "K"; NULL: none */
@@ -67,6 +69,7 @@ struct forge_run_request {
 	 */
 	const json_t *step;
 	const char *staged, *checkpoint;
+	int courier_fd; /* of a courier that the steps share, given away; 0: none */
 	/* The run checks a runtime, which need not be healthy, without user settings. */
 	bool is_probe;
 	bool is_check; /* of the host's health: it needs no share of the host's budget */

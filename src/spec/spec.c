@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/glob.h"
+#include "base/json.h"
 #include "config/budget.h"
 
 void forge_spec_done(struct forge_spec *s)
@@ -335,6 +336,7 @@ static int resolve_key(struct forge_spec *s, const struct forge_run_request *req
 	s->is_probe = req->is_probe;
 	s->idempotency_key = key;
 	s->asked_env = &req->env;
+	s->input_roots = &req->input_roots;
 	if (!key)
 		return 0;
 	for (const char *p = key; *p; p++)
@@ -491,9 +493,11 @@ int forge_spec_explain_limits(const struct forge_config *cfg,
 			(void)snprintf(key, sizeof(key), "%s (%s)", s.profile, o->from);
 		json_array_append_new(
 			*ret,
-			json_pack("{s:s, s:s, s:s, s:s}", "limit", row->key, "value",
+			json_pack("{s:s, s:s, s:o, s:s, s:s}", "limit", row->key, "value",
 				  forge_limit_format(text, row,
 						     forge_limit_value(&s.limits, row)),
+				  "number",
+				  forge_json_number(forge_limit_value(&s.limits, row)),
 				  "from", from, "name",
 				  strcmp(from, "profile") == 0 && o ? key : name));
 	}

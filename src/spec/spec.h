@@ -23,6 +23,7 @@ struct forge_spec {
 	const char *idempotency_key; /* borrowed, NULL: none */
 	const struct forge_strv
 		*asked_env;	/* borrowed: "K=V" and "K" as they were given */
+	const struct forge_strv *input_roots; /* borrowed, see the request */
 	const char *parent_run; /* borrowed, NULL: none */
 	bool is_probe;		/* of a runtime */
 	struct forge_retry_chain retry;

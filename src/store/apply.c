@@ -431,6 +431,29 @@ int forge_store_apply(struct forge_store *st, const json_t *batch, bool durable,
 	return forge_store_transact(st, durable, apply_work, batch, err);
 }
 
+struct many {
+	const json_t *const *batches;
+	size_t n;
+};
+
+static int apply_many(struct forge_store *st, const void *arg, struct forge_error *err)
+{
+	const struct many *m = arg;
+	int rc = 0;
+
+	for (size_t i = 0; i < m->n && rc == 0; i++)
+		rc = apply(st, m->batches[i], err);
+	return rc;
+}
+
+int forge_store_apply_all(struct forge_store *st, const json_t *const *batches, size_t n,
+			  bool durable, struct forge_error *err)
+{
+	const struct many m = { batches, n };
+
+	return forge_store_transact(st, durable, apply_many, &m, err);
+}
+
 int forge_store_settle(struct forge_store *st, const json_t *batch, bool durable,
 		       struct forge_error *err)
 {

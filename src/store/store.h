@@ -57,8 +57,13 @@ void forge_store_tidy(struct forge_store *st);
  */
 FORGE_MUST_CHECK int forge_store_apply(struct forge_store *st, const json_t *batch,
 				       bool durable, struct forge_error *err);
+/* Several batches, of different runs, in one transaction: all of them are stored, or none. */
+#define FORGE_STORE_BATCHES 64
+FORGE_MUST_CHECK int forge_store_apply_all(struct forge_store *st,
+					   const json_t *const *batches, size_t n,
+					   bool durable, struct forge_error *err);
 /*
- * The same, but a batch that the store can never accept does not leave the run open forever.
+ * The same as forge_store_apply(), but a batch that the store can never accept does not leave the run open forever.
  * When the batch is refused with -EINVAL or -E2BIG, a reduced batch that only tells the state
  * of the run is stored instead, and its record says why in "store_refused".
  */

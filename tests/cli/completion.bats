@@ -36,7 +36,7 @@ complete_words() {
 
 @test "bash offers the commands" {
     [ "$(complete_words forge doc)" = doctor ]
-    [[ "$(complete_words forge '')" == *"config diff doctor executor gc health help kill logs metrics outputs pipeline post-process ps rerun resume rm run runtime setup show submit top verify wait"* ]]
+    [[ "$(complete_words forge '')" == *"config diff doctor executor gc health help kill logs mcp metrics outputs pipeline post-process ps rerun resume rm run runtime serve setup show submit token top verify wait"* ]]
 }
 
 @test "bash offers the options of the command at hand" {

@@ -50,3 +50,20 @@ kills() {
     [ "$(of "$id" .reason)" = wall_time ]
     [ -z "$(containers docker)" ]
 }
+
+@test "the next supervisor goes on behind the points of the one that was killed" {
+    # points_of JQ: of this run's file; no command of forge, which would start the next supervisor.
+    points_of() { jq -rs "$1" "$FORGE_HOME/runs/$id/samples"; }
+    has_points() { [ "$(points_of length)" -ge "$1" ]; }
+    id=$("$FORGE" submit --executor docker -- sleep 300)
+    wait_for has_status "$id" running
+    wait_for has_points 3
+    kill -9 "$(jq -rs 'map(select(.pid)) | last | .pid' "$FORGE_HOME"/active/*)"
+    before=$(points_of length)
+    "$FORGE" ps >/dev/null
+    wait_for has_points $((before + 3))
+    [ "$(points_of '[.[][0]] | . == (sort | unique)')" = true ]
+    "$FORGE" kill --now "$id"
+    [ "$("$FORGE" show --chart --json "$id" | jq '.samples | length')" -ge $((before + 3)) ]
+    [ -z "$(containers docker)" ]
+}

@@ -134,6 +134,8 @@ exceptions() {
         - changes this host; tests/guest/setup-test.sh does it in a guest
         docs/HOSTS.md: forge setup --workdir-quota 100G
         - changes this host; tests/guest/setup-test.sh does it in a guest
+        docs/MIGRATING.md: pip install ./python
+        - tests/python/test_package.py does it
         docs/RECORDS.md: forge outputs --copy
         + copies RUN
         docs/RUNTIMES.md: forge run --explain-limits

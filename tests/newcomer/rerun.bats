@@ -217,3 +217,18 @@ sql() { python3 -c 'import sqlite3, sys; db = sqlite3.connect(sys.argv[1]); db.e
     run forge rerun --detach --memory 0 gated
     [ "$status" -eq 125 ]
 }
+
+uses_memory() { forge show --json "$1" | jq -e '.now.memory_bytes > 0'; }
+
+@test "rerun --detach prints the id, and show has what a run uses until it is over" {
+    forge run -q --id short -- sleep 0.1
+    first=$(forge ps -q)
+    id=$(forge rerun --detach short)
+    forge wait -q "$id"
+    [ "$(forge show --json "$id" | jq -r .rerun_of)" = "$first" ]
+    [ "$(forge show --json "$id" | jq .now)" = null ]
+    [ "$(forge rerun --detach --json "$first" | jq .existing)" = false ]
+    id=$(forge submit -- sleep 300)
+    patiently uses_memory "$id"
+    forge kill --now "$id"
+}

@@ -97,6 +97,34 @@ is_running() { [ -n "$(running_run)" ]; }
     [ "$(forge show --json "$(run_of b)" | jq -r .attempt)" = 2 ]
 }
 
+verdicts() { find "$FORGE_HOME/runs" -name record.json | wc -l; }
+# courier_of HEAD: the process that reports its steps to the store.
+courier_of() { pgrep -P "$(pgrep -P "$1" -x forge-launcher)" -x forge-courier; }
+
+@test "the courier of all steps is killed, again and again: every verdict is in the store" {
+    printf 'name: many\nsteps: {a: {foreach: {i: [%s]}, run: "sleep 0.1; echo $i >o", outputs: [o]}}' "$(seq -s, 40)" >pipeline.yaml
+    start -j 3
+    killed=0
+    for i in 1 2 3 4 5; do
+        patiently courier_of "$head"
+        courier=$(courier_of "$head")
+        # A step has ended, and its supervisor waits for the courier that does not answer.
+        kill -STOP "$courier"
+        before=$(verdicts)
+        patiently sh -c '[ "$(find "$0/runs" -name record.json | wc -l)" -gt "$1" ]' "$FORGE_HOME" "$before"
+        kill -KILL "$courier"
+        killed=$((killed + 1))
+    done
+    [ "$killed" -eq 5 ]
+    ended "$head"
+    [ "$status" -eq 0 ]
+    [ "$(forge ps -a --json --status succeeded | wc -l)" -eq 40 ]
+    # Not delivered by this command, and no user was told of a store that cannot be reached.
+    [ -z "$(jq -r 'select(.event == "warning") | .text' head.json)" ]
+    run forge ps -a
+    says_not "delivered"
+}
+
 @test "SIGTERM cancels what runs; the same command goes on" {
     slow
     start
@@ -108,6 +136,34 @@ is_running() { [ -n "$(running_run)" ]; }
     touch "$T/gate/open"
     pipeline_run
     [ "$(ran)" = "b c" ]
+}
+
+@test "... also what a head started that was killed, and not what another pipeline runs" {
+    slow
+    start
+    patiently is_running
+    kill_head
+    run_id=$(running_run)
+    start
+    patiently event note b
+    kill -TERM "$head"
+    ended "$head"
+    [ "$status" -eq 130 ]
+    is_in "$run_id" cancelled
+    # The same step, of another file.
+    mkdir -m 755 other
+    cp pipeline.yaml other/
+    start other
+    patiently is_running
+    run_id=$(running_run)
+    start_head
+    patiently event note b
+    kill -TERM "$head"
+    ended "$head"
+    [ "$status" -eq 130 ]
+    has_status "$run_id" running
+    touch "$T/gate/open"
+    is_in "$run_id" succeeded
 }
 
 @test "two heads on one pipeline: the second shows the first" {

@@ -173,3 +173,31 @@ refused() {
     [ "$status" -eq 125 ]
     [ -z "$(ls real)" ]
 }
+
+@test "--input-below: an input that is not below the directory is refused, by whatever way" {
+    local text="is not below a directory that --input-below names"
+    mkdir in out
+    echo 1 >in/a
+    echo 2 >out/b
+    ln -s "$T/out/b" in/link
+    ln -s "$T/in" way
+    echo 'echo 1' >out/script.sh
+    for input in out/b in/link in/../out/b /etc/passwd; do
+        refused "$text" --input-below in -i "$input" -- true
+    done
+    # A script is an input as well.
+    refused "$text" --input-below in -- out/script.sh
+    refused "$text" --input-below none -i in/a -- true
+    for input in in/a way/a in/link out; do
+        forge_run --input-below in --input-below out -i "$input" -- true
+        [ "$status" -eq 0 ]
+    done
+    # A rerun keeps to it.
+    forge_run --input-below in -i in/a -- true
+    [ "$(field '.asked.input_below[0]')" = in ]
+    rm in/a
+    ln -s "$T/out/b" in/a
+    run "$FORGE" rerun -q "$(field .run_id)"
+    [ "$status" -eq 125 ]
+    [[ "$output" == *"$text"* ]]
+}

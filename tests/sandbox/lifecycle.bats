@@ -161,6 +161,64 @@ os.execv(sys.argv[1], sys.argv[1:])' "$FORGE" run --json --grace 20s -- "$PROBE"
     no_process_named stubborn
 }
 
+@test "signals of two senders are one request: the command keeps its grace period" {
+    echo "trap 'echo asked; sleep 1; echo done; exit 3' TERM; echo ready; while :; do sleep 0.02; done" >asks
+    chmod 755 . asks
+    # On a busy machine the second signal may come too late: then once more.
+    for attempt in 1 2 3 4 5; do
+        rm -rf "$FORGE_HOME/runs"
+        status=0
+        background "$FORGE" run --json --grace 60s -i asks -- sh asks >"$record" 2>"$err"
+        wait_for is_ready
+        start=$(now_ms)
+        kill -TERM "$pid"
+        wait_for is_cancelled
+        # Another process passes on what has reached the supervisor already.
+        sh -c 'kill -TERM "$1"' sh "$pid"
+        gap=$(($(now_ms) - start))
+        wait "$pid" || status=$?
+        [ "$gap" -ge 3000 ] || break
+    done
+    [ "$gap" -lt 3000 ]
+    [ "$status" -eq 130 ]
+    cat "$(field .logs.stdout)" "$(field .logs.events)"
+    grep -qx "done" "$(field .logs.stdout)"
+}
+
+@test "--until-closed: the run is cancelled when the reader of its record is gone" {
+    mkfifo "$T/record"
+    echo "trap 'echo asked; exit 3' TERM; echo ready; while :; do sleep 0.02; done" >asks
+    chmod 755 . asks
+    # shellcheck disable=SC2016 # for the inner shell; opening a fifo waits for its other end
+    background sh -c 'exec "$FORGE" run --json --until-closed --grace 60s -i asks -- sh asks >"$1"' sh "$T/record"
+    exec 7<"$T/record"
+    is_printed() { [ -s "$(echo "$FORGE_HOME"/runs/*/stdout)" ]; }
+    wait_for is_printed
+    exec 7<&-
+    status=0
+    wait "$pid" || status=$?
+    # The record cannot be printed.
+    [ "$status" -eq 123 ]
+    written=$(echo "$FORGE_HOME"/runs/*/record.json)
+    [ "$(jq -r .status "$written")" = cancelled ]
+    grep -q asked "$(echo "$FORGE_HOME"/runs/*/stdout)"
+}
+
+@test "--until-closed: a reader that stays gets the record, however long it is" {
+    "$FORGE" run --json --until-closed -- sh -c 'for i in $(seq 400); do echo 1 >file-with-a-long-name-$i; done' | jq . >"$T/whole"
+    [ "$(jq '.outputs | length' "$T/whole")" -eq 400 ]
+    [ "$(jq -r .status "$T/whole")" = succeeded ]
+}
+
+@test "--until-closed: needs --json, and a pipe with a reader" {
+    run "$FORGE" run --until-closed -- true
+    [ "$status" -eq 125 ]
+    [[ "$output" == *"--until-closed goes with --json only"* ]]
+    "$FORGE" run --json --until-closed -- true >"$T/file" 2>"$T/said" || status=$?
+    grep -q "standard output is no pipe" "$T/said"
+    [ ! -s "$T/file" ]
+}
+
 @test "[41] when the supervisor is killed everything dies, and the next command cleans up" {
     start_run --id "kept-$$"
     kill -KILL "$pid"

@@ -184,10 +184,14 @@ time.sleep(2)'
 @test "the points of another FORGE_HOME are read there, and no link is followed" {
     [ "${FORGE_TEST_STORE:-sqlite}" = postgres ] || export FORGE_STORE=sqlite:$T/store.db
     sampling 100ms
+    # Its owner shares it with a group.
+    "$FORGE" ps >/dev/null
+    chmod 750 "$FORGE_HOME"
     forge_run -- sleep 1
     id=$(field .run_id)
     n=$(points "$id")
     file=$(file_of "$id")
+    [ "$(stat -c %a "$file")" = 640 ]
     theirs=$FORGE_HOME
     FORGE_HOME=$T/other
     [ "$(points "$id")" -eq "$n" ]

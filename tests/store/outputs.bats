@@ -476,3 +476,34 @@ open("far", "w").write("x")'
     [ "$(of "$id" '.inputs[0].sha256')" = "$(digest_of in)" ]
     [ "$(of "$id" '.outputs[0].sha256')" = "$(digest_of in)" ]
 }
+
+# ---- forge outputs --cat
+
+@test "outputs --cat prints one output, by the name of the list or its own" {
+    forge_run -- sh -c 'head -c 300000 /dev/urandom >big; : >empty; echo 1 >"$(printf "n\351")"; echo 2 >"a\\xe9"'
+    id=$(field .run_id)
+    [ "sha256:$("$FORGE" outputs --cat big "$id" | sha256sum | cut -d' ' -f1)" = "$(output big sha256)" ]
+    [ -z "$("$FORGE" outputs --cat empty "$id")" ]
+    [ "$("$FORGE" outputs --cat "$(printf 'n\351')" "$id")" = 1 ]
+    [ "$("$FORGE" outputs --cat 'n\xe9' "$id")" = 1 ]
+    [ "$("$FORGE" outputs --cat 'a\\xe9' "$id")" = 2 ]
+    run "$FORGE" outputs --cat none "$id"
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"left no output none"* ]]
+    run "$FORGE" outputs --cat big --json "$id"
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"--cat goes with neither --copy nor --json"* ]]
+    run "$FORGE" outputs --cat big "$id" "$id" nope
+    [ "$status" -eq 1 ]
+}
+
+@test "outputs --cat prints nothing of a damaged output" {
+    forge_run -- sh -c 'head -c 300000 /dev/zero >big'
+    stored=$FORGE_HOME/$(output big stored_as)
+    chmod u+w "$stored"
+    printf x | dd of="$stored" bs=1 seek=299999 conv=notrunc status=none
+    run --separate-stderr "$FORGE" outputs --cat big "$(field .run_id)"
+    [ "$status" -eq 1 ]
+    [ -z "$output" ]
+    [[ "$stderr" == *"output big is damaged"* ]]
+}

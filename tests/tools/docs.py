@@ -11,7 +11,7 @@ LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
 
 
 def documents():
-    return sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("man/*.scd")])
+    return sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("python/*.md"), *ROOT.glob("man/*.scd")])
 
 
 def blocks(path):

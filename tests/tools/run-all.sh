@@ -33,6 +33,8 @@ slurm           900 ... on a Slurm cluster; clusters that fail
 pipeline        900 pipelines: keys, resume, crashes, on both stores, as root (sanitized) and as an ordinary user
 server          600 the HTTP interface: who may ask, live logs, hostile clients; on SQLite (sanitized) and PostgreSQL
 metrics         600 metrics with a real Prometheus, on both stores; points of runs, as root (sanitized) and as an ordinary user
+python          600 the Python package, as root and as an ordinary user
+mcp             600 forge mcp with the clients of its protocol from npm, sanitized
 web             900 the dashboard in a browser, on real runs
 newcomer        600 what a new user types first
 demo            120 what `make demo` shows
@@ -108,7 +110,7 @@ with_copy() {
     cp "$dir/src/cli/forge" "$dir/src/executor/container/forge-shim" "$dir/src/probe/forge-probe" \
         "$dir/tests/tools/nosys" "$dir/tests/tools/fuse-stuck" "$dir/tests/tools/forge-weak" "$copy/"
     mkdir "$copy/r"
-    cp -r tests man examples contrib docs README.md "$copy/r/"
+    cp -r tests man examples contrib docs python README.md "$copy/r/"
     cp -r share "$copy/"
     chmod -R a+rX "$copy"
     (cd "$copy/r" && FORGE=$copy/forge FORGE_PROBE=$copy/forge-probe NOSYS=$copy/nosys \
@@ -252,6 +254,22 @@ stage_metrics() {
         sed -E 's/^((not )?ok [0-9]+ )/\1user: /'
     [ "${PIPESTATUS[0]}" -eq 0 ] || rc=1
     return "$rc"
+}
+
+# Not sanitized: a thousand runs at once. Debian's Python, whatever the PATH has.
+stage_python() {
+    local rc=0
+    needs_root "the Python package" || return 0
+    (with_copy build env --default-signal=INT,HUP,TERM tests/tools/delegate.sh /usr/bin/python3 tests/python/tap.py) || rc=1
+    (with_copy build env --default-signal=INT,HUP,TERM tests/sandbox/as-user.sh /usr/bin/python3 tests/python/tap.py \
+        test_run.Interrupts test_errors test_aio test_compat test_pipelines) | sed -E 's/^((not )?ok [0-9]+ )/\1user: /'
+    [ "${PIPESTATUS[0]}" -eq 0 ] || rc=1
+    return "$rc"
+}
+
+stage_mcp() {
+    needs_root "an agent's runs" || return 0
+    with_copy build-asan env --default-signal=INT,HUP,TERM tests/tools/delegate.sh tests/mcp/run.sh
 }
 
 # Beside a PostgreSQL server, which goes away while a page shows it. Screenshots are left in build/web-shots.

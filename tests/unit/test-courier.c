@@ -470,6 +470,126 @@ static void a_courier_finishes_for_a_dead_supervisor(void **state)
 	stored("a", "preparing", 1);
 }
 
+/* ---- a courier for many runs ---- */
+
+static struct forge_courier connected(struct forge_shared_courier *s)
+{
+	struct forge_courier c = courier();
+
+	c.fd = forge_courier_connect(s);
+	assert_true(c.fd >= 0);
+	return c;
+}
+
+static void ended(pid_t pid)
+{
+	int status = 0;
+
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+static void runs_share_a_courier(void **state)
+{
+	struct forge_shared_courier s = FORGE_SHARED_COURIER_INIT;
+
+	(void)state;
+	assert_int_equal(forge_courier_connect(&s), -ENOTCONN);
+	assert_int_equal(forge_courier_share(url, &s), 0);
+	pid_t pid = s.pid;
+	struct forge_courier a = connected(&s), b = connected(&s);
+	send_batch(&a, "a", 0, "preparing", false);
+	send_batch(&b, "b", 0, "preparing", true);
+	answered(&a);
+	answered(&b);
+	/* The launcher is gone, and one of the runs. */
+	forge_courier_unshare(&s);
+	forge_courier_stop(&a);
+	assert_none(&a);
+	send_batch(&b, "b", 1, "running", true);
+	answered(&b);
+	assert_int_equal(b.pid, 0);
+	assert_int_equal(waitpid(pid, NULL, WNOHANG), 0);
+	forge_courier_stop(&b);
+	ended(pid);
+	stored("a", "preparing", 1);
+	stored("b", "running", 2);
+}
+
+/* What arrives together is one transaction; a batch that is refused takes no other one with it. */
+static void a_refused_batch_does_not_hurt_another_run(void **state)
+{
+	struct forge_shared_courier s = FORGE_SHARED_COURIER_INIT;
+
+	(void)state;
+	assert_int_equal(forge_courier_share(url, &s), 0);
+	pid_t pid = s.pid;
+	struct forge_courier a = connected(&s), b = connected(&s), c = connected(&s);
+	send_batch(&b, "b", 0, "queued", true);
+	answered(&b);
+	stop_process(pid);
+	send_batch(&a, "a", 0, "preparing", true);
+	send_batch(&b, "b", 1, "collecting", true); /* illegal */
+	send_batch(&c, "c", 0, "preparing", true);
+	assert_int_equal(kill(pid, SIGCONT), 0);
+	answered(&a);
+	assert_int_equal(forge_courier_wait(&b, LONG_USEC, NULL), -EPROTO);
+	answered(&c);
+	forge_courier_stop(&a);
+	forge_courier_stop(&c);
+	forge_courier_unshare(&s);
+	ended(pid);
+	stored("a", "preparing", 1);
+	stored("b", "queued", 1);
+	stored("c", "preparing", 1);
+}
+
+static void a_run_without_its_shared_courier_has_its_own(void **state)
+{
+	struct forge_shared_courier s = FORGE_SHARED_COURIER_INIT;
+
+	(void)state;
+	assert_int_equal(forge_courier_share(url, &s), 0);
+	struct forge_courier a = connected(&s);
+	send_batch(&a, "a", 0, "preparing", true);
+	answered(&a);
+	kill_process(s.pid);
+	send_batch(&a, "a", 1, "running", true);
+	assert_true(a.pid > 0);
+	answered(&a);
+	forge_courier_stop(&a);
+	assert_true(forge_courier_connect(&s) < 0);
+	forge_courier_unshare(&s);
+	stored("a", "running", 2);
+}
+
+/* Half a batch of a supervisor that does not go on, and a whole one of a supervisor that is gone. */
+static void a_shared_courier_waits_for_no_supervisor(void **state)
+{
+	struct forge_shared_courier s = FORGE_SHARED_COURIER_INIT;
+	const uint32_t half[2] = { 1000, 0 };
+
+	(void)state;
+	assert_int_equal(forge_courier_share(url, &s), 0);
+	pid_t pid = s.pid;
+	struct forge_courier stuck = connected(&s), dead = connected(&s),
+			     a = connected(&s);
+	assert_int_equal(write(stuck.fd, half, sizeof(half)), sizeof(half));
+	assert_int_equal(write(stuck.fd, "{", 1), 1);
+	stop_process(pid);
+	send_batch(&dead, "dead", 0, "preparing", false);
+	close(dead.fd);
+	assert_int_equal(kill(pid, SIGCONT), 0);
+	send_batch(&a, "a", 0, "preparing", true);
+	answered(&a);
+	forge_courier_stop(&a);
+	forge_courier_stop(&stuck);
+	forge_courier_unshare(&s);
+	ended(pid);
+	stored("a", "preparing", 1);
+	stored("dead", "preparing", 1);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make, unmake)
 
 int main(void)
@@ -491,6 +611,10 @@ int main(void)
 		TEST(a_courier_that_does_not_answer_is_not_waited_for),
 		TEST(a_batch_that_is_not_taken_times_out),
 		TEST(a_courier_finishes_for_a_dead_supervisor),
+		TEST(runs_share_a_courier),
+		TEST(a_refused_batch_does_not_hurt_another_run),
+		TEST(a_run_without_its_shared_courier_has_its_own),
+		TEST(a_shared_courier_waits_for_no_supervisor),
 	};
 
 	return cmocka_run_group_tests_name("courier", tests, NULL, NULL);

@@ -53,7 +53,7 @@ export interface PipelineRow {
 	id: string; name: string; file: string; state: string; started_at: string | null; ended_at: string | null; counts: Record<string, number>;
 }
 export interface Task {
-	task: string; step: string; needs: string[]; state: string; run_id: string | null; why: string | null; started_at: string | null;
+	task: string; step: string; needs: (string | { step: string; tasks: number })[]; state: string; run_id: string | null; why: string | null; started_at: string | null;
 	ended_at: string | null; wall_seconds: number | null; memory_peak_bytes: number | null; memory_limit_bytes: number | null; attempt: number | null;
 }
 export interface Pipeline { id: string; name: string; file: string; state: string; tasks: Task[] }

@@ -9,9 +9,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "executor/supervise.h"
 #include "executor/workdir.h"
 #include "sandbox/cgroup.h"
+#include "sandbox/connections.h"
 #include "sandbox/ids.h"
 #include "sandbox/landlock.h"
 #include "sandbox/netns.h"
@@ -27,6 +29,8 @@ struct local {
 	struct forge_plan *plan;
 	struct forge_cgroup *cg;
 	struct forge_sandbox *sb;
+	struct forge_connections connections;
+	struct forge_error uncounted; /* why its connections are not */
 	bool is_open;
 	bool is_stuck; /* processes of the run do not die */
 };
@@ -53,6 +57,7 @@ static int build_plan(const struct forge_job *job, const struct forge_ids *ids,
 		.place = job->place,
 		.workdir_exists = has_workdir,
 		.own_network = job->own_network,
+		.notes_sockets = job->on_connections != NULL,
 		.tmp_bytes = job->config->tmp_bytes,
 		.shm_bytes = job->config->shm_bytes,
 		.host_uid = ids->uid,
@@ -135,6 +140,7 @@ static int local_open(struct forge_execution *base,
 	e->workdir.fd = -1;
 	e->quota.fd = -1;
 	e->netns = FORGE_NETNS_INIT;
+	e->connections = FORGE_CONNECTIONS_INIT;
 	return forge_ids_choose(cfg->uid_base, slot, &e->ids, err);
 }
 
@@ -208,6 +214,27 @@ static int start_sandbox(struct local *e, struct forge_outcome *ret,
 				   err);
 }
 
+/* Without it the run goes on: less is known of it then, and the report says why. */
+static void watch_connections(struct local *e)
+{
+	if (e->job->on_connections)
+		(void)!forge_connections_watch(&e->connections, e->cg, &e->uncounted);
+}
+
+static void report_connections(struct local *e, uint64_t sockets)
+{
+	json_t *found = NULL;
+
+	if (!e->job->on_connections)
+		return;
+	if (e->connections.map < 0 ||
+	    forge_connections_read(&e->connections, &found, &e->uncounted) < 0)
+		found = json_pack("{s:o}", "why", forge_json_text(e->uncounted.msg));
+	if (found)
+		json_object_set_new(found, "sockets", forge_json_number(sockets));
+	e->job->on_connections(e->job->arg, found);
+}
+
 static int prepare(struct local *e, struct forge_outcome *ret, struct forge_error *err)
 {
 	const struct forge_job *job = e->job;
@@ -232,6 +259,8 @@ static int prepare(struct local *e, struct forge_outcome *ret, struct forge_erro
 			   job->config->cgroup == FORGE_CGROUP_NONE,
 			   e->plan->io_error.code ? &e->plan->io_error : &e->cg->io_error,
 			   err);
+	if (rc == 0)
+		watch_connections(e);
 	return rc < 0 ? rc : start_sandbox(e, ret, err);
 }
 
@@ -263,6 +292,8 @@ static int local_wait(struct forge_execution *base, struct forge_outcome *ret,
 						.quota = &e->quota,
 						.sb = e->sb,
 						.workdir_fd = e->workdir.fd,
+						.notes_sockets =
+							e->job->on_connections != NULL,
 						.watches_kernel_memory = true };
 	int rc = forge_supervise(&what, ret, err);
 
@@ -274,6 +305,9 @@ static int local_wait(struct forge_execution *base, struct forge_outcome *ret,
 	if (rc < 0 && end_init(e) < 0)
 		ret->is_stuck = true;
 	e->is_stuck = ret->is_stuck;
+	/* What does not die may go on. */
+	if (!e->is_stuck)
+		report_connections(e, ret->sockets_made);
 	return rc;
 }
 
@@ -339,6 +373,7 @@ static void local_close(struct forge_execution *base)
 
 	if (!e->is_open)
 		return;
+	forge_connections_done(&e->connections);
 	forge_workdir_close(&e->workdir);
 	forge_ids_done(&e->ids);
 }

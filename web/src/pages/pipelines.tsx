@@ -76,13 +76,13 @@ function worst(states: string[]): string {
 /* A box a task; of a large pipeline, a box a step. */
 function boxes(tasks: Task[]): Box[] {
 	if (tasks.length <= MOST_BOXES)
-		return tasks.map((t) => ({ id: t.task, label: t.task, state: t.state, needs: t.needs,
+		return tasks.map((t) => ({ id: t.task, label: t.task, state: t.state, needs: t.needs.flatMap((n) => typeof n === "string" ? [n] : tasks.filter((o) => o.step === n.step).map((o) => o.task)),
 			note: t.wall_seconds !== null ? duration(t.wall_seconds) : t.state, link: t.run_id ? href("runs", t.run_id) : null }));
 	const step = new Map(tasks.map((t) => [t.task, t.step])), groups = new Map<string, Task[]>();
 	for (const t of tasks) groups.set(t.step, [...(groups.get(t.step) ?? []), t]);
 	return [...groups].map(([name, list]) => ({ id: name, label: name, state: worst(list.map((t) => t.state)), link: null,
 		note: `${list.filter((t) => t.state === "ran" || t.state === "cached").length} of ${list.length} done`,
-		needs: [...new Set(list.flatMap((t) => t.needs.map((n) => step.get(n) ?? n)))].filter((n) => n !== name) }));
+		needs: [...new Set(list.flatMap((t) => t.needs.map((n) => typeof n === "string" ? step.get(n) ?? n : n.step)))].filter((n) => n !== name) }));
 }
 
 function Graph({ tasks }: { tasks: Task[] }) {
