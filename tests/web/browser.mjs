@@ -87,7 +87,7 @@ test("the overview shows what runs, why others wait, the budget, failures with t
 	await sees(page, /of 256 MiB/, ".live-row");
 	await page.locator(".live-row .spark").first().waitFor();
 	const why = await text(page, ".wait-row .why");
-	assert.match(why, /memory|waits|CPU/);
+	assert.match(why, /^waits for 6\.00 GiB/i);
 	assert.match(await text(page), /of 6\.00 GiB/);
 	await sees(page, "Killed: memory 64.00 MiB of 64.00 MiB", ".fail-row");
 	await sees(page, "disk", ".health-row");
@@ -157,12 +157,12 @@ test("keys: / searches, ? helps, g goes, j and k and Enter open a run", async (p
 	await page.keyboard.press("h");
 	await page.getByRole("heading", { level: 1, name: "Health" }).waitFor();
 	/* Tab reaches the content, and what has the focus is seen. */
-	await page.evaluate(() => document.body.focus());
+	await until("the new page has the focus", 10, () => page.evaluate(() => document.activeElement.id === "main"));
 	for (let i = 0; i < 12; i++) {
 		await page.keyboard.press("Tab");
 		const outline = await page.evaluate(() => {
 			const e = document.activeElement;
-			return e === document.body ? "body" : getComputedStyle(e).outlineStyle;
+			return e === document.body ? "body" : getComputedStyle(e).outlineStyle; /* past the last one it is the body */
 		});
 		assert.ok(outline !== "none", "focus is not seen");
 	}
