@@ -140,10 +140,14 @@ exceptions() {
         + copies RUN
         docs/RUNTIMES.md: forge run --explain-limits
         + true
+        docs/SERVER.md: forge serve
+        - goes on until it is ended; tests/server/serve.bats does it
         docs/TEAM.md: install -d /srv/forge
         - team.bats executes it
         docs/TEAM.md: export FORGE_HOME=/srv/forge/alice
         - team.bats executes it
+        man/forge-serve.1.scd: forge serve --listen 127.0.0.1:9000
+        - goes on until it is ended; tests/server/serve.bats does it
         man/forge-setup.1.scd: forge setup --user alice --workdir-quota 100G && forge doctor
         - changes this host; tests/guest/setup-test.sh does it in a guest
 EOF
