@@ -11,10 +11,12 @@ machine does hits them alike; medians and ratios are what to look at.
 import argparse
 import contextlib
 import ctypes
+import http.client
 import json
 import os
 import pathlib
 import random
+import re
 import shutil
 import signal
 import statistics
@@ -484,8 +486,8 @@ INSERT INTO outputs SELECT {run_id}, 'outputs/result.csv', 1000,
 """
 
 
-def million(url, load, n):
-    """Medians of the commands on n runs, made by SQL in the tables that forge has made."""
+def fill_store(url, load, n):
+    """Makes n runs by SQL. The environment with this store."""
     env = {**os.environ, "FORGE_STORE": url}
     subprocess.run([FORGE, "run", "-q", "--", "true"], env=env, check=True)
     record = subprocess.run([FORGE, "ps", "--json", "-n", "1"], env=env, check=True, capture_output=True,
@@ -495,6 +497,44 @@ def million(url, load, n):
                           text=True).stdout
     padded = json.dumps({**json.loads(text), "pad": "x" * max(0, 2000 - len(text))}).replace("'", "''")
     load(padded, run_id, n)
+    return env
+
+
+def serve(url, load, n, rounds):
+    """Requests to `forge serve` on n runs: milliseconds of pages that no cache has, and requests a second by wrk."""
+    env = fill_store(url, load, n)
+    server = subprocess.Popen([FORGE, "serve", "--listen", "127.0.0.1:0", "--json"], env=env, stdout=subprocess.PIPE, text=True)
+    try:
+        said = json.loads(server.stdout.readline())
+        headers = {"Authorization": "Bearer " + said["token"]}
+        client = http.client.HTTPConnection(said["url"].removeprefix("http://"), timeout=60)
+        rows = []
+        for what, path in [("first page", "/api/v1/runs?"), ("... of those that failed", "/api/v1/runs?status=failed"),
+                           ("a page in the middle", f"/api/v1/runs?after=00{n // 2:024d}"), ("overview", "/api/v1/overview?")]:
+            spent = []
+            for i in range(rounds):
+                began = time.perf_counter()
+                # The last parameter means nothing, but no answer to it is kept. The overview has one answer for all.
+                client.request("GET", f"{path}&round={i}", headers=headers)
+                answer = client.getresponse()
+                body = answer.read()
+                spent.append((time.perf_counter() - began) * 1000)
+                assert answer.status == 200, body
+            spent.sort()
+            rows.append([what, f"{statistics.median(spent):.1f}", f"{spent[int(rounds * 0.99) - 1]:.1f}"])
+        wrk = subprocess.run(["wrk", "-t1", "-c16", "-d5", "-H", "Authorization: " + headers["Authorization"], said["url"] + "/api/v1/runs"],
+                             check=True, capture_output=True, text=True).stdout
+        rate = re.search(r"Requests/sec:\s+([0-9.]+)", wrk).group(1)
+        rss = re.search(r"VmRSS:\s+(\d+)", pathlib.Path(f"/proc/{server.pid}/status").read_text()).group(1)
+        return rows, float(rate), int(rss) // 1024
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def million(url, load, n):
+    """Medians of the commands on n runs, made by SQL in the tables that forge has made."""
+    env = fill_store(url, load, n)
     some = f"00{n // 2:024d}"
     commands = {"forge ps": ["ps"], "forge show RUN": ["show", some],
                 "forge ps --status failed": ["ps", "--status", "failed"],
@@ -511,14 +551,9 @@ def million(url, load, n):
     return result
 
 
-def bench_million(args, work):
-    n = args.runs
-    results = {}
-    home = work / "million"
-    home.mkdir(mode=0o700)
-    os.environ["FORGE_HOME"] = str(home)
-
-    def load_sqlite(record, _run_id, n):
+def load_sqlite(home):
+    """What fills the embedded store of this FORGE_HOME."""
+    def load(record, _run_id, n):
         def series(most):
             return f"(WITH RECURSIVE s(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM s WHERE i < {most} - 1) SELECT i FROM s)"
         sql = MILLION_SQL.format(
@@ -528,22 +563,59 @@ def bench_million(args, work):
         subprocess.run(["sqlite3", str(home / "forge.db")], check=True, text=True,
                        input=f"PRAGMA synchronous = OFF; BEGIN; {sql} COMMIT; PRAGMA wal_checkpoint(TRUNCATE);",
                        stdout=subprocess.DEVNULL)
+    return load
 
-    results["SQLite"] = million(f"sqlite:{home}/forge.db", load_sqlite, n)
+
+def load_postgres(url):
+    def load(record, _run_id, n):
+        sql = MILLION_SQL.format(
+            series=f"generate_series(0, {n} - 1) AS i", series_small="generate_series(0, 999) AS i",
+            run_id="'00' || lpad(i::text, 24, '0')", record=f"'{record}'",
+            series_events="generate_series(0, 3) AS e", digest="lpad(to_hex(i), 64, '0')")
+        subprocess.run(["psql", "-qX", "-v", "ON_ERROR_STOP=1", url], check=True, text=True,
+                       input=f"SET synchronous_commit = off; BEGIN; {sql} COMMIT; ANALYZE;")
+    return load
+
+
+def million_home(work, name):
+    home = work / name
+    home.mkdir(mode=0o700)
+    os.environ["FORGE_HOME"] = str(home)
+    return home
+
+
+def bench_million(args, work):
+    n = args.runs
+    results = {}
+    home = million_home(work, "million")
+    results["SQLite"] = million(f"sqlite:{home}/forge.db", load_sqlite(home), n)
     url = os.environ.get("FORGE_TEST_PG")
     if url:
-        def load_postgres(record, _run_id, n):
-            sql = MILLION_SQL.format(
-                series=f"generate_series(0, {n} - 1) AS i", series_small="generate_series(0, 999) AS i",
-                run_id="'00' || lpad(i::text, 24, '0')", record=f"'{record}'",
-                series_events="generate_series(0, 3) AS e", digest="lpad(to_hex(i), 64, '0')")
-            subprocess.run(["psql", "-qX", "-v", "ON_ERROR_STOP=1", url], check=True, text=True,
-                           input=f"SET synchronous_commit = off; BEGIN; {sql} COMMIT; ANALYZE;")
-        results["PostgreSQL"] = million(url, load_postgres, n)
+        results["PostgreSQL"] = million(url, load_postgres(url), n)
     else:
         print("\nPostgreSQL left out: run it by tests/tools/with-postgres.sh")
     table(f"With {n:,} runs in the store, 30 rounds, ms", ["", "store", "median", "most"],
           [[name, store, f"{t[0]:.1f}", f"{t[1]:.1f}"] for store, by in results.items() for name, t in by.items()])
+    os.environ["FORGE_HOME"] = str(work / "home")
+
+
+def bench_server(args, work):
+    """forge serve on a store of a million runs."""
+    if not shutil.which("wrk"):
+        print("\nleft out: wrk is not installed")
+        return
+    n = args.runs
+    home = million_home(work, "server")
+    results = {"SQLite": serve(f"sqlite:{home}/forge.db", load_sqlite(home), n, args.rounds)}
+    url = os.environ.get("FORGE_TEST_PG")
+    if url:
+        results["PostgreSQL"] = serve(url, load_postgres(url), n, args.rounds)
+    else:
+        print("\nPostgreSQL left out: run it by tests/tools/with-postgres.sh")
+    table(f"forge serve with {n:,} runs in the store, {args.rounds} requests, ms", ["", "store", "median", "p99"],
+          [[row[0], store, *row[1:]] for store, (rows, _, _) in results.items() for row in rows])
+    table("... and by 16 clients at once for 5 s, first page", ["store", "requests/s", "MiB resident"],
+          [[store, f"{rate:.0f}", rss] for store, (_, rate, rss) in results.items()])
     os.environ["FORGE_HOME"] = str(work / "home")
 
 
@@ -885,7 +957,7 @@ def bench_python(args, _work):
 PARTS = {"start": bench_start, "memory": bench_memory, "flood": bench_flood, "kill": bench_kill,
          "flat": bench_flat, "store": bench_store, "crowd": bench_crowd, "hash": bench_hash, "runtime": bench_runtime,
          "million": bench_million, "pipeline": bench_pipeline, "docker": bench_docker, "slurm": bench_slurm, "guard": bench_guard, "guest": bench_guest,
-         "python": bench_python}
+         "python": bench_python, "server": bench_server}
 
 
 def main():
@@ -908,8 +980,8 @@ def main():
         for sub in ("home", "flat"):
             (work / sub).mkdir(mode=0o700)
         for part, bench in PARTS.items():
-            wanted = part in args.parts or (not args.parts and part != "million")
-            if wanted or (part == "million" and args.million):
+            wanted = part in args.parts or (not args.parts and part not in ("million", "server"))
+            if wanted or (part in ("million", "server") and args.million):
                 bench(args, work)
 
 

@@ -23,7 +23,7 @@ packages() {
         echo bcftools bedtools bowtie2 bowtie2-examples jq python3 python3-matplotlib python3-numpy python3-pandas \
             python3-scipy python3-sklearn samtools ;;
     bench) packages build
-        echo bubblewrap busybox-static curl docker.io firejail jq munge podman python3 runc slurm-wlm snakemake util-linux ;;
+        echo bubblewrap busybox-static curl docker.io firejail jq munge podman python3 runc slurm-wlm snakemake sqlite3 util-linux wrk ;;
     *)
         echo "install-deps.sh: unknown group '$1' (have: build, test, demo, bench, runtimes)" >&2
         exit 2

@@ -137,7 +137,7 @@ static const struct forge_verb verbs[] = {
 	{ "new", "[NAME]", "makes one and prints it, this once", run_new },
 	{ "list", NULL, "shows which there are", run_list },
 	{ "revoke", "TOKEN", "ends one, by its id or name", run_revoke },
-	{ NULL },
+	{ .name = NULL },
 };
 
 const struct forge_cmd forge_cmd_token = {

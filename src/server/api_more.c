@@ -101,7 +101,7 @@ void forge_api_executors(struct forge_server *sv, const struct forge_ask *ask,
 
 json_t *forge_api_health_rows(struct forge_server *sv, struct forge_answer *a)
 {
-	struct forge_health_sums s = { NULL };
+	struct forge_health_sums s = { .n = 0 };
 	struct forge_error err = FORGE_ERROR_INIT;
 	struct forge_store *st;
 	uint64_t now = forge_now_usec();

@@ -258,7 +258,7 @@ static json_t *counts_of_tasks(const struct story *s)
 void forge_api_pipeline(struct forge_server *sv, const struct forge_ask *ask,
 			struct forge_answer *a)
 {
-	struct story s = { NULL };
+	struct story s = { .begin = NULL };
 	struct forge_error err = FORGE_ERROR_INIT;
 	int rc = is_id(ask->params[0]) ? read_story(sv, ask->params[0], &s) : -ENOENT;
 
@@ -323,7 +323,7 @@ static json_t *summary(const struct forge_server *sv, const char *id)
 	if (end) {
 		counts = counts_of_end(end);
 	} else {
-		struct story s = { NULL };
+		struct story s = { .begin = NULL };
 		if (read_story(sv, id, &s) == 0)
 			counts = counts_of_tasks(&s);
 		story_done(&s);

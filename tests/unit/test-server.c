@@ -265,7 +265,7 @@ static int tear_down(void **state)
 static void tokens_are_made_checked_and_revoked(void **state)
 {
 	struct forge_error err = FORGE_ERROR_INIT;
-	struct forge_tokens seen = { NULL };
+	struct forge_tokens seen = { .list = NULL };
 	char reader[FORGE_TOKEN_MAX], doer[FORGE_TOKEN_MAX], old[FORGE_TOKEN_MAX];
 	forge_auto_json json_t *a = NULL, *b = NULL, *c = NULL, *list = NULL;
 	struct stat st;
@@ -309,7 +309,7 @@ static void tokens_are_made_checked_and_revoked(void **state)
 static void a_damaged_file_lets_nobody_in(void **state)
 {
 	struct forge_error err = FORGE_ERROR_INIT;
-	struct forge_tokens seen = { NULL };
+	struct forge_tokens seen = { .list = NULL };
 	char token[FORGE_TOKEN_MAX];
 	json_t *made = NULL;
 
