@@ -59,7 +59,8 @@ ended_for_it() {
 @test "queues of connections that nobody accepts, made by one socket over and over" {
     attack tcp-unaccepted 600 2
     attack tcp-unaccepted 600 2 burst
-    [ "$(field .usage.sockets_refused)" -ge 1 ]
+    # On a busy host the watch may end it before it has as many sockets as it may.
+    [ "$(field .usage.sockets_refused)" -ge 1 ] || ended_for_it
 }
 
 @test "queues of streams over several paths: there are none" {
