@@ -83,6 +83,9 @@ static int repeat(const json_t *record, struct forge_error *err)
 	char **words = NULL;
 	int status = go_there(record, err);
 
+	/* Nobody would watch for it. */
+	if (status == 0 && is_detached && forge_request_until_closed)
+		status = forge_fail(err, EINVAL, "--until-closed does not go with --detach");
 	if (status == 0)
 		status = forge_request_prepare(&cfg, err);
 	if (status == 0)

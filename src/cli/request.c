@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/json.h"
@@ -397,39 +399,58 @@ static int print_record(const json_t *record, int status)
 }
 
 /*
- * The kernel signals us when the last reader of the pipe ends, in whatever way. The request
- * to be killed with the parent would not do: the kernel drops it when the user id changes,
- * and the parent need not be who reads.
+ * A process that waits until nobody reads our standard output any more, and then ends the run as a signal would. It has to
+ * be one of its own: the kernel's signals for a descriptor (F_SETSIG) come with each read as well, and belong to whoever asked last. It
+ * ends with us.
  */
+static pid_t reader_watch = -1;
+
+static void watch(pid_t forge)
+{
+	struct pollfd p = { .fd = STDOUT_FILENO };
+
+	/* Our own descriptors would keep other pipes open. */
+	(void)close_range(STDERR_FILENO, ~0U, 0);
+	while (!(p.revents & (POLLERR | POLLNVAL)))
+		(void)poll(&p, 1, -1); /* POLLERR alone is waited for */
+	if (getppid() == forge)
+		(void)kill(forge, SIGTERM);
+}
+
 static int watch_reader(bool is_json, struct forge_error *err)
 {
 	struct pollfd p = { .fd = STDOUT_FILENO };
 	struct stat st;
+	pid_t forge = getpid();
 
 	if (!is_json)
 		return forge_fail(err, EINVAL, "--until-closed goes with --json only");
 	if (fstat(STDOUT_FILENO, &st) < 0 || !S_ISFIFO(st.st_mode))
 		return forge_fail(err, EINVAL,
 				  "--until-closed: standard output is no pipe");
-	int flags = fcntl(STDOUT_FILENO, F_GETFL);
-	if (flags < 0 || fcntl(STDOUT_FILENO, F_SETOWN, getpid()) < 0 ||
-	    fcntl(STDOUT_FILENO, F_SETSIG, SIGTERM) < 0 ||
-	    fcntl(STDOUT_FILENO, F_SETFL, flags | O_ASYNC) < 0)
-		return forge_fail_errno(err, errno, "--until-closed");
-	/* It may have been gone before the kernel was asked. */
 	if (poll(&p, 1, 0) > 0 && p.revents & POLLERR)
 		return forge_fail(err, EPIPE,
 				  "--until-closed: nobody reads our standard output");
+	reader_watch = fork();
+	if (reader_watch < 0)
+		return forge_fail_errno(err, errno, "--until-closed");
+	if (reader_watch == 0) {
+		/* ^C at a terminal is for forge, which ends us. */
+		(void)signal(SIGINT, SIG_IGN);
+		(void)signal(SIGHUP, SIG_IGN);
+		if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == forge)
+			watch(forge);
+		_exit(0);
+	}
 	return 0;
 }
 
-/* From here on we write: that the reader takes it would be signalled too. */
 static void unwatch_reader(void)
 {
-	int flags = fcntl(STDOUT_FILENO, F_GETFL);
-
-	if (flags >= 0)
-		(void)fcntl(STDOUT_FILENO, F_SETFL, flags & ~O_ASYNC);
+	(void)kill(reader_watch, SIGKILL);
+	while (waitpid(reader_watch, NULL, 0) < 0 && errno == EINTR)
+		;
+	reader_watch = -1;
 }
 
 int forge_request_run(const struct forge_config *cfg, bool is_json, bool quiet,
@@ -450,7 +471,7 @@ int forge_request_run(const struct forge_config *cfg, bool is_json, bool quiet,
 	forge_request.on_note = on_note;
 	forge_reconcile_before_run();
 	int rc = forge_run(cfg, &forge_request, &result, err);
-	if (forge_request_until_closed)
+	if (reader_watch > 0)
 		unwatch_reader();
 	/* A closed pipe or a file at its limit must not change the exit status. */
 	(void)signal(SIGPIPE, SIG_IGN);

@@ -36,7 +36,7 @@
 /* How long the sandbox may take until the command runs: then something in the kernel hangs. */
 #define START_USEC 30000000
 /*
- * Signals of two senders within this time are one request: a terminal sends ^C to forge and
+ * A signal of the terminal and one of a process within this time are one request: a terminal sends ^C to forge and
  * to its caller, and the caller passes it on.
  */
 #define SAME_SIGNAL_USEC 5000000
@@ -300,9 +300,9 @@ static void on_signal(struct loop *l)
 
 	while (read(l->signals, &si, sizeof(si)) == (ssize_t)sizeof(si)) {
 		pid_t by = si.ssi_code == SI_KERNEL ? 0 : (pid_t)si.ssi_pid;
-		bool again = l->signalled_at &&
-			     (by == l->signalled_by ||
-			      forge_now_usec() - l->signalled_at >= SAME_SIGNAL_USEC);
+		bool is_passed_on = (by == 0) != (l->signalled_by == 0) &&
+				    forge_now_usec() - l->signalled_at < SAME_SIGNAL_USEC;
+		bool again = l->signalled_at && !is_passed_on;
 		if (!l->signalled_at) {
 			l->signalled_at = forge_now_usec();
 			l->signalled_by = by;
