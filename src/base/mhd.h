@@ -20,6 +20,9 @@
 	X(MHD_lookup_connection_value, const char *,                                     \
 	  (struct MHD_Connection * connection, enum MHD_ValueKind kind,                  \
 	   const char *key))                                                             \
+	X(MHD_get_connection_values, int,                                                \
+	  (struct MHD_Connection * connection, enum MHD_ValueKind kind,                  \
+	   MHD_KeyValueIterator iterator, void *cls))                                    \
 	X(MHD_create_response_from_buffer, struct MHD_Response *,                        \
 	  (size_t size, void *buffer, enum MHD_ResponseMemoryMode mode))                 \
 	X(MHD_create_response_from_fd_at_offset64, struct MHD_Response *,                \

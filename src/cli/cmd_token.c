@@ -12,6 +12,9 @@
 #include "cli/table.h"
 #include "server/token.h"
 
+/* Times of records have years of four digits. */
+#define EXPIRES_MAX (100ULL * 366 * 24 * 3600)
+
 static bool is_json, is_operator;
 static const char *expires;
 
@@ -48,6 +51,8 @@ static int parse_expiry(int64_t *ret, struct forge_error *err)
 	int rc = forge_parse_duration(expires, &usec, err);
 	if (rc < 0)
 		return forge_wrap(err, rc, "--expires");
+	if (usec != FORGE_UNLIMITED && usec / 1000000 > EXPIRES_MAX)
+		return forge_fail(err, EINVAL, "--expires: %s is more than 100 years", expires);
 	if (usec != FORGE_UNLIMITED)
 		*ret = (int64_t)time(NULL) + (int64_t)(usec / 1000000);
 	return 0;

@@ -55,7 +55,9 @@ static void again(struct forge_server *sv, const struct forge_ask *ask,
 	forge_auto_strv struct forge_strv words = { 0 };
 	struct forge_error err = FORGE_ERROR_INIT;
 
-	if (!forge_api_is_run(ask->params[0], a))
+	/* That the store is away is not that there is no such run. */
+	forge_auto_json json_t *record = forge_api_find(sv, ask, a);
+	if (!record)
 		return;
 	int rc = forge_body_again(command, ask->params[0], ask->body, &words, &err);
 	if (rc < 0)

@@ -242,7 +242,7 @@ static int open_output(struct forge_server *sv, const json_t *record, const char
 		rc = forge_foreign_open(record, "outputs", &theirs, err);
 	if (rc < 0)
 		return rc;
-	int fd = forge_objects_get(is_foreign ? &theirs : &sv->home, digest);
+	int fd = forge_server_open_object(sv, is_foreign ? &theirs : &sv->home, digest);
 	if (fd >= 0)
 		return fd;
 	if (fd == -EUCLEAN)

@@ -74,8 +74,7 @@ void forge_api_runtime(struct forge_server *sv, const struct forge_ask *ask,
 	}
 	json_t *shown = ask_forge(sv, show, false, a);
 	if (!shown) {
-		/* An unknown name is the usual reason. */
-		if (a->status == 400)
+		if (a->status == 400 && a->text && strstr(a->text, "unknown runtime"))
 			a->status = 404;
 		return;
 	}
@@ -173,7 +172,7 @@ void forge_api_metrics(struct forge_server *sv, const struct forge_ask *ask,
 	char *text = NULL;
 	size_t len = 0;
 
-	if (!sv->is_loopback && ask->access < FORGE_ACCESS_READ) {
+	if ((!sv->is_loopback || sv->has_names) && ask->access < FORGE_ACCESS_READ) {
 		forge_answer_error(a, 401, "unauthorized", "a token is needed",
 				   "`forge token new` makes one; Prometheus sends it as "
 				   "`authorization`");

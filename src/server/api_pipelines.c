@@ -317,8 +317,13 @@ static json_t *summary(const struct forge_server *sv, const char *id)
 	forge_auto_json json_t *end = fd < 0 ? NULL : read_end(fd);
 	forge_auto_json json_t *begin = fd < 0 ? NULL : read_begin(fd);
 
-	if (!begin)
+	/* A directory without events is one that is being made; what cannot be read is shown as such. */
+	if (!begin && (fd == -ENOENT || fd >= 0))
 		return NULL;
+	if (!begin)
+		return json_pack("{s:s, s:s, s:n, s:s, s:n, s:n, s:n}", "id", id, "name",
+				 id, "file", "state", "unreadable", "started_at",
+				 "ended_at", "counts");
 	json_t *j = head_of(id, begin, end), *counts = NULL;
 	if (end) {
 		counts = counts_of_end(end);
@@ -342,27 +347,45 @@ void forge_api_pipelines(struct forge_server *sv, const struct forge_ask *ask,
 			 struct forge_answer *a)
 {
 	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
-	json_t *found[PIPELINES_MAX];
-	size_t n = 0;
+	json_t **found = NULL;
+	size_t n = 0, cap = 0;
+	bool has_room = true;
 
 	(void)ask;
 	(void)forge_entries_open(&d, sv->home.fd, "pipelines"); /* d keeps the error */
-	for (const char *name; n < PIPELINES_MAX && (name = forge_entries_next(&d));) {
+	for (const char *name; has_room && (name = forge_entries_next(&d));) {
 		json_t *one = is_id(name) ? summary(sv, name) : NULL;
-		if (one)
+		if (!one)
+			continue;
+		if (n == cap) {
+			cap = cap ? 2 * cap : 64;
+			json_t **grown = reallocarray(found, cap, sizeof(json_t *));
+			has_room = grown != NULL;
+			found = grown ? grown : found;
+		}
+		if (has_room)
 			found[n++] = one;
+		else
+			json_decref(one);
 	}
-	if (d.error && d.error != -ENOENT) {
+	if (!has_room || (d.error && d.error != -ENOENT)) {
 		struct forge_error err = FORGE_ERROR_INIT;
-		(void)forge_fail_errno(&err, -d.error, "read pipelines");
+		int rc = has_room ? d.error : -ENOMEM;
+		(void)forge_fail_errno(&err, -rc, "read pipelines");
 		while (n)
 			json_decref(found[--n]);
-		forge_answer_fail(a, d.error, &err);
+		free(found);
+		forge_answer_fail(a, rc, &err);
 		return;
 	}
-	qsort(found, n, sizeof(*found), by_start);
+	if (n)
+		qsort(found, n, sizeof(*found), by_start);
 	json_t *list = json_array();
-	for (size_t i = 0; i < n; i++)
-		(void)json_array_append_new(list, found[i]);
+	for (size_t i = 0; i < n; i++) {
+		if (i < PIPELINES_MAX)
+			(void)json_array_append(list, found[i]);
+		json_decref(found[i]);
+	}
+	free(found);
 	forge_answer_json(a, 200, json_pack("{s:o}", "pipelines", list));
 }

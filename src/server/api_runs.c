@@ -144,7 +144,7 @@ static int read_filter(const struct forge_ask *ask, struct forge_run_filter *f,
 	return rc;
 }
 
-/* The parameters in one order, as a key. */
+/* The path and the parameters as a key. Their lengths keep two targets from having one key. */
 static void make_key(const struct forge_ask *ask, char *buf, size_t size)
 {
 	size_t n = 0;
@@ -153,9 +153,10 @@ static void make_key(const struct forge_ask *ask, char *buf, size_t size)
 	for (size_t i = 0; i < ask->target.n_segments && n < size; i++)
 		n += (size_t)snprintf(buf + n, size - n, "/%s", ask->target.segments[i]);
 	for (size_t i = 0; i < ask->target.n_query && n < size; i++)
-		n += (size_t)snprintf(buf + n, size - n, "\x01%s\x02%s",
-				      ask->target.query[i].name,
-				      ask->target.query[i].value);
+		n += (size_t)snprintf(
+			buf + n, size - n, " %zu %s %zu %s",
+			strlen(ask->target.query[i].name), ask->target.query[i].name,
+			strlen(ask->target.query[i].value), ask->target.query[i].value);
 	if (n >= size)
 		buf[0] = '\0';
 }
@@ -189,31 +190,35 @@ void forge_api_runs(struct forge_server *sv, const struct forge_ask *ask,
 		forge_cache_put(sv->cache, key, a, generation);
 }
 
-/* The runs that are not over: a running and a queued list. */
+/* The runs that are not over: those that go on, and those that wait. Each list has its own bound. */
 static bool list_open(struct forge_server *sv, json_t **ret_running, json_t **ret_queued,
 		      struct forge_answer *a)
 {
-	static const struct forge_run_filter open = { .open_only = true,
-						      .with_record = true,
-						      .with_parts = true,
-						      .oldest_first = true,
-						      .limit = OPEN_SHOWN };
+	static const char *const states[] = { "preparing", "running", "collecting",
+					      "queued" };
 	forge_auto_json json_t *slots = forge_slot_all(&sv->home);
-	struct rows r = { .slots = slots };
-	forge_auto_json json_t *all = list(sv, &open, &r, a);
-	size_t i;
-	json_t *run;
+	forge_auto_json json_t *running = json_array();
+	json_t *queued = NULL;
 
-	if (!all)
-		return false;
-	*ret_running = json_array();
-	*ret_queued = json_array();
-	json_array_foreach (all, i, run)
-		(void)json_array_append(
-			strcmp(forge_json_string_or(run, "status", ""), "queued") == 0
-				? *ret_queued
-				: *ret_running,
-			run);
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(states); i++) {
+		const struct forge_run_filter f = { .status = states[i],
+						    .with_record = true,
+						    .with_parts = true,
+						    .oldest_first = true,
+						    .limit = OPEN_SHOWN };
+		struct rows r = { .slots = slots };
+		json_t *some = list(sv, &f, &r, a);
+		if (!some)
+			return false;
+		if (strcmp(states[i], "queued") == 0) {
+			queued = some;
+			continue;
+		}
+		(void)json_array_extend(running, some);
+		json_decref(some);
+	}
+	*ret_running = json_incref(running);
+	*ret_queued = queued;
 	return true;
 }
 
@@ -417,7 +422,9 @@ void forge_api_events(struct forge_server *sv, const struct forge_ask *ask,
 	json_t *events = NULL, *e;
 	size_t i;
 
-	if (!forge_api_is_run(ask->params[0], a))
+	/* A run without events is not one that there is not. */
+	forge_auto_json json_t *record = forge_api_find(sv, ask, a);
+	if (!record)
 		return;
 	int rc = forge_server_take(sv, &st, &err);
 	if (rc == 0) {

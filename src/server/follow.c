@@ -111,6 +111,7 @@ static void *watch(void *arg)
 	struct forge_follow *f = arg;
 	struct pollfd p[] = { { .fd = f->inotify, .events = POLLIN },
 			      { .fd = f->stop_fd, .events = POLLIN } };
+	uint64_t ticked = forge_now_usec();
 
 	for (;;) {
 		int n = poll(p, 2, TICK_MSEC);
@@ -118,8 +119,11 @@ static void *watch(void *arg)
 			return NULL;
 		if (n > 0)
 			take_events(f);
-		else
-			poke_directory(f, -1, false);
+		/* However busy one of the logs is. */
+		if (forge_now_usec() - ticked < TICK_MSEC * 1000)
+			continue;
+		poke_directory(f, -1, false);
+		ticked = forge_now_usec();
 	}
 }
 
@@ -269,7 +273,9 @@ static int take_log(struct forge_follower *r)
 	ssize_t n = pread(r->fd, bytes, sizeof(bytes), (off_t)r->offset);
 	if (n <= 0)
 		return 0;
-	size_t taken = forge_utf8_copy(bytes, (size_t)n, r->is_over, text, &len);
+	/* More may follow a full chunk; what is left of it is read again as a chunk of its own. */
+	bool is_end = r->is_over && (size_t)n < sizeof(bytes);
+	size_t taken = forge_utf8_copy(bytes, (size_t)n, is_end, text, &len);
 	if (taken == 0)
 		return 0;
 	r->offset += taken;

@@ -22,7 +22,6 @@
 #include "server/route.h"
 #include "server/shared.h"
 
-#define CONNECTIONS_MAX	  (FORGE_FOLLOWERS_MAX + 512)
 #define CONNECTION_MEMORY (32 * 1024) /* headers of a request fit in here */
 /* A connection that sends nothing for so long is closed. */
 #define IDLE_SECONDS 30
@@ -44,8 +43,10 @@ struct bucket {
 	double tokens;
 	uint64_t at;
 };
-#define BUCKET_SIZE 100.0
-#define BUCKET_RATE 25.0
+/* How long the end of the server waits until answers are sent. */
+#define UNSENT_SECONDS 2
+#define BUCKET_SIZE    100.0
+#define BUCKET_RATE    25.0
 
 /* A connection, for as long as it is open. */
 struct link {
@@ -71,8 +72,9 @@ struct forge_http {
 	pthread_mutex_t lock; /* of what is below */
 	pthread_cond_t is_idle;
 	struct link *links;
-	struct bucket refused, posts;
-	unsigned slow; /* requests that have a thread */
+	struct bucket refused, posts, tickets;
+	unsigned slow;	 /* requests that have a thread */
+	unsigned unsent; /* ... whose answer the client has not got yet */
 	bool is_ending;
 
 	atomic_ullong n_answered, n_refused, n_open;
@@ -89,7 +91,7 @@ struct request {
 	struct forge_answer answer;
 	char *body;
 	size_t len;
-	bool was_checked, is_ready, is_early;
+	bool was_checked, is_ready, is_early, is_slow;
 };
 
 /* ---- connections ---- */
@@ -189,6 +191,12 @@ static void on_completed(void *cls, struct MHD_Connection *c, void **con_cls,
 	/* The connection of a request that was cut off may be gone before its request. */
 	if (code == MHD_REQUEST_TERMINATED_COMPLETED_OK)
 		mark(r, false);
+	if (r->is_slow) {
+		pthread_mutex_lock(&r->h->lock);
+		r->h->unsent--;
+		pthread_cond_broadcast(&r->h->is_idle);
+		pthread_mutex_unlock(&r->h->lock);
+	}
 	atomic_fetch_sub(&r->h->n_open, 1);
 	json_decref(r->ask.body);
 	forge_answer_done(&r->answer);
@@ -241,23 +249,29 @@ static bool has_ticket(const struct request *r)
 					     (int64_t)time(NULL));
 }
 
-static enum forge_access access_of(const struct request *r)
+static int find_access(struct request *r, struct forge_error *err)
 {
 	const char *auth = header(r, "Authorization");
 
 	if (auth && strncasecmp(auth, "Bearer ", 7) == 0)
-		return forge_server_check(r->h->sv, auth + 7 + strspn(auth + 7, " "));
-	return has_ticket(r) ? FORGE_ACCESS_READ : FORGE_ACCESS_NONE;
+		return forge_server_check(r->h->sv, auth + 7 + strspn(auth + 7, " "),
+					  &r->ask.access, err);
+	r->ask.access = has_ticket(r) ? FORGE_ACCESS_READ : FORGE_ACCESS_NONE;
+	return 0;
 }
 
 static bool check_access(struct request *r)
 {
 	enum forge_access needed = r->route->access;
+	struct forge_error err = FORGE_ERROR_INIT;
+	int rc = 0;
 
 	if (header(r, "Authorization") || needed != FORGE_ACCESS_NONE)
-		r->ask.access = access_of(r);
+		rc = find_access(r, &err);
 	if (r->ask.access >= needed)
 		return true;
+	if (rc < 0)
+		return refuse(r, 503, "tokens", err.msg, err.hint);
 	if (!take_token(r->h, &r->h->refused))
 		return refuse(r, 429, "too_many",
 			      "too many requests without a valid token", NULL);
@@ -270,6 +284,44 @@ static bool check_access(struct request *r)
 			      ? "the token is unknown, revoked or expired"
 			      : "a token is needed",
 		      "Send `Authorization: Bearer TOKEN`; `forge token new` makes one");
+}
+
+/* Headers that may come once: two of them mean two things to a proxy and to us. */
+static const char *const single[] = { "Host", "Origin", "Authorization", "Content-Length",
+				      "Transfer-Encoding" };
+
+static enum MHD_Result count_header(void *cls, enum MHD_ValueKind kind, const char *name,
+				    const char *value)
+{
+	unsigned *counts = cls;
+
+	(void)kind;
+	(void)value;
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(single); i++)
+		counts[i] += strcasecmp(single[i], name) == 0;
+	return MHD_YES;
+}
+
+/* A body has one length, and only a POST has one. */
+static bool check_headers(struct request *r)
+{
+	unsigned counts[FORGE_ARRAY_SIZE(single)] = { 0 };
+	const char *length = header(r, "Content-Length");
+	bool is_chunked = header(r, "Transfer-Encoding") != NULL;
+
+	(void)p_MHD_get_connection_values(r->c, MHD_HEADER_KIND, count_header, counts);
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(single); i++)
+		if (counts[i] > 1)
+			return refuse(r, 400, "bad_request", "a header is there twice",
+				      single[i]);
+	if (length && is_chunked)
+		return refuse(r, 400, "bad_request", "the body has two lengths", NULL);
+	if (strcmp(r->ask.method, "POST") != 0 &&
+	    (is_chunked || (length && strcmp(length, "0") != 0)))
+		return refuse(r, 400, "bad_request", "this method has no body", NULL);
+	if (length && strtoull(length, NULL, 10) > FORGE_BODY_MAX)
+		return refuse(r, 413, "too_large", "the body is larger than 1 MiB", NULL);
+	return true;
 }
 
 /* Everything that is known before the body. */
@@ -286,6 +338,8 @@ static bool check(struct request *r, const char *method)
 						      : "";
 	if (!r->raw)
 		return refuse(r, 503, "busy", "out of memory", NULL);
+	if (!check_headers(r))
+		return false;
 	/* A page of another name must not read answers by making its name resolve to this address. */
 	if (!forge_host_is_ours(host, (const char *const *)sv->names, sv->n_names))
 		return refuse(r, 403, "forbidden", "this server has another name",
@@ -305,12 +359,12 @@ static bool check(struct request *r, const char *method)
 			      "/api/v1/openapi.json lists them");
 	if (!check_access(r))
 		return false;
-	if (strcmp(r->ask.method, "POST") == 0 && !take_token(r->h, &r->h->posts))
+	/* Those who may only read must not keep others from ending a run. */
+	if (strcmp(r->ask.method, "POST") == 0 &&
+	    !take_token(r->h, r->route->access == FORGE_ACCESS_OPERATOR ? &r->h->posts
+									: &r->h->tickets))
 		return refuse(r, 429, "too_many",
 			      "too many requests that change something", NULL);
-	const char *length = header(r, "Content-Length");
-	if (length && strtoull(length, NULL, 10) > FORGE_BODY_MAX)
-		return refuse(r, 413, "too_large", "the body is larger than 1 MiB", NULL);
 	r->ask.range = header(r, "Range");
 	return true;
 }
@@ -485,11 +539,17 @@ static bool start_slowly(struct request *r)
 	pthread_t thread;
 
 	pthread_mutex_lock(&h->lock);
-	bool has_room = h->slow < FORGE_SLOW_MAX && !h->is_ending;
+	/* Those who read leave some of them for those who start and end runs. */
+	unsigned most = r->route->access == FORGE_ACCESS_OPERATOR
+				? FORGE_SLOW_MAX
+				: FORGE_SLOW_MAX - FORGE_SLOW_KEPT;
+	bool has_room = h->slow < most && !h->is_ending;
 	h->slow += has_room;
+	h->unsent += has_room;
 	pthread_mutex_unlock(&h->lock);
 	if (!has_room)
 		return false;
+	r->is_slow = true;
 	p_MHD_suspend_connection(r->c);
 	(void)pthread_attr_init(&attr);
 	(void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
@@ -561,8 +621,11 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *c, const cha
 	if (!r->was_checked) {
 		r->was_checked = true;
 		if (!check(r, method)) {
-			r->is_early =
-				strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0;
+			/* A body that was not read must not be taken for the next request. */
+			r->is_early = (strcmp(method, "GET") != 0 &&
+				       strcmp(method, "HEAD") != 0) ||
+				      header(r, "Content-Length") ||
+				      header(r, "Transfer-Encoding");
 			return send_answer(r);
 		}
 		/* An answer that is given at this point ends the connection; the next call comes after the body. */
@@ -580,7 +643,7 @@ static int start_daemon(struct forge_http *h, int fd, struct forge_error *err)
 		MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL,
 		on_request, h, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_THREAD_POOL_SIZE,
 		(unsigned)FORGE_THREADS, MHD_OPTION_CONNECTION_LIMIT,
-		(unsigned)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
+		h->sv->connections_max, MHD_OPTION_CONNECTION_TIMEOUT,
 		(unsigned)IDLE_SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
 		(size_t)CONNECTION_MEMORY, MHD_OPTION_STRICT_FOR_CLIENT, 1,
 		MHD_OPTION_URI_LOG_CALLBACK, on_target, h, MHD_OPTION_NOTIFY_COMPLETED,
@@ -607,7 +670,8 @@ int forge_http_start(struct forge_server *sv, const int *listen_fds, size_t n,
 	h->sv = sv;
 	(void)pthread_mutex_init(&h->lock, NULL); /* never fails on Linux */
 	(void)pthread_cond_init(&h->is_idle, NULL);
-	h->refused = h->posts = (struct bucket){ BUCKET_SIZE, forge_now_usec() };
+	h->refused = h->posts = h->tickets =
+		(struct bucket){ BUCKET_SIZE, forge_now_usec() };
 	if (n > SOCKETS_MAX)
 		rc = forge_fail(err, E2BIG, "more than %d sockets to listen on",
 				SOCKETS_MAX);
@@ -630,6 +694,13 @@ void forge_http_stop(struct forge_http *h)
 	/* What was accepted is carried out: a run may be about to start. */
 	while (h->slow > 0)
 		(void)pthread_cond_wait(&h->is_idle, &h->lock);
+	/* And is told to its client, if that one reads. */
+	struct timespec until;
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += UNSENT_SECONDS;
+	while (h->unsent > 0 &&
+	       pthread_cond_timedwait(&h->is_idle, &h->lock, &until) == 0)
+		;
 	pthread_mutex_unlock(&h->lock);
 	if (h->sv->follow)
 		forge_follow_end_all(h->sv->follow);

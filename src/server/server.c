@@ -8,7 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -23,6 +25,8 @@
 
 /* How often runs whose supervisor was killed are repaired. */
 #define REPAIR_USEC 15000000ULL
+/* Descriptors for the store, logs that are read, programs. */
+#define OTHER_FILES 150
 
 /* ---- what followers ask ---- */
 
@@ -77,7 +81,9 @@ static int add_names(struct forge_server *sv, const struct forge_listen *l,
 static int make_link(struct forge_server *sv, char token[FORGE_TOKEN_MAX],
 		     struct forge_error *err)
 {
-	json_t *list = NULL;
+	json_t *list = NULL, *one;
+	size_t i, n = 0;
+	char now[FORGE_TIME_MAX];
 
 	*token = '\0';
 	if (sv->is_loopback) {
@@ -87,7 +93,10 @@ static int make_link(struct forge_server *sv, char token[FORGE_TOKEN_MAX],
 		return 0;
 	}
 	int rc = forge_token_list(&sv->home, &list, err);
-	size_t n = json_array_size(list);
+	/* One that has expired lets nobody in. */
+	json_array_foreach (list, i, one)
+		n += strcmp(forge_json_string_or(one, "expires_at", "9999"),
+			    forge_format_now(now)) > 0;
 	json_decref(list);
 	if (rc == 0 && n == 0)
 		return forge_hint(
@@ -97,6 +106,28 @@ static int make_link(struct forge_server *sv, char token[FORGE_TOKEN_MAX],
 				"others can reach this address, and there is no token"),
 			"`forge token new` makes one");
 	return rc;
+}
+
+/*
+ * Each follower has two descriptors, each other connection one. What a service manager or a shell allows is often less than
+ * what is needed, and may be raised.
+ */
+static void count_descriptors(struct forge_server *sv)
+{
+	const rlim_t wanted =
+		2 * FORGE_FOLLOWERS_MAX + FORGE_CONNECTIONS_MAX + OTHER_FILES;
+	struct rlimit l;
+
+	sv->connections_max = FORGE_CONNECTIONS_MAX;
+	if (getrlimit(RLIMIT_NOFILE, &l) < 0 || l.rlim_cur >= wanted)
+		return;
+	l.rlim_cur = l.rlim_max < wanted ? l.rlim_max : wanted;
+	if (setrlimit(RLIMIT_NOFILE, &l) == 0 && l.rlim_cur >= wanted)
+		return;
+	/* With few of them, as many connections as all can be followers. */
+	sv->connections_max = l.rlim_cur > 2 * OTHER_FILES
+				      ? (unsigned)((l.rlim_cur - OTHER_FILES) / 3)
+				      : OTHER_FILES / 3;
 }
 
 /* Another forge repairs what killed supervisors left, as each command does. */
@@ -113,10 +144,22 @@ static void repair(struct forge_server *sv)
 	forge_command_done(&r);
 }
 
-/* Until a signal ends it. */
-static int wait_for_end(struct forge_server *sv, struct forge_http *http, int signals)
+/* A store that does not answer must not keep the server from its end, or from its ticks. */
+static void *repair_now_and_then(void *arg)
 {
-	uint64_t repaired = forge_now_usec();
+	struct forge_server *sv = arg;
+
+	while (!atomic_load(&sv->is_ending)) {
+		struct pollfd p = { .fd = sv->end_fd, .events = POLLIN };
+		if (poll(&p, 1, (int)(REPAIR_USEC / 1000)) == 0)
+			repair(sv);
+	}
+	return NULL;
+}
+
+/* Until a signal ends it. */
+static int wait_for_end(struct forge_http *http, int signals)
+{
 
 	for (;;) {
 		struct pollfd p = { .fd = signals, .events = POLLIN };
@@ -127,10 +170,6 @@ static int wait_for_end(struct forge_server *sv, struct forge_http *http, int si
 		if (n > 0 && read(signals, &info, sizeof(info)) == sizeof(info))
 			return 0;
 		forge_http_tick(http);
-		if (forge_now_usec() - repaired < REPAIR_USEC)
-			continue;
-		repair(sv);
-		repaired = forge_now_usec();
 	}
 }
 
@@ -150,8 +189,14 @@ static int serve(struct forge_server *sv, struct forge_listen *l, int signals,
 	if (sv->options->on_ready)
 		sv->options->on_ready(address, token, sv->is_loopback);
 	explicit_bzero(token, sizeof(token));
-	rc = wait_for_end(sv, http, signals);
+	pthread_t repairs;
+	int code = pthread_create(&repairs, NULL, repair_now_and_then, sv);
+	rc = code ? -code : wait_for_end(http, signals);
 	forge_http_stop(http);
+	atomic_store(&sv->is_ending, true);
+	(void)eventfd_write(sv->end_fd, 1); /* cannot block: it is written once */
+	if (!code)
+		(void)pthread_join(repairs, NULL);
 	return rc < 0 ? forge_fail_errno(err, -rc, "wait for requests") : 0;
 }
 
@@ -167,9 +212,12 @@ static void done(struct forge_server *sv)
 	free(sv->url);
 	free(sv->shown_url);
 	forge_home_close(&sv->home);
+	if (sv->end_fd >= 0)
+		close(sv->end_fd);
 	pthread_mutex_destroy(&sv->tokens_lock);
 	pthread_mutex_destroy(&sv->stores_lock);
 	pthread_mutex_destroy(&sv->counts_lock);
+	pthread_mutex_destroy(&sv->checked_lock);
 	json_decref(sv->counts);
 	json_decref(sv->health);
 }
@@ -197,6 +245,7 @@ int forge_server_run(const struct forge_config *cfg,
 	struct forge_server sv = { .cfg = cfg,
 				   .options = options,
 				   .home = FORGE_HOME_INIT,
+				   .end_fd = -1,
 				   .started_usec = forge_now_usec() };
 	struct forge_listen l = { .n = 0 };
 	forge_auto_close int signals = catch_signals(err);
@@ -205,6 +254,7 @@ int forge_server_run(const struct forge_config *cfg,
 	(void)pthread_mutex_init(&sv.tokens_lock, NULL); /* never fails on Linux */
 	(void)pthread_mutex_init(&sv.stores_lock, NULL);
 	(void)pthread_mutex_init(&sv.counts_lock, NULL);
+	(void)pthread_mutex_init(&sv.checked_lock, NULL);
 	sv.follow_ops = (struct forge_follow_ops){
 		.record = record_of, .open_log = log_of, .arg = &sv, .home = &sv.home
 	};
@@ -221,6 +271,11 @@ int forge_server_run(const struct forge_config *cfg,
 	if (rc == 0)
 		rc = forge_listen_open(options->listen, &l, err);
 	sv.is_loopback = l.is_loopback;
+	sv.has_names = options->names && options->names->n > 0;
+	count_descriptors(&sv);
+	sv.end_fd = eventfd(0, EFD_CLOEXEC);
+	if (rc == 0 && sv.end_fd < 0)
+		rc = forge_fail_errno(err, errno, "wait for the end");
 	if (rc == 0)
 		rc = add_names(&sv, &l, err);
 	/* It measures the host once, and that is not for several threads. */

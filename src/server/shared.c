@@ -12,30 +12,45 @@
 #include "record/foreign.h"
 #include "record/log.h"
 #include "record/view.h"
+#include "state/objects.h"
 #include "state/slot.h"
 
 /* A store that could not be opened is asked again after so long. */
 #define STORE_RETRY_USEC 1000000
+/* A warning about tokens comes once in this time. */
+#define WARN_USEC 60000000
 
 /* ---- tokens ---- */
 
-enum forge_access forge_server_check(struct forge_server *sv, const char *token)
+/* That tokens cannot be read is not that this one is wrong. */
+int forge_server_check(struct forge_server *sv, const char *token, enum forge_access *ret,
+		       struct forge_error *err)
 {
-	struct forge_error err = FORGE_ERROR_INIT;
+	struct forge_error why = FORGE_ERROR_INIT;
 	char digest[FORGE_DIGEST_MAX];
+	bool warns = false;
 
+	*ret = FORGE_ACCESS_NONE;
 	if (strlen(token) >= FORGE_TOKEN_MAX)
-		return FORGE_ACCESS_NONE;
+		return 0;
 	forge_token_digest(token, digest);
-	if (*sv->link_digest && forge_token_equal(sv->link_digest, digest))
-		return FORGE_ACCESS_OPERATOR;
+	if (*sv->link_digest && forge_token_equal(sv->link_digest, digest)) {
+		*ret = FORGE_ACCESS_OPERATOR;
+		return 0;
+	}
 	pthread_mutex_lock(&sv->tokens_lock);
-	enum forge_access access =
-		forge_tokens_check(&sv->tokens, &sv->home, token, &err);
+	*ret = forge_tokens_check(&sv->tokens, &sv->home, token, &why);
+	if (why.code) {
+		warns = forge_now_usec() - sv->warned_usec > WARN_USEC;
+		sv->warned_usec = warns ? forge_now_usec() : sv->warned_usec;
+	}
 	pthread_mutex_unlock(&sv->tokens_lock);
-	if (err.code && sv->options->on_warning)
-		sv->options->on_warning(&err);
-	return access;
+	if (!why.code)
+		return 0;
+	if (warns && sv->options->on_warning)
+		sv->options->on_warning(&why);
+	*err = why;
+	return -why.code;
 }
 
 /* ---- the store ---- */
@@ -50,17 +65,23 @@ int forge_server_take(struct forge_server *sv, struct forge_store **ret,
 	if (sv->n_stores)
 		st = sv->stores[--sv->n_stores];
 	else if (sv->store_failed_usec &&
-		 forge_now_usec() - sv->store_failed_usec < STORE_RETRY_USEC)
+		 (sv->is_opening || forge_now_usec() - sv->store_failed_usec <
+					    STORE_RETRY_USEC + 10 * sv->store_tried_usec))
 		rc = forge_fail(err, ENOTCONN, "%s", sv->store_problem);
+	else
+		sv->is_opening = true;
 	pthread_mutex_unlock(&sv->stores_lock);
 	if (st || rc < 0) {
 		*ret = st;
 		return rc;
 	}
 	struct forge_error why = FORGE_ERROR_INIT;
+	uint64_t began = forge_now_usec();
 	rc = forge_store_open(sv->url, &st, &why);
 	pthread_mutex_lock(&sv->stores_lock);
+	sv->is_opening = false;
 	sv->store_failed_usec = rc < 0 ? forge_now_usec() : 0;
+	sv->store_tried_usec = forge_now_usec() - began;
 	if (rc < 0)
 		(void)snprintf(sv->store_problem, sizeof(sv->store_problem), "%s",
 			       why.msg);
@@ -126,4 +147,45 @@ int forge_server_open_log(struct forge_server *sv, const json_t *record,
 			return fd;
 	}
 	return forge_log_open(&sv->home, theirs, record, stream, err);
+}
+
+/* ---- stored files ---- */
+
+static bool is_same(const struct stat *a, const struct stat *b)
+{
+	return a->st_dev == b->st_dev && a->st_ino == b->st_ino &&
+	       a->st_size == b->st_size && a->st_ctim.tv_sec == b->st_ctim.tv_sec &&
+	       a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
+}
+
+int forge_server_open_object(struct forge_server *sv, const struct forge_home *home,
+			     const char *digest)
+{
+	struct stat before, after;
+	bool was_checked = false;
+	forge_auto_close int known = forge_objects_open_unchecked(home, digest, &before);
+
+	if (known < 0)
+		return known;
+	pthread_mutex_lock(&sv->checked_lock);
+	for (size_t i = 0; i < FORGE_CHECKED_MAX; i++)
+		was_checked =
+			was_checked || (strcmp(sv->checked[i].digest, digest) == 0 &&
+					is_same(&sv->checked[i].st, &before));
+	pthread_mutex_unlock(&sv->checked_lock);
+	if (was_checked)
+		return forge_take_fd(known);
+	forge_auto_close int fd = forge_objects_get(home, digest);
+	if (fd < 0)
+		return fd;
+	/* What changed while it was read was not checked. */
+	if (fstat(fd, &after) < 0 || !is_same(&before, &after))
+		return forge_take_fd(fd);
+	pthread_mutex_lock(&sv->checked_lock);
+	(void)snprintf(sv->checked[sv->next_checked].digest, FORGE_DIGEST_MAX, "%s",
+		       digest);
+	sv->checked[sv->next_checked].st = after;
+	sv->next_checked = (sv->next_checked + 1) % FORGE_CHECKED_MAX;
+	pthread_mutex_unlock(&sv->checked_lock);
+	return forge_take_fd(fd);
 }

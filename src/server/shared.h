@@ -3,8 +3,10 @@
 #pragma once
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/stat.h>
 
 #include "base/strv.h"
 #include "config/config.h"
@@ -15,7 +17,11 @@
 #include "store/store.h"
 
 #define FORGE_SLOW_MAX 16
-#define FORGE_THREADS  4
+/* ... of them are for requests that start and end runs. */
+#define FORGE_SLOW_KEPT	      4
+#define FORGE_CONNECTIONS_MAX 1024
+#define FORGE_CHECKED_MAX     64
+#define FORGE_THREADS	      4
 /* Two for each thread of the pool and one for each slow request would never all be used. */
 #define FORGE_STORES_MAX (FORGE_THREADS + FORGE_SLOW_MAX)
 #define FORGE_BODY_MAX	 (1024 * 1024)
@@ -49,8 +55,13 @@ struct forge_server {
 	struct forge_follow_ops follow_ops;
 	struct forge_cache *cache;
 	uint64_t started_usec;
+	unsigned connections_max;
+	int end_fd; /* readable when the server ends */
+	atomic_bool is_ending;
+	bool has_names; /* clients come through a proxy */
 
 	pthread_mutex_t tokens_lock;
+	uint64_t warned_usec; /* of tokens that cannot be read */
 	struct forge_tokens tokens;
 
 	/* What is kept for a while, because the store has to read much for it; NULL: not known yet. */
@@ -58,15 +69,26 @@ struct forge_server {
 	json_t *counts, *health;
 	uint64_t counted_usec, counts_for_usec, health_usec, health_for_usec;
 
+	/* Stored files that were checked against their digests: reading a part of one must not read all of it each time. */
+	pthread_mutex_t checked_lock;
+	struct {
+		char digest[FORGE_DIGEST_MAX];
+		struct stat st;
+	} checked[FORGE_CHECKED_MAX];
+	size_t next_checked;
+
 	pthread_mutex_t stores_lock;
 	struct forge_store *stores[FORGE_STORES_MAX]; /* idle ones */
 	size_t n_stores;
 	uint64_t store_failed_usec; /* when it could not be opened last; 0: it could */
+	uint64_t store_tried_usec;  /* how long that took */
+	bool is_opening;	    /* somebody tries; nobody else waits for it */
 	char store_problem[512];
 };
 
 /* What a token may do. */
-enum forge_access forge_server_check(struct forge_server *sv, const char *token);
+FORGE_MUST_CHECK int forge_server_check(struct forge_server *sv, const char *token,
+					enum forge_access *ret, struct forge_error *err);
 
 /*
  * Borrows a connection to the store, from forge_server_take() until forge_server_give(). rc: of the last call, so that a broken connection
@@ -79,6 +101,13 @@ void forge_server_give(struct forge_server *sv, struct forge_store *st, int rc);
 /* The record of a run by its full id, as it is now. */
 FORGE_MUST_CHECK int forge_server_record(struct forge_server *sv, const char *run_id,
 					 json_t **ret, struct forge_error *err);
+/*
+ * Opens a stored file whose content is what its digest says: -EUCLEAN when it is not. Whether a file that was checked before is the same
+ * is known by its inode, size and change time, which no program can set.
+ */
+FORGE_MUST_CHECK int forge_server_open_object(struct forge_server *sv,
+					      const struct forge_home *home,
+					      const char *digest);
 /* Opens a log of it, wherever that is. The fd or -errno. */
 FORGE_MUST_CHECK int forge_server_open_log(struct forge_server *sv, const json_t *record,
 					   const char *stream, struct forge_error *err);

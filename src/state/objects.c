@@ -291,20 +291,31 @@ int forge_objects_sync(struct forge_objects *o, bool all)
 	return has_any && fsync(o->fd) < 0 ? -errno : 0;
 }
 
-int forge_objects_get(const struct forge_home *home, const char *digest)
+int forge_objects_open_unchecked(const struct forge_home *home, const char *digest,
+				 struct stat *ret)
 {
-	char stored[FORGE_STORED_MAX], is[FORGE_DIGEST_MAX];
-	struct stat st;
-	uint64_t size;
+	char stored[FORGE_STORED_MAX];
 
 	if (!forge_objects_is_digest(digest))
 		return -EINVAL;
 	forge_auto_close int fd =
 		openat(home->fd, forge_objects_path(stored, digest),
 		       O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | O_NOFOLLOW);
-	if (fd < 0 || fstat(fd, &st) < 0)
+	if (fd < 0 || fstat(fd, ret) < 0)
 		return -errno;
-	int rc = S_ISREG(st.st_mode) ? forge_sha256_fd(fd, -1, is, &size) : -EUCLEAN;
+	return S_ISREG(ret->st_mode) ? forge_take_fd(fd) : -EUCLEAN;
+}
+
+int forge_objects_get(const struct forge_home *home, const char *digest)
+{
+	char is[FORGE_DIGEST_MAX];
+	struct stat st;
+	uint64_t size;
+
+	forge_auto_close int fd = forge_objects_open_unchecked(home, digest, &st);
+	if (fd < 0)
+		return fd;
+	int rc = forge_sha256_fd(fd, -1, is, &size);
 	if (rc < 0)
 		return rc;
 	return strcmp(is, digest) == 0 ? forge_take_fd(fd) : -EUCLEAN;

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include "base/error.h"
@@ -54,6 +55,9 @@ FORGE_MUST_CHECK int forge_objects_sync(struct forge_objects *o, bool all);
  * -EINVAL: that is none, -EUCLEAN: the content is another.
  */
 FORGE_MUST_CHECK int forge_objects_get(const struct forge_home *home, const char *digest);
+/* The same without reading it, for those who know from *ret that they have checked this very file before. */
+FORGE_MUST_CHECK int forge_objects_open_unchecked(const struct forge_home *home,
+						  const char *digest, struct stat *ret);
 /* Whether it has that form, and so is safe in a path. NULL has not. */
 bool forge_objects_is_digest(const char *digest);
 const char *forge_objects_path(char buf[FORGE_STORED_MAX], const char *digest);

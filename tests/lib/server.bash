@@ -7,6 +7,8 @@ http_clients=$(realpath "$BATS_TEST_DIRNAME/../tools/http-clients.py")
 
 # start_server [OPTION...]: $url, $token, $server (its pid).
 start_server() {
+    # What an earlier one has printed is not this one.
+    rm -f "$T/serve.out"
     "$FORGE" serve --listen 127.0.0.1:0 --json "$@" >"$T/serve.out" 2>"$T/serve.err" </dev/null 3>&- &
     server=$!
     started+=("$server")

@@ -18,6 +18,40 @@ teardown() { teardown_store; }
     [ "$code" = 200 ]
 }
 
+# raw TEXT: sends it as it stands; the status.
+raw() { printf "$1" | timeout 30 python3 -c 'import socket, sys, urllib.parse
+u = urllib.parse.urlsplit(sys.argv[1])
+s = socket.create_connection((u.hostname, u.port))
+s.sendall(sys.stdin.buffer.read())
+print(s.recv(100)[9:12].decode())' "$url"; }
+
+@test "requests that mean two things are refused" {
+    start_server
+    [ "$(raw 'GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n')" = 200 ]
+    [ "$(raw 'GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n')" = 400 ]
+    [ "$(raw 'POST /api/v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nContent-Length: 30\r\n\r\n{}')" = 400 ]
+    [ "$(raw 'POST /api/v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n{}')" = 400 ]
+    # A body that nobody reads would only take memory.
+    [ "$(raw 'GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n')" = 400 ]
+    [ "$(raw 'GET /healthz HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n')" = 400 ]
+}
+
+@test "few descriptors: the server still answers while as many logs are followed as it allows" {
+    ulimit -n 400
+    FORGE=${FORGE_PLAIN:-$FORGE}
+    start_server
+    start
+    timeout 120 python3 "$http_clients" followers "$url" "$token" "$id" 150 >"$T/readers" &
+    readers=$!
+    patiently followed
+    get /healthz || true
+    open_gate
+    wait "$readers" || true
+    patiently get /healthz
+    [ "$code" = 200 ]
+}
+followed() { [ "$(find "/proc/$server/fd" | wc -l)" -gt 100 ]; }
+
 @test "headers and targets have a limit" {
     start_server
     get "/api/v1/runs?x=$(head -c 5000 /dev/zero | tr '\0' x)"

@@ -82,6 +82,11 @@ teardown() { teardown_store; }
     start_server --name forge.example.org
     get /api/v1/runs -H 'Host: forge.example.org' -H 'Origin: https://forge.example.org'
     [ "$code" = 200 ]
+    # What a proxy passes on comes from elsewhere, also when the proxy is here.
+    code=$(curl -s -o /dev/null -w '%{http_code}' "$url/metrics")
+    [ "$code" = 401 ]
+    get /metrics
+    [ "$code" = 200 ]
 }
 
 @test "an address that others can reach needs a stored token" {
@@ -243,6 +248,26 @@ teardown() { teardown_store; }
     [ "$(answer .counts.succeeded)" = 5 ]
 }
 
+@test "what is not there is not taken for empty, and a store that is away not for a run that is not there" {
+    start_server
+    for path in events outputs samples logs/stdout follow; do
+        get "/api/v1/runs/01m7r16rmnfn6fpm5f32f6kzd5/$path"
+        [ "$code" = 404 ] || { echo "$path: $code"; return 1; }
+    done
+    post /api/v1/runs/01m7r16rmnfn6fpm5f32f6kzd5/rerun '{}'
+    [ "$code" = 404 ]
+    # Tokens that cannot be read are not wrong ones.
+    token=$("$FORGE" token new 2>/dev/null)
+    get /api/v1/runs
+    [ "$code" = 200 ]
+    echo '[' >"$FORGE_HOME/tokens.json"
+    get /api/v1/runs
+    [ "$code" = 503 ]
+    [ "$(answer .error.code)" = tokens ]
+    run "$FORGE" token new --expires 3000000d
+    [ "$status" -eq 1 ]
+}
+
 # ---- what is no run, and no path
 
 @test "no path of a request is opened" {
@@ -360,6 +385,34 @@ teardown() { teardown_store; }
     [ "$(sed -n 's/^data: {"offset"/{"offset"/p' "$T/body" | head -n 1 | jq -r .text)" = $'a\uFFFDä\033[31m\uFFFD' ]
     get "/api/v1/runs/$id/logs/stdout"
     cmp "$T/body" <(printf 'a\377\303\244\033[31m\303')
+}
+
+@test "no character is cut where a chunk of a log ends" {
+    start_server
+    "$FORGE" run -q -- sh -c 'printf a; i=0; while [ $i -lt 10000 ]; do printf é; i=$((i + 1)); done'
+    id=$("$FORGE" ps -q)
+    get "/api/v1/runs/$id/follow"
+    run ! grep -q $'\uFFFD' "$T/body"
+    [ "$(sed -n 's/^data: {"offset"/{"offset"/p' "$T/body" | jq -j .text | wc -m)" -eq 10001 ]
+}
+
+@test "a busy log keeps no other one waiting" {
+    [ "${FORGE_TEST_STORE:-sqlite}" = sqlite ] || skip_unless "SQLite only" false
+    start_server
+    submit -i gate -- sh -c "until [ -e $T/gate/open ]; do echo x; sleep 0.05; done"
+    busy=$id
+    is_in "$busy" running
+    # A run of another FORGE_HOME has no directory that the server could watch.
+    id=$(FORGE_HOME=$T/home2 "$FORGE" submit --store "sqlite:$FORGE_HOME/forge.db" -- sh -c 'i=0; while [ $i -lt 20 ]; do echo line$i; i=$((i + 1)); sleep 0.2; done')
+    curl -sN --max-time 100 -H "Authorization: Bearer $token" "$url/api/v1/runs/$busy/follow" >"$T/busy" &
+    started+=($!)
+    patiently grep -q '^event: log' "$T/busy"
+    get "/api/v1/runs/$id/follow" --max-time 100
+    grep -q 'line19' "$T/body"
+    grep -q '^event: end' "$T/body"
+    open_gate
+    finished "$busy"
+    rm -rf "$T/home2"
 }
 
 @test "a follower of a queued run gets its log when it starts" {

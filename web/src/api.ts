@@ -50,7 +50,7 @@ export interface Drift {
 }
 export interface Executor { name: string; kind: string; reachable: boolean; what: string; cannot: string; hint: string }
 export interface PipelineRow {
-	id: string; name: string; file: string; state: string; started_at: string | null; ended_at: string | null; counts: Record<string, number>;
+	id: string; name: string; file: string; state: string; started_at: string | null; ended_at: string | null; counts: Record<string, number> | null;
 }
 export interface Task {
 	task: string; step: string; needs: (string | { step: string; tasks: number })[]; state: string; run_id: string | null; why: string | null; started_at: string | null;

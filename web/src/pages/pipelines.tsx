@@ -22,7 +22,7 @@ export function PipelinesPage() {
 			{!rows ? <Pending query={query} what="the pipelines" /> : rows.length === 0 ? <Empty>No pipeline has run yet. Start one: forge pipeline run pipeline.yaml</Empty> : (
 				<ul class="grid">
 					{rows.map((p) => {
-						const parts = ORDER.filter((k) => p.counts[k]).map((k) => ({ key: k, tone: toneOf(k), value: p.counts[k] }));
+						const parts = ORDER.filter((k) => p.counts?.[k]).map((k) => ({ key: k, tone: toneOf(k), value: p.counts![k] }));
 						return (
 							<li key={p.id} class="card rt">
 								<div class="rt-head"><h2><a href={href("pipelines", p.id)}><Name text={p.name} most={60} /></a></h2><Status status={p.state} /></div>
