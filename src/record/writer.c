@@ -5,8 +5,9 @@
  *
  * Not the run: it reached nothing outside, not even a program that could have written in its place.
  *
- * The run: every session that the server opened between the two checks is one of the run's, nobody else was
- * connected before, and nobody else is connected now. The run's sessions are those over which the server at the
+ * The run: every session that the server opened between the two checks is one of the run's, nobody else had one
+ * before, and nobody else has one now. Only sessions of this server can change what is guarded: plain tables, and
+ * the server is no standby. The run's sessions are those over which the server at the
  * very address of the check said that it was ready. Connections alone are not enough: a run that connects and is
  * turned away, and another client that is let in, give the same numbers.
  */
@@ -99,7 +100,8 @@ static bool all_sessions_are_own(const json_t *connections, const json_t *before
 		     *a = number_of(after, "sessions_after");
 	const json_t *server = number_of(after, "server");
 
-	return opened > 0 && server && json_equal(server, number_of(before, "server")) &&
+	return opened > 0 && json_is_true(number_of(before, "plain")) &&
+	       json_is_true(number_of(after, "plain")) && server && json_equal(server, number_of(before, "server")) &&
 	       /* Another run's check may have been carried out before this run ended. */
 	       !json_is_true(json_object_get(after, "reused")) &&
 	       json_is_true(json_object_get(b, "sees_all")) &&
@@ -157,7 +159,11 @@ static void tell_of_sessions(const json_t *before, const json_t *after, json_int
 	const json_t *b = number_of(before, "sessions_before");
 	size_t were = json_array_size(json_object_get(b, "others"));
 
-	if (!b || !number_of(after, "sessions_after"))
+	if (number_of(before, "standby") || number_of(after, "standby"))
+		(void)snprintf(text, FORGE_WRITER_TEXT / 2,
+			       "the server of the check is a standby, whose rows another "
+			       "server writes");
+	else if (!b || !number_of(after, "sessions_after"))
 		(void)snprintf(text, FORGE_WRITER_TEXT / 2,
 			       "the server does not count sessions (PostgreSQL 15 does)");
 	else if (opened < 0)
@@ -172,6 +178,11 @@ static void tell_of_sessions(const json_t *before, const json_t *after, json_int
 				       ? ""
 				       : " or more (the check's user sees not all)",
 			       were == 1 ? "" : "s");
+	if (json_is_false(number_of(after, "plain"))) {
+		size_t len = strlen(text);
+		(void)snprintf(text + len, FORGE_WRITER_TEXT / 2 - len,
+			       "; what is guarded is not all plain tables");
+	}
 }
 
 enum forge_writer forge_table_writer(const json_t *connections, const json_t *before,
@@ -187,7 +198,7 @@ enum forge_writer forge_table_writer(const json_t *connections, const json_t *be
 	}
 	if (connections && all_sessions_are_own(connections, before, after, opened)) {
 		(void)snprintf(text, FORGE_WRITER_TEXT,
-			       "this run did it: nobody else was connected, and all of "
+			       "this run did it: nobody else had a session, and all of "
 			       "the %lld session%s that the server opened meanwhile %s "
 			       "its own",
 			       (long long)opened, opened == 1 ? "" : "s",

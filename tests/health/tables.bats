@@ -152,7 +152,7 @@ connects() { echo "python3 -c 'import socket; socket.create_connection((\"127.0.
     is corrupted
     [ "$(jq -r .reason "$record")" = health_post ]
     says "Corrupted: p: table samples has other rows now"
-    says "this run did it: nobody else was connected, and all of the 2 sessions that the server opened meanwhile are its own"
+    says "this run did it: nobody else had a session, and all of the 2 sessions that the server opened meanwhile are its own"
     [ "$(jq '.health.post.connections.sessions | length' "$record")" -eq 2 ]
     [ "$(jq '[.health.post.connections.made[] | select(.port == '"$PGPORT"' and .address == "127.0.0.1" and (.udp | not)).count] | add' "$record")" -eq 2 ]
 }
@@ -312,6 +312,54 @@ connects() { echo "python3 -c 'import socket; socket.create_connection((\"127.0.
     pg_sql "REVOKE pg_read_all_stats FROM watcher" postgres
     is corrupted
     says "this run did it"
+}
+
+@test "a view changes by itself, a parent with its children: a run that connected is not blamed for certain" {
+    sql "CREATE VIEW clock AS SELECT clock_timestamp() AS now; CREATE TABLE parent (LIKE samples); CREATE TABLE child () INHERITS (parent)"
+    sed -i 's/samples/clock/' "$FORGE_CONFIG"
+    # It has one session, and nobody else has one.
+    run_it "$psql -qAtX -h 127.0.0.1 -p $PGPORT -U forge -d $database -c 'SELECT 1'"
+    is succeeded
+    says "table clock has other rows now"
+    counts || { says "its connections are not known"; return; }
+    says "by whom is not known: it made 1 connection"
+    says "the server opened 1 session meanwhile, and 0 clients had been connected before; what is guarded is not all plain tables"
+    sed -i 's/clock/parent/' "$FORGE_CONFIG"
+    run_it "$(writes | sed "s/samples (value)/parent (id, value)/; s/('new')/(1, 'new')/")"
+    is succeeded
+    says "by whom is not known"
+}
+
+@test "a subscription may write without a session: a run that wrote is not blamed for certain" {
+    sql "CREATE SUBSCRIPTION sub_$database CONNECTION 'host=127.0.0.1' PUBLICATION none WITH (connect = false)" 2>/dev/null
+    run_it "$(writes)"
+    sql "ALTER SUBSCRIPTION sub_$database SET (slot_name = NONE)"
+    sql "DROP SUBSCRIPTION sub_$database"
+    jq -e '.health.pre.checks[] | select(.name == "p").numbers.sessions_before.others | map(.worker) == ["subscription"]' "$record"
+    counts || { uncounted; return; }
+    unknown "it made 1 connection"
+}
+
+@test "a check of a standby: the rows come from another server, and nobody is blamed for certain" {
+    standby=$FORGE_PG_DIR/standby
+    read -r sport < <(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+    (cd / && pg_as "$(pg_bin)/pg_basebackup" -h "$FORGE_PG_DIR" -p "$PGPORT" -U forge -D "$standby" -c fast -X stream -R)
+    sed -i "s/^port = .*/port = $sport/" "$standby/postgresql.conf"
+    (cd / && pg_as "$(pg_bin)/pg_ctl" -D "$standby" -w -t 60 -s -l "$FORGE_PG_DIR/standby.log" start) 3>&- 4>&-
+    configure "postgresql://forge@127.0.0.1:$sport/$database" warn
+    begin "$psql -qAtX -h 127.0.0.1 -p $sport -U forge -d $database -c 'SELECT 1'"
+    sql "$insert"
+    lsn=$(sql "SELECT pg_current_wal_lsn()")
+    # The primary knows; to ask the standby would open a session there.
+    replayed() { [ "$(sql "SELECT count(*) FROM pg_stat_replication WHERE replay_lsn >= '$lsn'")" = 1 ]; }
+    wait_for replayed
+    finish
+    (cd / && pg_as "$(pg_bin)/pg_ctl" -D "$standby" -w -t 60 -s -m immediate stop)
+    rm -rf "$standby"
+    is succeeded
+    says "table samples has other rows now"
+    says "the server of the check is a standby"
+    jq -e '.health.post.checks[] | select(.name == "p").numbers | has("sessions_after") | not' "$record"
 }
 
 @test "an encrypted connection cannot be read: a run that wrote over one is not blamed for certain" {

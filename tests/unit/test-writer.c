@@ -21,12 +21,12 @@ static struct facts alone(void)
 			  "udp", 0, "count", 2, "incoming", 0, "unix", 0, "sessions",
 			  "address", "127.0.0.1", "port", 5432, "local_port", 40001,
 			  "address", "127.0.0.1", "port", 5432, "local_port", 40002),
-		json_pack("{s:{s:{s:s, s:i}, s:{s:i, s:s, s:b, s:[]}}}", "numbers",
-			  "server", "address", "127.0.0.1", "port", 5432,
+		json_pack("{s:{s:b, s:{s:s, s:i}, s:{s:i, s:s, s:b, s:[]}}}", "numbers",
+			  "plain", 1, "server", "address", "127.0.0.1", "port", 5432,
 			  "sessions_before", "count", 10, "epoch", "e", "sees_all", 1,
 			  "others"),
-		json_pack("{s:b, s:{s:{s:s, s:i}, s:{s:i, s:s, s:b, s:[]}}}", "reused", 0,
-			  "numbers", "server", "address", "127.0.0.1", "port", 5432,
+		json_pack("{s:b, s:{s:b, s:{s:s, s:i}, s:{s:i, s:s, s:b, s:[]}}}", "reused",
+			  0, "numbers", "plain", 1, "server", "address", "127.0.0.1", "port", 5432,
 			  "sessions_after", "count", 13, "epoch", "e", "sees_all", 1,
 			  "others"),
 	};
@@ -133,6 +133,34 @@ static void not_known_stays_not_known(void **state)
 	expect(f, FORGE_WRITER_UNKNOWN, "opened 2 sessions");
 }
 
+static void rows_that_change_without_a_session_of_the_server(void **state)
+{
+	(void)state;
+	struct facts f = alone();
+
+	/* A standby: its check gives no numbers of sessions. */
+	json_object_del(json_object_get(f.before, "numbers"), "sessions_before");
+	json_object_del(json_object_get(f.after, "numbers"), "sessions_after");
+	json_object_set_new(json_object_get(f.after, "numbers"), "standby", json_true());
+	expect(f, FORGE_WRITER_UNKNOWN, "the server of the check is a standby");
+	/* It is one no more. */
+	f = alone();
+	json_object_del(json_object_get(f.before, "numbers"), "sessions_before");
+	json_object_set_new(json_object_get(f.before, "numbers"), "standby", json_true());
+	expect(f, FORGE_WRITER_UNKNOWN, "the server of the check is a standby");
+	/* A view. */
+	f = alone();
+	json_object_set_new(json_object_get(f.after, "numbers"), "plain", json_false());
+	expect(f, FORGE_WRITER_UNKNOWN, "what is guarded is not all plain tables");
+	f = alone();
+	json_object_set_new(json_object_get(f.before, "numbers"), "plain", json_false());
+	expect(f, FORGE_WRITER_UNKNOWN, "by whom is not known");
+	/* The check says nothing about it. */
+	f = alone();
+	json_object_del(json_object_get(f.after, "numbers"), "plain");
+	expect(f, FORGE_WRITER_UNKNOWN, "by whom is not known");
+}
+
 static void who_is_there_may_write(void **state)
 {
 	(void)state;
@@ -199,6 +227,7 @@ int main(void)
 		cmocka_unit_test(a_session_more_is_of_another),
 		cmocka_unit_test(sessions_at_another_address_do_not_count),
 		cmocka_unit_test(not_known_stays_not_known),
+		cmocka_unit_test(rows_that_change_without_a_session_of_the_server),
 		cmocka_unit_test(who_is_there_may_write),
 		cmocka_unit_test(a_run_that_reached_nothing_did_nothing),
 	};
