@@ -544,6 +544,7 @@ static void collect_usage(struct loop *l)
 	o->pids_refused = u.pids_refused;
 	o->sockets_refused = l->sockets.refused;
 	o->sockets_made = l->sockets.notes_only ? l->sockets.noted : UINT64_MAX;
+	o->unix_sockets_made = l->sockets.notes_only ? l->sockets.noted_unix : UINT64_MAX;
 	o->network_tries = l->end.network_tries;
 	o->tmp_files = l->end.tmp_files;
 	if (l->end.is_shim)

@@ -46,15 +46,21 @@ static json_int_t sessions_opened(const json_t *before, const json_t *after)
 static bool reached_something(const json_t *connections)
 {
 	const json_t *sockets = json_object_get(connections, "sockets"),
-		     *unix_sockets = json_object_get(connections, "unix");
+		     *unix_sockets = json_object_get(connections, "sockets_unix");
 
-	/* The filter of the run has seen every call that makes one; this is so for every user. */
-	if (json_is_integer(sockets) && json_integer_value(sockets) == 0)
-		return false;
+	/*
+	 * The filter of the run has seen every call that makes one; this is so for every user. Nothing sees who
+	 * connects to a UNIX socket of the run, and might be told what to write.
+	 */
+	if (!json_is_integer(sockets) || !json_is_integer(unix_sockets) ||
+	    json_integer_value(unix_sockets) > 0)
+		return true;
+	if (!json_object_get(connections, "made"))
+		return json_integer_value(sockets) > 0;
+	/* Both must say so. */
 	return !json_is_true(json_object_get(connections, "complete")) ||
 	       json_array_size(json_object_get(connections, "made")) > 0 ||
-	       integer(connections, "incoming") > 0 || !json_is_integer(unix_sockets) ||
-	       json_integer_value(unix_sockets) > 0;
+	       integer(connections, "incoming") > 0 || integer(connections, "unix") > 0;
 }
 
 static bool is_at(const json_t *one, const json_t *server)
@@ -118,7 +124,8 @@ static void tell_of_connections(const json_t *connections,
 {
 	const json_t *made = json_object_get(connections, "made"), *one,
 		     *first = json_array_get(made, 0);
-	const json_t *unix_sockets = json_object_get(connections, "unix");
+	const json_t *unix_sockets = json_object_get(connections, "unix"),
+		     *made_unix = json_object_get(connections, "sockets_unix");
 	json_int_t n = 0;
 	size_t i;
 	char to[96] = "", local[64] = "";
@@ -141,12 +148,17 @@ static void tell_of_connections(const json_t *connections,
 			       forge_json_string_or(first, "address", ""),
 			       (long long)integer(first, "port"),
 			       json_array_size(made) > 1 ? " and others" : "");
-	if (!json_is_integer(unix_sockets))
+	if (!json_is_integer(made_unix))
 		(void)snprintf(local, sizeof(local),
 			       ", UNIX sockets cannot be seen here");
 	else if (json_integer_value(unix_sockets) > 0)
 		(void)snprintf(local, sizeof(local), ", %lld to UNIX sockets",
 			       (long long)json_integer_value(unix_sockets));
+	else if (json_integer_value(made_unix) > 0)
+		(void)snprintf(local, sizeof(local),
+			       ", %lld UNIX socket%s to which others can connect",
+			       (long long)json_integer_value(made_unix),
+			       json_integer_value(made_unix) == 1 ? "" : "s");
 	(void)snprintf(text, FORGE_WRITER_TEXT / 2, "it made %lld connection%s%s%s%s",
 		       (long long)n, n == 1 ? "" : "s", to, local,
 		       integer(connections, "incoming") > 0 ? ", others connected to it"

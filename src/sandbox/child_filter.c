@@ -44,8 +44,9 @@ static void choose_answers(const struct forge_child_filter *p, bool is_counted,
 		is_counted && is_open ? SECCOMP_RET_USER_NOTIF : SECCOMP_RET_ALLOW;
 	answer[FORGE_SLOT_CONNECT] =
 		is_counted && !is_open ? SECCOMP_RET_USER_NOTIF : SECCOMP_RET_ALLOW;
-	answer[FORGE_SLOT_NETWORK_SOCKET] =
-		is_open ? SECCOMP_RET_ALLOW : REFUSE(EPROTONOSUPPORT);
+	answer[FORGE_SLOT_NETWORK_SOCKET] = !is_open   ? REFUSE(EPROTONOSUPPORT)
+					    : is_counted ? SECCOMP_RET_USER_NOTIF
+							 : SECCOMP_RET_ALLOW;
 	answer[FORGE_SLOT_NETWORK_OPTION] =
 		is_open ? SECCOMP_RET_ALLOW : REFUSE(ENOPROTOOPT);
 	answer[FORGE_SLOT_IGNORED_OPTION] = is_open ? SECCOMP_RET_ALLOW : REFUSE(0);

@@ -88,8 +88,8 @@ static uint64_t unix_sockets(const struct forge_socket_count *c)
 static bool may_have(struct forge_socket_count *c, const struct seccomp_data *call)
 {
 	if (c->notes_only) {
-		c->noted +=
-			call->nr != SYS_socket || (uint32_t)call->args[0] != AF_NETLINK;
+		c->noted += (uint32_t)call->args[0] != AF_NETLINK;
+		c->noted_unix += (uint32_t)call->args[0] == AF_UNIX;
 		return true;
 	}
 	open_count(c);

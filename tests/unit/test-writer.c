@@ -15,9 +15,9 @@ struct facts {
 static struct facts alone(void)
 {
 	struct facts f = {
-		json_pack("{s:b, s:[{s:s, s:i, s:b, s:i}], s:i, s:i, s:[{s:s, s:i, s:i}, "
-			  "{s:s, s:i, s:i}]}",
-			  "complete", 1, "made", "address", "127.0.0.1", "port", 5432,
+		json_pack("{s:i, s:i, s:b, s:[{s:s, s:i, s:b, s:i}], s:i, s:i, "
+			  "s:[{s:s, s:i, s:i}, {s:s, s:i, s:i}]}",
+			  "sockets", 2, "sockets_unix", 0, "complete", 1, "made", "address", "127.0.0.1", "port", 5432,
 			  "udp", 0, "count", 2, "incoming", 0, "unix", 0, "sessions",
 			  "address", "127.0.0.1", "port", 5432, "local_port", 40001,
 			  "address", "127.0.0.1", "port", 5432, "local_port", 40002),
@@ -100,6 +100,9 @@ static void not_known_stays_not_known(void **state)
 	assert_int_equal(forge_table_writer(little, f.before, f.after, text),
 			 FORGE_WRITER_UNKNOWN);
 	json_object_set_new(little, "sockets", json_integer(0));
+	assert_int_equal(forge_table_writer(little, f.before, f.after, text),
+			 FORGE_WRITER_UNKNOWN);
+	json_object_set_new(little, "sockets_unix", json_integer(0));
 	assert_int_equal(forge_table_writer(little, f.before, f.after, text),
 			 FORGE_WRITER_OTHER);
 	json_decref(little);
@@ -209,8 +212,25 @@ static void a_run_that_reached_nothing_did_nothing(void **state)
 	f = quiet();
 	json_object_set_new(f.connections, "unix", json_integer(1));
 	expect(f, FORGE_WRITER_UNKNOWN, "1 to UNIX sockets");
+	/* No socket was noted, and yet one was used. */
+	f = quiet();
+	json_object_set_new(f.connections, "sockets", json_integer(0));
+	json_object_set_new(f.connections, "unix", json_integer(1));
+	expect(f, FORGE_WRITER_UNKNOWN, "1 to UNIX sockets");
+	f = alone();
+	json_object_set_new(f.connections, "sockets", json_integer(0));
+	json_object_set_new(at(f.after, "sessions_after"), "count", json_integer(14));
+	expect(f, FORGE_WRITER_UNKNOWN, "it made 2 connections");
+	/* A kernel that does not see them, and no UNIX socket. */
 	f = quiet();
 	json_object_set_new(f.connections, "unix", json_null());
+	expect(f, FORGE_WRITER_OTHER, "cannot have done it");
+	/* Others may have connected to this one. */
+	f = quiet();
+	json_object_set_new(f.connections, "sockets_unix", json_integer(1));
+	expect(f, FORGE_WRITER_UNKNOWN, "1 UNIX socket to which others can connect");
+	f = quiet();
+	json_object_set_new(f.connections, "sockets_unix", json_null());
 	expect(f, FORGE_WRITER_UNKNOWN, "UNIX sockets cannot be seen");
 	f = quiet();
 	json_object_set_new(f.connections, "incoming", json_integer(1));

@@ -221,7 +221,7 @@ static void watch_connections(struct local *e)
 		(void)!forge_connections_watch(&e->connections, e->cg, &e->uncounted);
 }
 
-static void report_connections(struct local *e, uint64_t sockets)
+static void report_connections(struct local *e, const struct forge_outcome *o)
 {
 	json_t *found = NULL;
 
@@ -230,8 +230,11 @@ static void report_connections(struct local *e, uint64_t sockets)
 	if (e->connections.map < 0 ||
 	    forge_connections_read(&e->connections, &found, &e->uncounted) < 0)
 		found = json_pack("{s:o}", "why", forge_json_text(e->uncounted.msg));
-	if (found)
-		json_object_set_new(found, "sockets", forge_json_number(sockets));
+	if (found) {
+		json_object_set_new(found, "sockets", forge_json_number(o->sockets_made));
+		json_object_set_new(found, "sockets_unix",
+				    forge_json_number(o->unix_sockets_made));
+	}
 	e->job->on_connections(e->job->arg, found);
 }
 
@@ -307,7 +310,7 @@ static int local_wait(struct forge_execution *base, struct forge_outcome *ret,
 	e->is_stuck = ret->is_stuck;
 	/* What does not die may go on. */
 	if (!e->is_stuck)
-		report_connections(e, ret->sockets_made);
+		report_connections(e, ret);
 	return rc;
 }
 
