@@ -73,8 +73,8 @@ struct forge_job {
 	/*
 	 * Not NULL: the connections of the run are to be counted. After its processes are gone: what
 	 * forge_connections_read() says, or {why} if that could not be counted; and in both cases sockets, how many the run
-	 * made over IP and of UNIX, and sockets_unix, how many of them of UNIX, null if that is not known. The callee takes it. Executors that count nothing
-	 * do not call it.
+	 * made over IP and of UNIX, and sockets_unix, how many of them of UNIX, null if that is not known. Of a run with its own
+	 * network: sockets_unix only. The callee takes it. Executors that count nothing do not call it.
 	 */
 	void (*on_connections)(void *arg, json_t *connections);
 	void *arg;

@@ -459,9 +459,68 @@ PY
     jq -e '.health.post.connections.incoming == 1' "$record"
 }
 
-@test "nothing is counted for a run that has no network, or no table to guard" {
-    "$FORGE" run --json -- true >"$record"
-    jq -e '.health.post | has("connections") | not' "$record"
+# apart COMMAND [OPTION...]: in a run without a network, during which another client writes.
+apart() {
+    local command=$1
+    shift
+    background sh -c 'dir=$1; command=$2; shift 2; "$FORGE" run --json -i "$dir/gate" "$@" -- sh -c "$command; echo is-ready; until [ -e $dir/gate/open ]; do sleep 0.05; done" >"$dir/record" 2>"$dir/err"' sh "$T" "$command" "$@"
+    runner=$pid
+    wait_for grep -rqs is-ready "$FORGE_HOME/runs" --include=stdout
+    sql "$insert"
+    finish
+    rm gate/open
+}
+local_socket="python3 -c 'import socket; socket.socket(socket.AF_UNIX)'"
+
+@test "a run without a network is cleared, unless a UNIX socket in its inputs may have led to the server" {
+    configure "$url" corrupted
+    apart true
+    is succeeded
+    says "this run had no network, made no UNIX socket and cannot have done it"
+    jq -e '.health.post.connections == {"sockets_unix": 0}' "$record"
+    rm -r "$FORGE_HOME"
+    # It looked up a user, perhaps.
+    apart "$local_socket"
+    is succeeded
+    says "this run had no network, and there is no socket in what it could read"
+    jq -e '.health.post | .connections.sockets_unix == 1 and .input_socket == null' "$record"
+    rm -r "$FORGE_HOME"
+    # The server's own socket is there.
+    mkdir -p data/deep
+    python3 -c 'import os, socket, sys; os.chdir("data/deep"); socket.socket(socket.AF_UNIX).bind("s.PGSQL")'
+    apart true -i data
+    is succeeded
+    says "cannot have done it"
+    rm -r "$FORGE_HOME"
+    apart "$local_socket" -i data
+    is corrupted
+    says "by whom is not known: this run had no network, but may have used a UNIX socket (a socket: s.PGSQL)"
+    rm -r "$FORGE_HOME"
+    # The number of its sockets is not limited, and they are noted all the same.
+    echo 'host: {allow_unlimited: true}' >>"$FORGE_CONFIG"
+    apart "$local_socket" -i data --sockets unlimited
+    is corrupted
+    says "may have used a UNIX socket"
+}
+
+@test "a run without a network that writes over the server's UNIX socket in an input is not cleared" {
+    mkdir sockets
+    chmod 777 sockets
+    pg_sql "ALTER SYSTEM SET unix_socket_directories = '$FORGE_PG_DIR', '$T/sockets'" postgres
+    chmod a+x "$T" "$BATS_RUN_TMPDIR" "$BATS_FILE_TMPDIR" 2>/dev/null || true
+    pg_stop
+    pg_start
+    status=0
+    "$FORGE" run --json -i sockets -- sh -c "$psql -qAtX -h $T/sockets -p $PGPORT -U forge -d $database -c \"$insert\"" >"$record" 2>err || status=$?
+    pg_sql "ALTER SYSTEM RESET unix_socket_directories" postgres
+    pg_stop
+    pg_start
+    shown
+    [ "$(sql "SELECT count(*) FROM samples")" -eq 2 ]
+    unknown "this run had no network, but may have used a UNIX socket (a socket: .s.PGSQL.$PGPORT)"
+}
+
+@test "nothing is counted for a run that has no table to guard" {
     printf '%s\n' 'version: 1' 'health:' "  p: {kind: postgres, url: \"$url\", tables: [samples]}" >"$FORGE_CONFIG"
     run_it true
     jq -e '.health.post | has("connections") | not' "$record"
