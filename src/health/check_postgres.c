@@ -291,13 +291,12 @@ static json_t *others_of(const PGresult *res)
 
 static json_t *sessions_of(const PGresult *sessions, const PGresult *others)
 {
-	return json_pack("{s:I, s:o, s:b, s:o}", "count",
-			 (json_int_t)strtoll(forge_checked_value(sessions, 0, 0), NULL,
-					     10),
-			 "epoch", forge_json_text(forge_checked_value(sessions, 0, 1)),
-			 "sees_all",
-			 strcmp(forge_checked_value(sessions, 0, 2), "t") == 0, "others",
-			 others_of(others));
+	return json_pack(
+		"{s:I, s:o, s:b, s:o}", "count",
+		(json_int_t)strtoll(forge_checked_value(sessions, 0, 0), NULL, 10),
+		"epoch", forge_json_text(forge_checked_value(sessions, 0, 1)), "sees_all",
+		strcmp(forge_checked_value(sessions, 0, 2), "t") == 0, "others",
+		others_of(others));
 }
 
 /*

@@ -107,7 +107,8 @@ static bool all_sessions_are_own(const json_t *connections, const json_t *before
 	const json_t *server = number_of(after, "server");
 
 	return opened > 0 && json_is_true(number_of(before, "plain")) &&
-	       json_is_true(number_of(after, "plain")) && server && json_equal(server, number_of(before, "server")) &&
+	       json_is_true(number_of(after, "plain")) && server &&
+	       json_equal(server, number_of(before, "server")) &&
 	       /* Another run's check may have been carried out before this run ended. */
 	       !json_is_true(json_object_get(after, "reused")) &&
 	       json_is_true(json_object_get(b, "sees_all")) &&

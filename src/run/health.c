@@ -404,9 +404,9 @@ static enum forge_writer writer_without_network(struct run *r,
 		(void)snprintf(found, sizeof(found), "%s",
 			       may_have ? json_string_value(known) : "");
 	else
-		(void)json_object_set_new(
-			post, "input_socket",
-			may_have ? forge_json_text(found) : json_null());
+		(void)json_object_set_new(post, "input_socket",
+					  may_have ? forge_json_text(found)
+						   : json_null());
 	if (may_have)
 		(void)snprintf(text, FORGE_WRITER_TEXT,
 			       "by whom is not known: this run had no network, but may "

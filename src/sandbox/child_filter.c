@@ -31,8 +31,8 @@ static void choose_answers(const struct forge_child_filter *p, bool has_listener
 			   uint32_t answer[FORGE_SLOT_COUNT])
 {
 	bool is_open = !p->own_network;
-	bool is_counted = has_listener && (is_open ? p->notes_sockets
-						   : p->sockets != FORGE_UNLIMITED);
+	bool is_counted = has_listener &&
+			  (is_open ? p->notes_sockets : p->sockets != FORGE_UNLIMITED);
 
 	answer[FORGE_SLOT_STREAM] =
 		is_counted ? SECCOMP_RET_USER_NOTIF : SECCOMP_RET_ALLOW;
@@ -47,7 +47,7 @@ static void choose_answers(const struct forge_child_filter *p, bool has_listener
 					  : SECCOMP_RET_ALLOW;
 	answer[FORGE_SLOT_CONNECT] =
 		is_counted && !is_open ? SECCOMP_RET_USER_NOTIF : SECCOMP_RET_ALLOW;
-	answer[FORGE_SLOT_NETWORK_SOCKET] = !is_open   ? REFUSE(EPROTONOSUPPORT)
+	answer[FORGE_SLOT_NETWORK_SOCKET] = !is_open	 ? REFUSE(EPROTONOSUPPORT)
 					    : is_counted ? SECCOMP_RET_USER_NOTIF
 							 : SECCOMP_RET_ALLOW;
 	answer[FORGE_SLOT_NETWORK_OPTION] =

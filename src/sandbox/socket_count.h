@@ -37,7 +37,8 @@ struct forge_socket_count {
 	uint64_t refused;
 	bool notes_only; /* nothing is limited */
 	uint64_t noted;	 /* ... calls that made a socket, but for netlink */
-	uint64_t noted_unix; /* those of UNIX, in both cases, if the filter hands them over */
+	/* Those of UNIX, in both cases, if the filter hands them over. */
+	uint64_t noted_unix;
 };
 #define FORGE_SOCKET_COUNT_INIT                                                          \
 	((struct forge_socket_count){ .listener = -1, .sockstat = -1 })

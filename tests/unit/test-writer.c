@@ -17,18 +17,19 @@ static struct facts alone(void)
 	struct facts f = {
 		json_pack("{s:i, s:i, s:b, s:[{s:s, s:i, s:b, s:i}], s:i, s:i, "
 			  "s:[{s:s, s:i, s:i}, {s:s, s:i, s:i}]}",
-			  "sockets", 2, "sockets_unix", 0, "complete", 1, "made", "address", "127.0.0.1", "port", 5432,
-			  "udp", 0, "count", 2, "incoming", 0, "unix", 0, "sessions",
-			  "address", "127.0.0.1", "port", 5432, "local_port", 40001,
-			  "address", "127.0.0.1", "port", 5432, "local_port", 40002),
+			  "sockets", 2, "sockets_unix", 0, "complete", 1, "made",
+			  "address", "127.0.0.1", "port", 5432, "udp", 0, "count", 2,
+			  "incoming", 0, "unix", 0, "sessions", "address", "127.0.0.1",
+			  "port", 5432, "local_port", 40001, "address", "127.0.0.1",
+			  "port", 5432, "local_port", 40002),
 		json_pack("{s:{s:b, s:{s:s, s:i}, s:{s:i, s:s, s:b, s:[]}}}", "numbers",
 			  "plain", 1, "server", "address", "127.0.0.1", "port", 5432,
 			  "sessions_before", "count", 10, "epoch", "e", "sees_all", 1,
 			  "others"),
-		json_pack("{s:b, s:{s:b, s:{s:s, s:i}, s:{s:i, s:s, s:b, s:[]}}}", "reused",
-			  0, "numbers", "plain", 1, "server", "address", "127.0.0.1", "port", 5432,
-			  "sessions_after", "count", 13, "epoch", "e", "sees_all", 1,
-			  "others"),
+		json_pack("{s:b, s:{s:b, s:{s:s, s:i}, s:{s:i, s:s, s:b, s:[]}}}",
+			  "reused", 0, "numbers", "plain", 1, "server", "address",
+			  "127.0.0.1", "port", 5432, "sessions_after", "count", 13,
+			  "epoch", "e", "sees_all", 1, "others"),
 	};
 
 	assert_non_null(f.connections);

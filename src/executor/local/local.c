@@ -230,7 +230,7 @@ static void report_connections(struct local *e, const struct forge_outcome *o)
 	if (e->job->own_network)
 		found = json_object();
 	else if (e->connections.map < 0 ||
-	    forge_connections_read(&e->connections, &found, &e->uncounted) < 0)
+		 forge_connections_read(&e->connections, &found, &e->uncounted) < 0)
 		found = json_pack("{s:o}", "why", forge_json_text(e->uncounted.msg));
 	if (found && !e->job->own_network)
 		json_object_set_new(found, "sockets", forge_json_number(o->sockets_made));
