@@ -73,8 +73,8 @@ struct forge_job {
 	/*
 	 * Not NULL: the connections of the run are to be counted. After its processes are gone: what
 	 * forge_connections_read() says, or {why} if that could not be counted; and in both cases sockets, how many the run
-	 * made over IP and of UNIX, null if that is not known. The callee takes it. Executors that count nothing
-	 * do not call it.
+	 * made over IP and of UNIX, and sockets_unix, how many of them of UNIX, null if that is not known. Of a run with its own
+	 * network: sockets_unix only. The callee takes it. Executors that count nothing do not call it.
 	 */
 	void (*on_connections)(void *arg, json_t *connections);
 	void *arg;
@@ -109,7 +109,7 @@ struct forge_outcome {
 	bool is_truncated[2];
 	uint64_t oom_kills, pids_refused, sockets_refused;
 	/* With on_connections, if they could be noted: sockets over IP and of UNIX. UINT64_MAX: not known. */
-	uint64_t sockets_made;
+	uint64_t sockets_made, unix_sockets_made;
 	/* The process with most memory just before memory ran out; bytes 0: not known. */
 	char largest_name[16];
 	uint64_t largest_bytes;
@@ -141,6 +141,7 @@ struct forge_outcome {
 		.io_read_bytes = UINT64_MAX,                                             \
 		.io_write_bytes = UINT64_MAX,                                            \
 		.sockets_made = UINT64_MAX,                                              \
+		.unix_sockets_made = UINT64_MAX,                                         \
 	})
 
 /* What a run uses now. UINT64_MAX: not known, or not visible from here. */

@@ -53,6 +53,7 @@ struct loop {
 	int workdir_fd;
 	struct forge_disk *disk;
 	struct forge_socket_count sockets;
+	bool has_listener; /* from the start on, the filter has reported to sockets */
 	struct forge_kernel_memory *kernel_memory; /* NULL: not watched */
 	int signals;
 	uint64_t start;
@@ -337,13 +338,15 @@ static void on_control(struct loop *l)
 	int fd;
 	ssize_t n = receive(l->sb->control, &msg, sizeof(msg), &fd);
 
-	if (fd >= 0 && l->sockets.listener < 0 && l->what->notes_sockets)
+	if (fd >= 0 && l->sockets.listener < 0 && l->what->notes_sockets &&
+	    !l->what->own_network)
 		forge_socket_count_note(&l->sockets, fd, l->sb->pid);
 	else if (fd >= 0 && l->sockets.listener < 0)
 		forge_socket_count_open(&l->sockets, fd, l->sb->pid,
 					l->job->limits->sockets);
 	else if (fd >= 0)
 		close(fd);
+	l->has_listener |= l->sockets.listener >= 0;
 	if (n == (ssize_t)sizeof(msg)) {
 		l->end = msg;
 		l->out->has_status = true;
@@ -544,6 +547,9 @@ static void collect_usage(struct loop *l)
 	o->pids_refused = u.pids_refused;
 	o->sockets_refused = l->sockets.refused;
 	o->sockets_made = l->sockets.notes_only ? l->sockets.noted : UINT64_MAX;
+	o->unix_sockets_made = l->has_listener && l->what->notes_sockets
+				       ? l->sockets.noted_unix
+				       : UINT64_MAX;
 	o->network_tries = l->end.network_tries;
 	o->tmp_files = l->end.tmp_files;
 	if (l->end.is_shim)

@@ -17,6 +17,7 @@ struct forge_supervision {
 	struct forge_sandbox *sb;
 	int workdir_fd;
 	bool notes_sockets; /* the filter of the command does, see socket_count.h */
+	bool own_network;   /* ... those of UNIX only */
 	bool watches_kernel_memory; /* see sandbox/kernel_memory.h */
 };
 

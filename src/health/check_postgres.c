@@ -235,15 +235,18 @@ static int note_activity(struct forge_checked_server *s)
 
 /*
  * Processes that are no client, and write no rows of their own. Any other process that is not a client (a worker of
- * replication, of an extension) may write at any time.
+ * replication, of an extension) may write at any time. In recovery that is the process "startup".
  */
 #define HARMLESS                                                                         \
 	"('client backend', 'autovacuum launcher', 'autovacuum worker', "                \
 	"'logical replication launcher', 'parallel worker', 'background writer', "       \
-	"'checkpointer', 'walwriter', 'walreceiver', 'startup', 'archiver', 'logger', "  \
-	"'walsummarizer', 'io worker')"
+	"'checkpointer', 'walwriter', 'archiver', 'logger', 'walsummarizer', "           \
+	"'io worker')"
 
-/* Who else is there: address and port of the clients of this database, kinds of other processes. */
+/*
+ * Who else is there: address and port of the clients of this database, kinds of other processes. The workers of a
+ * subscription come and go without a session, so each subscription counts as one.
+ */
 #define OTHERS                                                                           \
 	"SELECT pg_catalog.host(client_addr), client_port, "                             \
 	"CASE WHEN backend_type IN " HARMLESS " THEN NULL ELSE backend_type END "        \
@@ -251,7 +254,8 @@ static int note_activity(struct forge_checked_server *s)
 	"((datname = pg_catalog.current_database() AND "                                 \
 	"backend_type IN ('client backend', 'walsender')) OR backend_type NOT "          \
 	"IN " HARMLESS ") AND NOT (backend_type = 'walsender' AND datname IS NULL) "     \
-	"LIMIT " CONNECTIONS_MAX
+	"UNION ALL SELECT NULL, NULL, 'subscription' "                                   \
+	"FROM pg_catalog.pg_stat_subscription LIMIT " CONNECTIONS_MAX
 
 /*
  * The sum only grows while the second column stays as it is: no start of the server, no crash (which resets the statistics
@@ -264,7 +268,8 @@ static int note_activity(struct forge_checked_server *s)
 	"(SELECT stats_reset FROM pg_catalog.pg_stat_bgwriter), "                        \
 	"pg_catalog.string_agg(pg_catalog.concat(datid, '/', stats_reset), ' ' "         \
 	"ORDER BY datid))), "                                                            \
-	"pg_catalog.pg_has_role('pg_read_all_stats', 'USAGE') "                          \
+	"pg_catalog.pg_has_role('pg_read_all_stats', 'USAGE'), "                         \
+	"pg_catalog.pg_is_in_recovery() "                                                \
 	"FROM pg_catalog.pg_stat_database"
 
 static json_t *others_of(const PGresult *res)
@@ -284,35 +289,43 @@ static json_t *others_of(const PGresult *res)
 	return list;
 }
 
+static json_t *sessions_of(const PGresult *sessions, const PGresult *others)
+{
+	return json_pack(
+		"{s:I, s:o, s:b, s:o}", "count",
+		(json_int_t)strtoll(forge_checked_value(sessions, 0, 0), NULL, 10),
+		"epoch", forge_json_text(forge_checked_value(sessions, 0, 1)), "sees_all",
+		strcmp(forge_checked_value(sessions, 0, 2), "t") == 0, "others",
+		others_of(others));
+}
+
 /*
- * A session is in the activity until it has been counted. So the activity is read first: together, the two miss none. This
- * session must have been counted for certain (count_us()).
+ * A session is in the activity until it has been counted. Before the run the count is read first: whoever comes after it
+ * is counted later, and whoever was counted and can still write is in the activity. After the run the activity is read
+ * first: whoever has left it is in the count. This session must have been counted for certain (count_us()).
+ *
+ * A standby has rows that sessions of another server wrote. There is no number then.
  */
-static int note_sessions(struct forge_checked_server *s, const char *key)
+static int note_sessions(struct forge_checked_server *s, const char *key, bool is_before)
 {
 	if (pPQserverVersion(s->conn) < SESSIONS_VERSION)
 		return 0;
-	PGresult *others = forge_checked_ask(s, OTHERS, 0, NULL);
-	PGresult *sessions = forge_checked_ask(s, SESSIONS, 0, NULL);
+	PGresult *first = forge_checked_ask(s, is_before ? SESSIONS : OTHERS, 0, NULL);
+	PGresult *second = forge_checked_ask(s, is_before ? OTHERS : SESSIONS, 0, NULL);
+	PGresult *sessions = is_before ? first : second,
+		 *others = is_before ? second : first;
 	int rc = 0;
 
 	if (pPQresultStatus(others) != PGRES_TUPLES_OK)
 		rc = forge_checked_fail(s, others, "pg_stat_activity");
 	else if (!forge_checked_has_rows(sessions))
 		rc = forge_checked_fail(s, sessions, "pg_stat_database");
+	else if (strcmp(forge_checked_value(sessions, 0, 3), "f") == 0)
+		json_object_set_new(s->ret->numbers, key, sessions_of(sessions, others));
 	else
-		json_object_set_new(
-			s->ret->numbers, key,
-			json_pack("{s:I, s:o, s:b, s:o}", "count",
-				  (json_int_t)strtoll(forge_checked_value(sessions, 0, 0),
-						      NULL, 10),
-				  "epoch",
-				  forge_json_text(forge_checked_value(sessions, 0, 1)),
-				  "sees_all",
-				  strcmp(forge_checked_value(sessions, 0, 2), "t") == 0,
-				  "others", others_of(others)));
-	pPQclear(others);
-	pPQclear(sessions);
+		json_object_set_new(s->ret->numbers, "standby", json_true());
+	pPQclear(first);
+	pPQclear(second);
 	return rc;
 }
 
@@ -447,7 +460,7 @@ static void check_database(struct forge_checked_server *s,
 	int rc = is_guard ? count_us(s) : 0;
 
 	if (rc == 0 && is_guard)
-		rc = note_sessions(s, "sessions_before");
+		rc = note_sessions(s, "sessions_before", true);
 	if (rc == 0 && is_guard)
 		rc = note_server(s);
 	if (rc == 0)
@@ -461,7 +474,7 @@ static void check_database(struct forge_checked_server *s,
 	if (rc == 0)
 		rc = forge_checked_tables_read(s, &tables);
 	if (rc == 0 && is_guard)
-		rc = note_sessions(s, "sessions_after");
+		rc = note_sessions(s, "sessions_after", false);
 	if (rc == 0 && d->is_thorough)
 		rc = forge_checked_tables_verify(s, &tables);
 	/* Last: what was read just now counts. */

@@ -36,6 +36,7 @@ struct forge_checked_table {
 	char *sql;	  /* schema and name, quoted by the server */
 	char *oid;
 	bool is_counted, is_compared;
+	bool is_plain; /* a table, and all of its rows are its own */
 };
 struct forge_checked_tables {
 	struct forge_checked_table *v;

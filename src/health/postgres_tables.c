@@ -9,9 +9,13 @@
 #include "base/json.h"
 #include "health/postgres.h"
 
-/* A table and its rows. Names with a dot in them are found too, so the parts are not taken apart. */
+/*
+ * A table and its rows, and whether all rows are its own: those of views, foreign tables and the like, and of parents, may
+ * change without a session of this server. Names with a dot in them are found too, so the parts are not taken apart.
+ */
 #define FIND_TABLE                                                                       \
-	"SELECT c.oid, pg_catalog.format('%I.%I', n.nspname, c.relname) "                \
+	"SELECT c.oid, pg_catalog.format('%I.%I', n.nspname, c.relname), "               \
+	"c.relkind = 'r' AND NOT c.relhassubclass "                                      \
 	"FROM pg_catalog.pg_class c "                                                    \
 	"JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "                      \
 	"WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND "                              \
@@ -73,6 +77,7 @@ static int find_table(struct forge_checked_server *s, const char *name,
 			.name = name,
 			.oid = strdup(forge_checked_value(res, 0, 0)),
 			.sql = strdup(forge_checked_value(res, 0, 1)),
+			.is_plain = strcmp(forge_checked_value(res, 0, 2), "t") == 0,
 		};
 		t->n++;
 		if (!one->oid || !one->sql) {
@@ -247,6 +252,18 @@ static int end_statement(struct forge_checked_server *s, const char *sql)
 	return rc;
 }
 
+/* For attribution: numbers.plain, which is false when a guarded relation is not a table with rows of its own. */
+static void note_plain(struct forge_checked_server *s,
+		       const struct forge_checked_tables *t)
+{
+	bool is_plain = true;
+
+	for (size_t i = 0; i < t->n; i++)
+		if (t->v[i].is_counted || t->v[i].is_compared)
+			is_plain &= t->v[i].is_plain;
+	json_object_set_new(s->ret->numbers, "plain", json_boolean(is_plain));
+}
+
 /* Numbers of several tables belong to one moment. */
 int forge_checked_tables_read(struct forge_checked_server *s,
 			      const struct forge_checked_tables *t)
@@ -254,6 +271,7 @@ int forge_checked_tables_read(struct forge_checked_server *s,
 	int rc = 0;
 
 	json_object_set_new(s->ret->numbers, "tables", json_integer((json_int_t)t->n));
+	note_plain(s, t);
 	for (size_t i = 0; i < t->n && rc == 0; i++)
 		rc = touch(s, &t->v[i]);
 	if (rc == 0)

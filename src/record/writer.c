@@ -5,8 +5,9 @@
  *
  * Not the run: it reached nothing outside, not even a program that could have written in its place.
  *
- * The run: every session that the server opened between the two checks is one of the run's, nobody else was
- * connected before, and nobody else is connected now. The run's sessions are those over which the server at the
+ * The run: every session that the server opened between the two checks is one of the run's, nobody else had one
+ * before, and nobody else has one now. Only sessions of this server can change what is guarded: plain tables, and
+ * the server is no standby. The run's sessions are those over which the server at the
  * very address of the check said that it was ready. Connections alone are not enough: a run that connects and is
  * turned away, and another client that is let in, give the same numbers.
  */
@@ -45,15 +46,21 @@ static json_int_t sessions_opened(const json_t *before, const json_t *after)
 static bool reached_something(const json_t *connections)
 {
 	const json_t *sockets = json_object_get(connections, "sockets"),
-		     *unix_sockets = json_object_get(connections, "unix");
+		     *unix_sockets = json_object_get(connections, "sockets_unix");
 
-	/* The filter of the run has seen every call that makes one; this is so for every user. */
-	if (json_is_integer(sockets) && json_integer_value(sockets) == 0)
-		return false;
+	/*
+	 * The filter of the run has seen every call that makes one; this is so for every user. Nothing sees who
+	 * connects to a UNIX socket of the run, and might be told what to write.
+	 */
+	if (!json_is_integer(sockets) || !json_is_integer(unix_sockets) ||
+	    json_integer_value(unix_sockets) > 0)
+		return true;
+	if (!json_object_get(connections, "made"))
+		return json_integer_value(sockets) > 0;
+	/* Both must say so. */
 	return !json_is_true(json_object_get(connections, "complete")) ||
 	       json_array_size(json_object_get(connections, "made")) > 0 ||
-	       integer(connections, "incoming") > 0 || !json_is_integer(unix_sockets) ||
-	       json_integer_value(unix_sockets) > 0;
+	       integer(connections, "incoming") > 0 || integer(connections, "unix") > 0;
 }
 
 static bool is_at(const json_t *one, const json_t *server)
@@ -99,7 +106,9 @@ static bool all_sessions_are_own(const json_t *connections, const json_t *before
 		     *a = number_of(after, "sessions_after");
 	const json_t *server = number_of(after, "server");
 
-	return opened > 0 && server && json_equal(server, number_of(before, "server")) &&
+	return opened > 0 && json_is_true(number_of(before, "plain")) &&
+	       json_is_true(number_of(after, "plain")) && server &&
+	       json_equal(server, number_of(before, "server")) &&
 	       /* Another run's check may have been carried out before this run ended. */
 	       !json_is_true(json_object_get(after, "reused")) &&
 	       json_is_true(json_object_get(b, "sees_all")) &&
@@ -116,7 +125,8 @@ static void tell_of_connections(const json_t *connections,
 {
 	const json_t *made = json_object_get(connections, "made"), *one,
 		     *first = json_array_get(made, 0);
-	const json_t *unix_sockets = json_object_get(connections, "unix");
+	const json_t *unix_sockets = json_object_get(connections, "unix"),
+		     *made_unix = json_object_get(connections, "sockets_unix");
 	json_int_t n = 0;
 	size_t i;
 	char to[96] = "", local[64] = "";
@@ -139,12 +149,17 @@ static void tell_of_connections(const json_t *connections,
 			       forge_json_string_or(first, "address", ""),
 			       (long long)integer(first, "port"),
 			       json_array_size(made) > 1 ? " and others" : "");
-	if (!json_is_integer(unix_sockets))
+	if (!json_is_integer(made_unix))
 		(void)snprintf(local, sizeof(local),
 			       ", UNIX sockets cannot be seen here");
 	else if (json_integer_value(unix_sockets) > 0)
 		(void)snprintf(local, sizeof(local), ", %lld to UNIX sockets",
 			       (long long)json_integer_value(unix_sockets));
+	else if (json_integer_value(made_unix) > 0)
+		(void)snprintf(local, sizeof(local),
+			       ", %lld UNIX socket%s to which others can connect",
+			       (long long)json_integer_value(made_unix),
+			       json_integer_value(made_unix) == 1 ? "" : "s");
 	(void)snprintf(text, FORGE_WRITER_TEXT / 2, "it made %lld connection%s%s%s%s",
 		       (long long)n, n == 1 ? "" : "s", to, local,
 		       integer(connections, "incoming") > 0 ? ", others connected to it"
@@ -157,7 +172,11 @@ static void tell_of_sessions(const json_t *before, const json_t *after, json_int
 	const json_t *b = number_of(before, "sessions_before");
 	size_t were = json_array_size(json_object_get(b, "others"));
 
-	if (!b || !number_of(after, "sessions_after"))
+	if (number_of(before, "standby") || number_of(after, "standby"))
+		(void)snprintf(text, FORGE_WRITER_TEXT / 2,
+			       "the server of the check is a standby, whose rows another "
+			       "server writes");
+	else if (!b || !number_of(after, "sessions_after"))
 		(void)snprintf(text, FORGE_WRITER_TEXT / 2,
 			       "the server does not count sessions (PostgreSQL 15 does)");
 	else if (opened < 0)
@@ -172,6 +191,11 @@ static void tell_of_sessions(const json_t *before, const json_t *after, json_int
 				       ? ""
 				       : " or more (the check's user sees not all)",
 			       were == 1 ? "" : "s");
+	if (json_is_false(number_of(after, "plain"))) {
+		size_t len = strlen(text);
+		(void)snprintf(text + len, FORGE_WRITER_TEXT / 2 - len,
+			       "; what is guarded is not all plain tables");
+	}
 }
 
 enum forge_writer forge_table_writer(const json_t *connections, const json_t *before,
@@ -187,7 +211,7 @@ enum forge_writer forge_table_writer(const json_t *connections, const json_t *be
 	}
 	if (connections && all_sessions_are_own(connections, before, after, opened)) {
 		(void)snprintf(text, FORGE_WRITER_TEXT,
-			       "this run did it: nobody else was connected, and all of "
+			       "this run did it: nobody else had a session, and all of "
 			       "the %lld session%s that the server opened meanwhile %s "
 			       "its own",
 			       (long long)opened, opened == 1 ? "" : "s",

@@ -9,7 +9,7 @@ enum forge_writer {
 	FORGE_WRITER_RUN,     /* for certain the run */
 	FORGE_WRITER_UNKNOWN, /* text says why */
 };
-#define FORGE_WRITER_TEXT 360
+#define FORGE_WRITER_TEXT 520
 
 /*
  * connections: of on_connections of forge_job, or NULL: nothing was counted. before, after: what the check of the

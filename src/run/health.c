@@ -14,6 +14,7 @@
 #include "record/attendant.h"
 #include "record/guarded.h"
 #include "record/writer.h"
+#include "run/input_socket.h"
 #include "run/run_state.h"
 #include "run/signals.h"
 #include "state/quarantine.h"
@@ -360,7 +361,7 @@ bool forge_run_needs_connections(const struct run *r)
 {
 	const struct forge_health_config *h = &r->cfg->health;
 
-	if (r->spec->own_network || !is_checked(r))
+	if (!is_checked(r))
 		return false;
 	for (size_t i = 0; i < h->n_checks; i++)
 		if (has_guarded_tables(&h->checks[i]))
@@ -379,18 +380,60 @@ void forge_run_note_connections(void *arg, json_t *connections)
 		forge_record_event(&r->record, "connections_unknown", why);
 }
 
-/* Says who changed a table, of a run that has a network. The reasons are told once for each check. */
+/*
+ * Who changed a table, of a run without a network: such a run reaches a program outside only by a UNIX socket in what it can
+ * read. The search is done once.
+ */
+static enum forge_writer writer_without_network(struct run *r,
+						char text[FORGE_WRITER_TEXT])
+{
+	const json_t *made = json_object_get(r->connections, "sockets_unix");
+	json_t *post = json_object_get(health_of(r), "post");
+	char found[FORGE_INPUT_SOCKET_TEXT];
+
+	if (json_is_integer(made) && json_integer_value(made) == 0) {
+		(void)snprintf(text, FORGE_WRITER_TEXT,
+			       "this run had no network, made no UNIX socket and cannot "
+			       "have done it");
+		return FORGE_WRITER_OTHER;
+	}
+	const json_t *known = json_object_get(post, "input_socket");
+	bool may_have = known ? json_is_string(known)
+			      : forge_find_input_socket(&r->spec->read_only, found);
+	if (known)
+		(void)snprintf(found, sizeof(found), "%s",
+			       may_have ? json_string_value(known) : "");
+	else
+		(void)json_object_set_new(post, "input_socket",
+					  may_have ? forge_json_text(found)
+						   : json_null());
+	if (may_have)
+		(void)snprintf(text, FORGE_WRITER_TEXT,
+			       "by whom is not known: this run had no network, but may "
+			       "have used a UNIX socket (%.200s)",
+			       found);
+	else
+		(void)snprintf(text, FORGE_WRITER_TEXT,
+			       "this run had no network, and there is no socket in what "
+			       "it could read");
+	return may_have ? FORGE_WRITER_UNKNOWN : FORGE_WRITER_OTHER;
+}
+
+/* Says who changed a table. The reasons are told once for each check. */
 static void judge_writer(struct run *r, const json_t *before, const json_t *after,
 			 const char *text, bool is_first, struct forge_verdict *v)
 {
 	static const char *const again[] = {
-		[FORGE_WRITER_OTHER] = "this run cannot have done it",
+		[FORGE_WRITER_OTHER] = "this run is not blamed for it",
 		[FORGE_WRITER_RUN] = "this run did it",
 		[FORGE_WRITER_UNKNOWN] = "by whom is not known",
 	};
 	bool warns = strcmp(forge_json_string_or(after, "severity", ""), "warn") == 0;
 	char who[FORGE_WRITER_TEXT], all[FORGE_WRITER_TEXT + 400];
-	enum forge_writer writer = forge_table_writer(r->connections, before, after, who);
+	enum forge_writer writer =
+		r->spec->own_network
+			? writer_without_network(r, who)
+			: forge_table_writer(r->connections, before, after, who);
 
 	(void)snprintf(all, sizeof(all), "%s; %s", text, is_first ? who : again[writer]);
 	if (writer != FORGE_WRITER_OTHER && !warns &&
@@ -401,7 +444,7 @@ static void judge_writer(struct run *r, const json_t *before, const json_t *afte
 		forge_judge_add(v, "Health: %s.", all);
 }
 
-/* Tables whose rows are guarded: numbers before and after. A run without a network has no way to a server. */
+/* Tables whose rows are guarded: numbers before and after. */
 static void compare_tables(struct run *r, const json_t *before, const json_t *after,
 			   const char *what, bool *is_first, struct forge_verdict *v)
 {
@@ -423,13 +466,7 @@ static void compare_tables(struct run *r, const json_t *before, const json_t *af
 			rows_written(json_object_get(before, "numbers"), now),
 			json_array_size(json_object_get(now, "connections")));
 		forge_record_event(&r->record, "table_changed", text);
-		if (r->spec->own_network)
-			forge_judge_add(v,
-					"Health: %s; this run had no network and "
-					"cannot have done it.",
-					text);
-		else
-			judge_writer(r, before, after, text, *is_first, v);
+		judge_writer(r, before, after, text, *is_first, v);
 		*is_first = false;
 	}
 }

@@ -125,7 +125,7 @@ void forge_child_landlock_end(int rules, int report);
 struct forge_child_filter {
 	bool own_network, may_allocate;
 	uint64_t sockets; /* the limit, FORGE_UNLIMITED: they are not counted */
-	bool notes_sockets; /* with the host's network: the supervisor hears of each */
+	bool notes_sockets; /* with the host's network all of them, else those of UNIX */
 	int control, report;
 };
 void forge_child_filter(const struct forge_child_filter *f);

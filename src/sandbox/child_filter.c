@@ -27,10 +27,12 @@ size_t forge_filter_length(void)
 #define REFUSE(error) (SECCOMP_RET_ERRNO | (uint32_t)(error))
 
 /* Chooses the seccomp actions that depend on the run; see enum forge_filter_slot. */
-static void choose_answers(const struct forge_child_filter *p, bool is_counted,
+static void choose_answers(const struct forge_child_filter *p, bool has_listener,
 			   uint32_t answer[FORGE_SLOT_COUNT])
 {
 	bool is_open = !p->own_network;
+	bool is_counted = has_listener &&
+			  (is_open ? p->notes_sockets : p->sockets != FORGE_UNLIMITED);
 
 	answer[FORGE_SLOT_STREAM] =
 		is_counted ? SECCOMP_RET_USER_NOTIF : SECCOMP_RET_ALLOW;
@@ -39,13 +41,15 @@ static void choose_answers(const struct forge_child_filter *p, bool is_counted,
 				      : is_open || p->sockets == FORGE_UNLIMITED
 					      ? SECCOMP_RET_ALLOW
 					      : REFUSE(EPROTONOSUPPORT);
-	/* Those of its own network are charged to the run, and lead nowhere else. */
-	answer[FORGE_SLOT_UNIX] =
-		is_counted && is_open ? SECCOMP_RET_USER_NOTIF : SECCOMP_RET_ALLOW;
+	/* They are charged to the run; they may lead to programs that listen in one of its inputs. */
+	answer[FORGE_SLOT_UNIX] = has_listener && p->notes_sockets
+					  ? SECCOMP_RET_USER_NOTIF
+					  : SECCOMP_RET_ALLOW;
 	answer[FORGE_SLOT_CONNECT] =
 		is_counted && !is_open ? SECCOMP_RET_USER_NOTIF : SECCOMP_RET_ALLOW;
-	answer[FORGE_SLOT_NETWORK_SOCKET] =
-		is_open ? SECCOMP_RET_ALLOW : REFUSE(EPROTONOSUPPORT);
+	answer[FORGE_SLOT_NETWORK_SOCKET] = !is_open	 ? REFUSE(EPROTONOSUPPORT)
+					    : is_counted ? SECCOMP_RET_USER_NOTIF
+							 : SECCOMP_RET_ALLOW;
 	answer[FORGE_SLOT_NETWORK_OPTION] =
 		is_open ? SECCOMP_RET_ALLOW : REFUSE(ENOPROTOOPT);
 	answer[FORGE_SLOT_IGNORED_OPTION] = is_open ? SECCOMP_RET_ALLOW : REFUSE(0);
@@ -123,11 +127,9 @@ int forge_child_send_listener(int control, int listener)
  */
 void forge_child_filter(const struct forge_child_filter *c)
 {
-	bool is_counted =
-		c->own_network ? c->sockets != FORGE_UNLIMITED : c->notes_sockets;
 	uint32_t answer[FORGE_SLOT_COUNT];
 
-	choose_answers(c, is_counted, answer);
+	choose_answers(c, true, answer);
 	set_answers(answer);
 	int listener = load_filter(SECCOMP_FILTER_FLAG_NEW_LISTENER);
 	if (listener >= 0 && forge_child_send_listener(c->control, listener) == 0)

@@ -63,7 +63,7 @@ struct forge_plan {
 	bool privileged; /* the supervisor opens sources and maps ids with its own rights */
 	/* isolation */
 	bool own_network;
-	bool notes_sockets; /* of the host's network: see socket_count.h */
+	bool notes_sockets; /* see socket_count.h */
 	bool may_allocate; /* there is a quota, which counts blocks that are not written */
 	int landlock_abi;  /* to be enforced; 0: none */
 	/* budget */
@@ -101,7 +101,7 @@ struct forge_plan_spec {
 	const char *place;   /* its path outside, NULL: the same */
 	bool workdir_exists;
 	bool own_network;
-	bool notes_sockets;	       /* of the host's network: see socket_count.h */
+	bool notes_sockets;	       /* see socket_count.h */
 	uint64_t tmp_bytes, shm_bytes; /* 0: from the memory limit */
 	uid_t host_uid;		       /* chosen by forge_ids_choose() */
 	gid_t host_gid;

@@ -551,8 +551,15 @@ static const struct forge_call_row connect_rows[] = {
 	{ { 0 }, -1 },
 };
 
+/*
+ * Sockets for streams and packets stay with each other. One for datagrams (SOCK_RAW is another name for it) can send to any
+ * name, like one of socket().
+ */
 static const struct forge_call_row socketpair_rows[] = {
-	{ { AF_UNIX }, FORGE_ALLOW },
+	{ { AF_UNIX, SOCK_STREAM }, FORGE_ALLOW },
+	{ { AF_UNIX, SOCK_SEQPACKET }, FORGE_ALLOW },
+	{ { AF_UNIX, SOCK_DGRAM }, FORGE_DECIDE(FORGE_SLOT_UNIX) },
+	{ { AF_UNIX, SOCK_RAW }, FORGE_DECIDE(FORGE_SLOT_UNIX) },
 	{ { 0 }, -1 },
 };
 
@@ -646,8 +653,9 @@ const struct forge_call_list forge_call_lists[] = {
 	  .otherwise = { EAFNOSUPPORT, EPROTONOSUPPORT, EPROTONOSUPPORT },
 	  .rows = socket_rows },
 	{ .name = "socketpair",
-	  .n_args = 1,
-	  .otherwise = { EAFNOSUPPORT },
+	  .n_args = 2,
+	  .mask = { 0, 0xf },
+	  .otherwise = { EAFNOSUPPORT, ESOCKTNOSUPPORT },
 	  .rows = socketpair_rows },
 	{ .name = "connect",
 	  .n_args = 1,

@@ -25,7 +25,7 @@ struct forge_syscall_name {
 enum forge_filter_slot {
 	FORGE_SLOT_STREAM,	   /* a socket for streams over IP */
 	FORGE_SLOT_DATAGRAM,	   /* a socket for datagrams over IP, or netlink */
-	FORGE_SLOT_UNIX,	   /* a UNIX socket */
+	FORGE_SLOT_UNIX,	   /* a UNIX socket that can turn to others */
 	FORGE_SLOT_CONNECT,	   /* connecting: the other side gets a socket too */
 	FORGE_SLOT_NETWORK_SOCKET, /* other sockets that make sense with a network only */
 	FORGE_SLOT_NETWORK_OPTION, /* the same for socket options */

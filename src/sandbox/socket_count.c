@@ -87,11 +87,13 @@ static uint64_t unix_sockets(const struct forge_socket_count *c)
 
 static bool may_have(struct forge_socket_count *c, const struct seccomp_data *call)
 {
-	if (c->notes_only) {
-		c->noted +=
-			call->nr != SYS_socket || (uint32_t)call->args[0] != AF_NETLINK;
+	bool is_unix = call->nr != SYS_connect && (uint32_t)call->args[0] == AF_UNIX;
+
+	c->noted_unix += is_unix;
+	if (c->notes_only)
+		c->noted += (uint32_t)call->args[0] != AF_NETLINK;
+	if (c->notes_only || is_unix)
 		return true;
-	}
 	open_count(c);
 	uint64_t used = sockets_in_use(c), most = is_datagram(call) ? c->max / 4 : c->max;
 

@@ -14,7 +14,9 @@
  * has processes.
  *
  * With the network of the host nothing is limited. There the supervisor only notes, where it matters, that a run made
- * a socket at all, over IP or of UNIX: a run that made none has not talked to any other program.
+ * a socket at all, over IP or of UNIX: a run that made none has not talked to any other program. Pairs of
+ * sockets that talk to each other only are not noted. In its own network, UNIX sockets are noted in the same way: they may
+ * lead to a program that listens in an input.
  *
  * The listener also keeps the filter's BPF program alive. Kernels have hung for good when some
  * thousand programs were freed at one moment, so runs that end together release theirs one
@@ -35,6 +37,8 @@ struct forge_socket_count {
 	uint64_t refused;
 	bool notes_only; /* nothing is limited */
 	uint64_t noted;	 /* ... calls that made a socket, but for netlink */
+	/* Those of UNIX, in both cases, if the filter hands them over. */
+	uint64_t noted_unix;
 };
 #define FORGE_SOCKET_COUNT_INIT                                                          \
 	((struct forge_socket_count){ .listener = -1, .sockstat = -1 })

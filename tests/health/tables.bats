@@ -152,7 +152,7 @@ connects() { echo "python3 -c 'import socket; socket.create_connection((\"127.0.
     is corrupted
     [ "$(jq -r .reason "$record")" = health_post ]
     says "Corrupted: p: table samples has other rows now"
-    says "this run did it: nobody else was connected, and all of the 2 sessions that the server opened meanwhile are its own"
+    says "this run did it: nobody else had a session, and all of the 2 sessions that the server opened meanwhile are its own"
     [ "$(jq '.health.post.connections.sessions | length' "$record")" -eq 2 ]
     [ "$(jq '[.health.post.connections.made[] | select(.port == '"$PGPORT"' and .address == "127.0.0.1" and (.udp | not)).count] | add' "$record")" -eq 2 ]
 }
@@ -191,6 +191,37 @@ connects() { echo "python3 -c 'import socket; socket.create_connection((\"127.0.
     says "UNIX sockets"
 }
 
+@test "a run that made one of a pair of datagram sockets, which can send to any name, is not cleared" {
+    # SOCK_RAW is another name for SOCK_DGRAM. The sockets of the other pairs talk to each other only.
+    begin "python3 -c 'import socket as s; [s.socketpair(s.AF_UNIX, t) for t in (s.SOCK_STREAM, s.SOCK_SEQPACKET, s.SOCK_DGRAM | s.SOCK_CLOEXEC, s.SOCK_RAW)]'"
+    sql "$insert"
+    finish
+    [ "$(jq -c '.health.post.connections | [.sockets, .sockets_unix]' "$record")" = "[2,2]" ]
+    counts || { uncounted; return; }
+    unknown "it made 0 connections, 2 UNIX sockets to which others can connect"
+}
+
+@test "a run that listens at a UNIX socket may have been told what to write: it is not cleared" {
+    begin "python3 -c 'import socket; s = socket.socket(socket.AF_UNIX); s.bind(\"told\"); s.listen()'"
+    sql "$insert"
+    finish
+    [ "$(jq -c '.health.post.connections | [.sockets, .sockets_unix]' "$record")" = "[1,1]" ]
+    counts || { uncounted; return; }
+    unknown "it made 0 connections, 1 UNIX socket to which others can connect"
+}
+
+@test "ping sockets are noted as well" {
+    begin "python3 -c 'import socket as s
+for family, protocol in ((s.AF_INET, s.IPPROTO_ICMP), (s.AF_INET6, s.IPPROTO_ICMPV6)):
+    try:
+        s.socket(family, s.SOCK_DGRAM, protocol)
+    except PermissionError:
+        print(\"not for this group\")'"
+    sql "$insert"
+    finish
+    [ "$(jq -c '.health.post.connections | [.sockets, .sockets_unix]' "$record")" = "[2,0]" ]
+}
+
 @test "where the filter cannot report sockets, none that were seen clear nobody" {
     # As in a container whose engine has a listener of its own: seccomp(2) cannot be had, prctl(2) can.
     export runner_prefix="$NOSYS seccomp=ENOSYS --"
@@ -198,12 +229,9 @@ connects() { echo "python3 -c 'import socket; socket.create_connection((\"127.0.
     sql "$insert"
     finish
     jq -e '.health.post.connections.sockets == null' "$record"
-    if counts; then
-        is succeeded
-        says "this run made no connection and cannot have done it"
-        return
-    fi
-    unknown "its connections are not known (eBPF programs"
+    # The kernel does not count who connects to a UNIX socket of the run.
+    counts || { unknown "its connections are not known (eBPF programs"; return; }
+    unknown "it made 0 connections, UNIX sockets cannot be seen here"
 }
 
 @test "a client that was connected before writes, and the run connects nowhere: it is not blamed" {
@@ -314,6 +342,54 @@ connects() { echo "python3 -c 'import socket; socket.create_connection((\"127.0.
     says "this run did it"
 }
 
+@test "a view changes by itself, a parent with its children: a run that connected is not blamed for certain" {
+    sql "CREATE VIEW clock AS SELECT clock_timestamp() AS now; CREATE TABLE parent (LIKE samples); CREATE TABLE child () INHERITS (parent)"
+    sed -i 's/samples/clock/' "$FORGE_CONFIG"
+    # It has one session, and nobody else has one.
+    run_it "$psql -qAtX -h 127.0.0.1 -p $PGPORT -U forge -d $database -c 'SELECT 1'"
+    is succeeded
+    says "table clock has other rows now"
+    counts || { says "its connections are not known"; return; }
+    says "by whom is not known: it made 1 connection"
+    says "the server opened 1 session meanwhile, and 0 clients had been connected before; what is guarded is not all plain tables"
+    sed -i 's/clock/parent/' "$FORGE_CONFIG"
+    run_it "$(writes | sed "s/samples (value)/parent (id, value)/; s/('new')/(1, 'new')/")"
+    is succeeded
+    says "by whom is not known"
+}
+
+@test "a subscription may write without a session: a run that wrote is not blamed for certain" {
+    sql "CREATE SUBSCRIPTION sub_$database CONNECTION 'host=127.0.0.1' PUBLICATION none WITH (connect = false)" 2>/dev/null
+    run_it "$(writes)"
+    sql "ALTER SUBSCRIPTION sub_$database SET (slot_name = NONE)"
+    sql "DROP SUBSCRIPTION sub_$database"
+    jq -e '.health.pre.checks[] | select(.name == "p").numbers.sessions_before.others | map(.worker) == ["subscription"]' "$record"
+    counts || { uncounted; return; }
+    unknown "it made 1 connection"
+}
+
+@test "a check of a standby: the rows come from another server, and nobody is blamed for certain" {
+    standby=$FORGE_PG_DIR/standby
+    read -r sport < <(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+    (cd / && pg_as "$(pg_bin)/pg_basebackup" -h "$FORGE_PG_DIR" -p "$PGPORT" -U forge -D "$standby" -c fast -X stream -R)
+    sed -i "s/^port = .*/port = $sport/" "$standby/postgresql.conf"
+    (cd / && pg_as "$(pg_bin)/pg_ctl" -D "$standby" -w -t 60 -s -l "$FORGE_PG_DIR/standby.log" start) 3>&- 4>&-
+    configure "postgresql://forge@127.0.0.1:$sport/$database" warn
+    begin "$psql -qAtX -h 127.0.0.1 -p $sport -U forge -d $database -c 'SELECT 1'"
+    sql "$insert"
+    lsn=$(sql "SELECT pg_current_wal_lsn()")
+    # The primary knows; to ask the standby would open a session there.
+    replayed() { [ "$(sql "SELECT count(*) FROM pg_stat_replication WHERE replay_lsn >= '$lsn'")" = 1 ]; }
+    wait_for replayed
+    finish
+    (cd / && pg_as "$(pg_bin)/pg_ctl" -D "$standby" -w -t 60 -s -m immediate stop)
+    rm -rf "$standby"
+    is succeeded
+    says "table samples has other rows now"
+    says "the server of the check is a standby"
+    jq -e '.health.post.checks[] | select(.name == "p").numbers | has("sessions_after") | not' "$record"
+}
+
 @test "an encrypted connection cannot be read: a run that wrote over one is not blamed for certain" {
     (cd / && pg_as openssl req -new -x509 -nodes -days 2 -subj /CN=test -newkey rsa:2048 \
         -keyout "$FORGE_PG_DIR/data/server.key" -out "$FORGE_PG_DIR/data/server.crt") >/dev/null 2>&1
@@ -383,9 +459,68 @@ PY
     jq -e '.health.post.connections.incoming == 1' "$record"
 }
 
-@test "nothing is counted for a run that has no network, or no table to guard" {
-    "$FORGE" run --json -- true >"$record"
-    jq -e '.health.post | has("connections") | not' "$record"
+# apart COMMAND [OPTION...]: in a run without a network, during which another client writes.
+apart() {
+    local command=$1
+    shift
+    background sh -c 'dir=$1; command=$2; shift 2; "$FORGE" run --json -i "$dir/gate" "$@" -- sh -c "$command; echo is-ready; until [ -e $dir/gate/open ]; do sleep 0.05; done" >"$dir/record" 2>"$dir/err"' sh "$T" "$command" "$@"
+    runner=$pid
+    wait_for grep -rqs is-ready "$FORGE_HOME/runs" --include=stdout
+    sql "$insert"
+    finish
+    rm gate/open
+}
+local_socket="python3 -c 'import socket; socket.socket(socket.AF_UNIX)'"
+
+@test "a run without a network is cleared, unless a UNIX socket in its inputs may have led to the server" {
+    configure "$url" corrupted
+    apart true
+    is succeeded
+    says "this run had no network, made no UNIX socket and cannot have done it"
+    jq -e '.health.post.connections == {"sockets_unix": 0}' "$record"
+    rm -r "$FORGE_HOME"
+    # It looked up a user, perhaps.
+    apart "$local_socket"
+    is succeeded
+    says "this run had no network, and there is no socket in what it could read"
+    jq -e '.health.post | .connections.sockets_unix == 1 and .input_socket == null' "$record"
+    rm -r "$FORGE_HOME"
+    # The server's own socket is there.
+    mkdir -p data/deep
+    python3 -c 'import os, socket, sys; os.chdir("data/deep"); socket.socket(socket.AF_UNIX).bind("s.PGSQL")'
+    apart true -i data
+    is succeeded
+    says "cannot have done it"
+    rm -r "$FORGE_HOME"
+    apart "$local_socket" -i data
+    is corrupted
+    says "by whom is not known: this run had no network, but may have used a UNIX socket (a socket: s.PGSQL)"
+    rm -r "$FORGE_HOME"
+    # The number of its sockets is not limited, and they are noted all the same.
+    echo 'host: {allow_unlimited: true}' >>"$FORGE_CONFIG"
+    apart "$local_socket" -i data --sockets unlimited
+    is corrupted
+    says "may have used a UNIX socket"
+}
+
+@test "a run without a network that writes over the server's UNIX socket in an input is not cleared" {
+    mkdir sockets
+    chmod 777 sockets
+    pg_sql "ALTER SYSTEM SET unix_socket_directories = '$FORGE_PG_DIR', '$T/sockets'" postgres
+    chmod a+x "$T" "$BATS_RUN_TMPDIR" "$BATS_FILE_TMPDIR" 2>/dev/null || true
+    pg_stop
+    pg_start
+    status=0
+    "$FORGE" run --json -i sockets -- sh -c "$psql -qAtX -h $T/sockets -p $PGPORT -U forge -d $database -c \"$insert\"" >"$record" 2>err || status=$?
+    pg_sql "ALTER SYSTEM RESET unix_socket_directories" postgres
+    pg_stop
+    pg_start
+    shown
+    [ "$(sql "SELECT count(*) FROM samples")" -eq 2 ]
+    unknown "this run had no network, but may have used a UNIX socket (a socket: .s.PGSQL.$PGPORT)"
+}
+
+@test "nothing is counted for a run that has no table to guard" {
     printf '%s\n' 'version: 1' 'health:' "  p: {kind: postgres, url: \"$url\", tables: [samples]}" >"$FORGE_CONFIG"
     run_it true
     jq -e '.health.post | has("connections") | not' "$record"

@@ -15,20 +15,21 @@ struct facts {
 static struct facts alone(void)
 {
 	struct facts f = {
-		json_pack("{s:b, s:[{s:s, s:i, s:b, s:i}], s:i, s:i, s:[{s:s, s:i, s:i}, "
-			  "{s:s, s:i, s:i}]}",
-			  "complete", 1, "made", "address", "127.0.0.1", "port", 5432,
-			  "udp", 0, "count", 2, "incoming", 0, "unix", 0, "sessions",
-			  "address", "127.0.0.1", "port", 5432, "local_port", 40001,
-			  "address", "127.0.0.1", "port", 5432, "local_port", 40002),
-		json_pack("{s:{s:{s:s, s:i}, s:{s:i, s:s, s:b, s:[]}}}", "numbers",
-			  "server", "address", "127.0.0.1", "port", 5432,
+		json_pack("{s:i, s:i, s:b, s:[{s:s, s:i, s:b, s:i}], s:i, s:i, "
+			  "s:[{s:s, s:i, s:i}, {s:s, s:i, s:i}]}",
+			  "sockets", 2, "sockets_unix", 0, "complete", 1, "made",
+			  "address", "127.0.0.1", "port", 5432, "udp", 0, "count", 2,
+			  "incoming", 0, "unix", 0, "sessions", "address", "127.0.0.1",
+			  "port", 5432, "local_port", 40001, "address", "127.0.0.1",
+			  "port", 5432, "local_port", 40002),
+		json_pack("{s:{s:b, s:{s:s, s:i}, s:{s:i, s:s, s:b, s:[]}}}", "numbers",
+			  "plain", 1, "server", "address", "127.0.0.1", "port", 5432,
 			  "sessions_before", "count", 10, "epoch", "e", "sees_all", 1,
 			  "others"),
-		json_pack("{s:b, s:{s:{s:s, s:i}, s:{s:i, s:s, s:b, s:[]}}}", "reused", 0,
-			  "numbers", "server", "address", "127.0.0.1", "port", 5432,
-			  "sessions_after", "count", 13, "epoch", "e", "sees_all", 1,
-			  "others"),
+		json_pack("{s:b, s:{s:b, s:{s:s, s:i}, s:{s:i, s:s, s:b, s:[]}}}",
+			  "reused", 0, "numbers", "plain", 1, "server", "address",
+			  "127.0.0.1", "port", 5432, "sessions_after", "count", 13,
+			  "epoch", "e", "sees_all", 1, "others"),
 	};
 
 	assert_non_null(f.connections);
@@ -101,6 +102,9 @@ static void not_known_stays_not_known(void **state)
 			 FORGE_WRITER_UNKNOWN);
 	json_object_set_new(little, "sockets", json_integer(0));
 	assert_int_equal(forge_table_writer(little, f.before, f.after, text),
+			 FORGE_WRITER_UNKNOWN);
+	json_object_set_new(little, "sockets_unix", json_integer(0));
+	assert_int_equal(forge_table_writer(little, f.before, f.after, text),
 			 FORGE_WRITER_OTHER);
 	json_decref(little);
 	/* No check before the run. */
@@ -131,6 +135,34 @@ static void not_known_stays_not_known(void **state)
 	f = alone();
 	json_object_set_new(at(f.before, "server"), "address", json_string("10.0.0.1"));
 	expect(f, FORGE_WRITER_UNKNOWN, "opened 2 sessions");
+}
+
+static void rows_that_change_without_a_session_of_the_server(void **state)
+{
+	(void)state;
+	struct facts f = alone();
+
+	/* A standby: its check gives no numbers of sessions. */
+	json_object_del(json_object_get(f.before, "numbers"), "sessions_before");
+	json_object_del(json_object_get(f.after, "numbers"), "sessions_after");
+	json_object_set_new(json_object_get(f.after, "numbers"), "standby", json_true());
+	expect(f, FORGE_WRITER_UNKNOWN, "the server of the check is a standby");
+	/* It is one no more. */
+	f = alone();
+	json_object_del(json_object_get(f.before, "numbers"), "sessions_before");
+	json_object_set_new(json_object_get(f.before, "numbers"), "standby", json_true());
+	expect(f, FORGE_WRITER_UNKNOWN, "the server of the check is a standby");
+	/* A view. */
+	f = alone();
+	json_object_set_new(json_object_get(f.after, "numbers"), "plain", json_false());
+	expect(f, FORGE_WRITER_UNKNOWN, "what is guarded is not all plain tables");
+	f = alone();
+	json_object_set_new(json_object_get(f.before, "numbers"), "plain", json_false());
+	expect(f, FORGE_WRITER_UNKNOWN, "by whom is not known");
+	/* The check says nothing about it. */
+	f = alone();
+	json_object_del(json_object_get(f.after, "numbers"), "plain");
+	expect(f, FORGE_WRITER_UNKNOWN, "by whom is not known");
 }
 
 static void who_is_there_may_write(void **state)
@@ -181,8 +213,25 @@ static void a_run_that_reached_nothing_did_nothing(void **state)
 	f = quiet();
 	json_object_set_new(f.connections, "unix", json_integer(1));
 	expect(f, FORGE_WRITER_UNKNOWN, "1 to UNIX sockets");
+	/* No socket was noted, and yet one was used. */
+	f = quiet();
+	json_object_set_new(f.connections, "sockets", json_integer(0));
+	json_object_set_new(f.connections, "unix", json_integer(1));
+	expect(f, FORGE_WRITER_UNKNOWN, "1 to UNIX sockets");
+	f = alone();
+	json_object_set_new(f.connections, "sockets", json_integer(0));
+	json_object_set_new(at(f.after, "sessions_after"), "count", json_integer(14));
+	expect(f, FORGE_WRITER_UNKNOWN, "it made 2 connections");
+	/* A kernel that does not see them, and no UNIX socket. */
 	f = quiet();
 	json_object_set_new(f.connections, "unix", json_null());
+	expect(f, FORGE_WRITER_OTHER, "cannot have done it");
+	/* Others may have connected to this one. */
+	f = quiet();
+	json_object_set_new(f.connections, "sockets_unix", json_integer(1));
+	expect(f, FORGE_WRITER_UNKNOWN, "1 UNIX socket to which others can connect");
+	f = quiet();
+	json_object_set_new(f.connections, "sockets_unix", json_null());
 	expect(f, FORGE_WRITER_UNKNOWN, "UNIX sockets cannot be seen");
 	f = quiet();
 	json_object_set_new(f.connections, "incoming", json_integer(1));
@@ -199,6 +248,7 @@ int main(void)
 		cmocka_unit_test(a_session_more_is_of_another),
 		cmocka_unit_test(sessions_at_another_address_do_not_count),
 		cmocka_unit_test(not_known_stays_not_known),
+		cmocka_unit_test(rows_that_change_without_a_session_of_the_server),
 		cmocka_unit_test(who_is_there_may_write),
 		cmocka_unit_test(a_run_that_reached_nothing_did_nothing),
 	};

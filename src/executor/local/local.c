@@ -217,21 +217,26 @@ static int start_sandbox(struct local *e, struct forge_outcome *ret,
 /* Without it the run goes on: less is known of it then, and the report says why. */
 static void watch_connections(struct local *e)
 {
-	if (e->job->on_connections)
+	if (e->job->on_connections && !e->job->own_network)
 		(void)!forge_connections_watch(&e->connections, e->cg, &e->uncounted);
 }
 
-static void report_connections(struct local *e, uint64_t sockets)
+static void report_connections(struct local *e, const struct forge_outcome *o)
 {
 	json_t *found = NULL;
 
 	if (!e->job->on_connections)
 		return;
-	if (e->connections.map < 0 ||
-	    forge_connections_read(&e->connections, &found, &e->uncounted) < 0)
+	if (e->job->own_network)
+		found = json_object();
+	else if (e->connections.map < 0 ||
+		 forge_connections_read(&e->connections, &found, &e->uncounted) < 0)
 		found = json_pack("{s:o}", "why", forge_json_text(e->uncounted.msg));
+	if (found && !e->job->own_network)
+		json_object_set_new(found, "sockets", forge_json_number(o->sockets_made));
 	if (found)
-		json_object_set_new(found, "sockets", forge_json_number(sockets));
+		json_object_set_new(found, "sockets_unix",
+				    forge_json_number(o->unix_sockets_made));
 	e->job->on_connections(e->job->arg, found);
 }
 
@@ -294,6 +299,7 @@ static int local_wait(struct forge_execution *base, struct forge_outcome *ret,
 						.workdir_fd = e->workdir.fd,
 						.notes_sockets =
 							e->job->on_connections != NULL,
+						.own_network = e->job->own_network,
 						.watches_kernel_memory = true };
 	int rc = forge_supervise(&what, ret, err);
 
@@ -307,7 +313,7 @@ static int local_wait(struct forge_execution *base, struct forge_outcome *ret,
 	e->is_stuck = ret->is_stuck;
 	/* What does not die may go on. */
 	if (!e->is_stuck)
-		report_connections(e, ret->sockets_made);
+		report_connections(e, ret);
 	return rc;
 }
 
