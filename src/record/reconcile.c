@@ -24,6 +24,7 @@
 #include "record/retry_due.h"
 #include "state/home.h"
 #include "state/kept.h"
+#include "state/samples.h"
 #include "state/slot.h"
 #include "store/state.h"
 
@@ -148,13 +149,17 @@ static int complete_record(const struct repair *r, json_t *verdict,
 	return rc == 1 ? forge_write_record(r->home, r->run_id, verdict, err) : rc;
 }
 
-/* Killed while it made its directory: there are only empty files. */
+/*
+ * Killed while it made its directory: there are only empty files. After a power cut there may be points of what it used, which no
+ * process waits for, and nothing else.
+ */
 static void remove_unbegun(const struct repair *r)
 {
 	if (r->dir < 0 || r->dry_run)
 		return;
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(run_files); i++)
 		(void)unlinkat(r->dir, run_files[i], 0); /* maybe not there yet */
+	(void)unlinkat(r->dir, FORGE_SAMPLES_FILE, 0);
 	(void)unlinkat(r->home->runs_fd, r->run_id, AT_REMOVEDIR);
 }
 

@@ -22,6 +22,9 @@ int forge_queue_lock(const struct forge_home *home, struct forge_error *err)
 	return fd < 0 ? forge_fail_errno(err, -fd, "lock %s/queue.lock", home->path) : fd;
 }
 
+/* How long such a look may take on a busy host. */
+#define LOOKED_AT_MSEC 10000
+
 bool forge_queue_is_locked(int dir, const char *name)
 {
 	forge_auto_close int fd =
@@ -101,11 +104,14 @@ int forge_queue_make(int dir, const char *name, unsigned slot, enum forge_queue_
 			flags |= O_CREAT | O_EXCL;
 	}
 	int fd = rc < 0 ? rc : openat(dir, name, flags, 0600);
-	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0) {
-		int code = errno;
+	rc = fd < 0 ? -errno : 0;
+	/* Those who only look at the queue lock each file for a moment, to see whether they can. */
+	if (rc == 0)
+		rc = forge_lock_fd(fd, FORGE_LOCK_EXCLUSIVE, LOOKED_AT_MSEC, -1);
+	if (rc < 0) {
 		if (fd >= 0)
 			close(fd);
-		return forge_fail_errno(err, code, "make queue/%s", name);
+		return forge_fail_errno(err, -rc, "make queue/%s", name);
 	}
 	return fd;
 }

@@ -242,3 +242,15 @@ time.sleep(2)'
     echo "off: $off dense: $dense"
     [ "$(sort -n <<<"$dense" | sed '/^$/d' | head -n 1)" -lt $(($(sort -n <<<"$off" | sed '/^$/d' | head -n 1) + 1000)) ]
 }
+
+@test "a run of which a power cut left nothing but points leaves nothing" {
+    start
+    patiently has_points "$id" 1
+    kill -9 "$(of "$id" .supervisor.pid)"
+    # What the disk has of files that no process has waited for.
+    for file in record.json events.jsonl stdout stderr; do
+        : >"$FORGE_HOME/runs/$id/$file"
+    done
+    "$FORGE" gc >/dev/null
+    [ ! -e "$FORGE_HOME/runs/$id/samples" ]
+}
