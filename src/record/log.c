@@ -56,7 +56,12 @@ int forge_log_open_remote(const json_t *slot, const char *name)
 	forge_auto_close int fd =
 		dir ? open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW) : -1;
 
-	return fd < 0 ? -1
-		      : openat(fd, name,
-			       O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | O_NOFOLLOW);
+	forge_auto_close int log =
+		fd < 0 ? -1
+		       : openat(fd, name,
+				O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | O_NOFOLLOW);
+	struct stat st;
+
+	return log >= 0 && fstat(log, &st) == 0 && S_ISREG(st.st_mode) ? forge_take_fd(log)
+								      : -1;
 }

@@ -44,11 +44,21 @@ async function readRange(id: string, stream: string, from: number, to: number): 
 }
 
 /* The last part; it begins with a whole line when there is one. */
-async function readTail(id: string, stream: string): Promise<{ window: LogWindow; size: number }> {
+/* Bytes at the end that are the beginning of a character, whose rest is not written yet. */
+function half(data: Uint8Array): number {
+	for (let i = 1; i <= 3 && i <= data.length; i++) {
+		const b = data[data.length - i]!;
+		if ((b & 0xc0) !== 0x80) return (b >= 0xf0 ? 4 : b >= 0xe0 ? 3 : b >= 0xc0 ? 2 : 1) > i ? i : 0;
+	}
+	return 0;
+}
+
+async function readTail(id: string, stream: string, isLive: boolean): Promise<{ window: LogWindow; size: number }> {
 	const answer = await request(`/api/v1/runs/${id}/logs/${stream}?tail=${LOG_CHUNK}`);
 	let data = new Uint8Array(await answer.arrayBuffer());
 	const size = Number(answer.headers.get("X-Log-Size") ?? data.length);
 	let start = Math.max(0, size - data.length);
+	if (isLive) data = data.subarray(0, data.length - half(data));
 	const end = start + data.length;
 	if (start > 0) {
 		const nl = data.indexOf(10);
@@ -105,7 +115,7 @@ export function LogView({ id, isLive, onStatus, isCut }: { id: string; isLive: b
 		const work = async () => {
 			try {
 				/* What was missed is read on only when it is little. */
-				const tail = await readTail(id, stream);
+				const tail = await readTail(id, stream, isLive);
 				if (isOver) return;
 				setSize(tail.size);
 				const w = pending;
