@@ -19,7 +19,7 @@ teardown() { teardown_store; }
 }
 
 # raw TEXT: sends it as it stands; the status.
-raw() { printf "$1" | timeout 30 python3 -c 'import socket, sys, urllib.parse
+raw() { printf %b "$1" | timeout 30 python3 -c 'import socket, sys, urllib.parse
 u = urllib.parse.urlsplit(sys.argv[1])
 s = socket.create_connection((u.hostname, u.port))
 s.sendall(sys.stdin.buffer.read())

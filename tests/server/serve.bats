@@ -403,7 +403,8 @@ teardown() { teardown_store; }
     busy=$id
     is_in "$busy" running
     # A run of another FORGE_HOME has no directory that the server could watch.
-    id=$(FORGE_HOME=$T/home2 "$FORGE" submit --store "sqlite:$FORGE_HOME/forge.db" -- sh -c 'i=0; while [ $i -lt 20 ]; do echo line$i; i=$((i + 1)); sleep 0.2; done')
+    store=sqlite:$FORGE_HOME/forge.db
+    id=$(FORGE_HOME=$T/home2 "$FORGE" submit --store "$store" -- sh -c 'i=0; while [ $i -lt 20 ]; do echo line$i; i=$((i + 1)); sleep 0.2; done')
     curl -sN --max-time 100 -H "Authorization: Bearer $token" "$url/api/v1/runs/$busy/follow" >"$T/busy" &
     started+=($!)
     patiently grep -q '^event: log' "$T/busy"
