@@ -88,6 +88,10 @@ exceptions() {
         - the stage demo of `make test`
         README.md: make && sudo make install
         - writes to this host; install.bats installs into a directory
+        README.md: forge token revoke
+        - needs the id of a token; tests/server/serve.bats has one
+        docs/RECORDS.md: forge show --chart
+        + RUN
         README.md: forge runtime show
         + data-ml
         README.md: forge runtime lock

@@ -227,7 +227,9 @@ uses_memory() { forge show --json "$1" | jq -e '.now.memory_bytes > 0'; }
     forge wait -q "$id"
     [ "$(forge show --json "$id" | jq -r .rerun_of)" = "$first" ]
     [ "$(forge show --json "$id" | jq .now)" = null ]
-    [ "$(forge rerun --detach --json "$first" | jq .existing)" = false ]
+    forge rerun --detach --json "$first" >again.json
+    [ "$(jq .existing again.json)" = false ]
+    forge wait -q "$(jq -r .run_id again.json)"
     id=$(forge submit -- sleep 300)
     patiently uses_memory "$id"
     forge kill --now "$id"
