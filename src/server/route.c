@@ -57,31 +57,6 @@ const struct forge_route forge_routes[] = {
 };
 /* clang-format on */
 
-/* Whether the parts of the path are those of the pattern. */
-static bool matches(const char *pattern, const struct forge_target *t,
-		    const char *params[FORGE_PARAMS_MAX])
-{
-	size_t n = 0, i = 0;
-
-	if (strcmp(pattern, "/") == 0)
-		return t->n_segments == 0;
-	for (; *pattern == '/'; i++) {
-		size_t len = strcspn(++pattern, "/");
-		if (i >= t->n_segments)
-			return false;
-		const char *have = t->segments[i];
-		if (strncmp(pattern, "{}", 2) == 0 && len == 2) {
-			if (!*have)
-				return false;
-			params[n++] = have;
-		} else if (strlen(have) != len || strncmp(have, pattern, len) != 0) {
-			return false;
-		}
-		pattern += len;
-	}
-	return i == t->n_segments;
-}
-
 const struct forge_route *forge_route_find(const char *method,
 					   const struct forge_target *t,
 					   const char *params[FORGE_PARAMS_MAX],
@@ -89,7 +64,7 @@ const struct forge_route *forge_route_find(const char *method,
 {
 	*ret_is_known = false;
 	for (const struct forge_route *r = forge_routes; r->method; r++) {
-		if (!matches(r->pattern, t, params))
+		if (!forge_target_matches(t, r->pattern, params, FORGE_PARAMS_MAX))
 			continue;
 		*ret_is_known = true;
 		if (strcmp(r->method, method) == 0)

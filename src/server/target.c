@@ -9,6 +9,30 @@
 
 #include "base/cleanup.h"
 
+bool forge_target_matches(const struct forge_target *t, const char *pattern,
+			  const char **params, size_t max)
+{
+	size_t n = 0, i = 0;
+
+	if (strcmp(pattern, "/") == 0)
+		return t->n_segments == 0;
+	for (; *pattern == '/'; i++) {
+		size_t len = strcspn(++pattern, "/");
+		if (i >= t->n_segments)
+			return false;
+		const char *have = t->segments[i];
+		if (strncmp(pattern, "{}", 2) == 0 && len == 2) {
+			if (!*have || n == max)
+				return false;
+			params[n++] = have;
+		} else if (strlen(have) != len || strncmp(have, pattern, len) != 0) {
+			return false;
+		}
+		pattern += len;
+	}
+	return i == t->n_segments;
+}
+
 static int digit(char c)
 {
 	if (c >= '0' && c <= '9')

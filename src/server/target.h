@@ -26,6 +26,12 @@ struct forge_target {
 /* -EINVAL: no path, a bad escape, an escaped NUL; -E2BIG: too long, or too many parts. */
 FORGE_MUST_CHECK int forge_target_parse(const char *raw, struct forge_target *ret,
 					struct forge_error *err);
+/*
+ * Whether the parts of the path are those of the pattern, "/api/v1/runs/{}/kill": {} is any part that is not empty. params gets
+ * what stands for {}, at most max of them.
+ */
+bool forge_target_matches(const struct forge_target *t, const char *pattern,
+			  const char **params, size_t max);
 /* The value of a parameter, the first if there are several; NULL: there is none. "" counts as none. */
 const char *forge_target_get(const struct forge_target *t, const char *name);
 /* A whole number from 0 to max; fallback where there is none. -EINVAL */

@@ -15,13 +15,9 @@
 #include "base/cleanup.h"
 #include "base/json.h"
 #include "base/strv.h"
-#include "config-build.h"
 #include "server/body.h"
 #include "server/target.h"
 #include "server/utf8.h"
-#if HAVE_SERVER
-#include "server/route.h"
-#endif
 
 static void check_target(const char *raw)
 {
@@ -45,14 +41,11 @@ static void check_target(const char *raw)
 		if (forge_target_number(&t, t.query[i].name, 100, 5, &n, NULL) == 0)
 			assert(n <= 100);
 	}
-#if HAVE_SERVER
-	const char *params[FORGE_PARAMS_MAX] = { NULL };
-	bool is_known;
-	const struct forge_route *r = forge_route_find("GET", &t, params, &is_known);
-	assert(!r || (is_known && strcmp(r->method, "GET") == 0));
-	for (size_t i = 0; r && i < FORGE_PARAMS_MAX; i++)
-		assert(!params[i] || *params[i]);
-#endif
+	const char *params[2] = { NULL };
+	if (forge_target_matches(&t, "/api/v1/runs/{}/logs/{}", params, 2))
+		assert(*params[0] && *params[1] && t.n_segments == 6);
+	if (forge_target_matches(&t, "/api/v1/runs", params, 2))
+		assert(t.n_segments == 3);
 }
 
 static void check_range(const char *text)

@@ -12,7 +12,7 @@ for source in tests/fuzz/fuzz-*.c; do
     target=${target#fuzz-}
     # shellcheck disable=SC2046 # words
     clang -g -O1 -std=gnu17 -D_GNU_SOURCE -fsanitize=fuzzer,address,undefined -Isrc -Ibuild \
-        -include src/base/banned.h -o "build-fuzz/$target" "$source" src/base/*.c src/config/*.c src/runtime/pyjson.c src/server/mcp_{content,message}.c \
+        -include src/base/banned.h -o "build-fuzz/$target" "$source" src/base/*.c src/config/*.c src/runtime/pyjson.c src/server/{body,target,utf8}.c src/server/mcp_{content,message}.c \
         $(pkg-config --cflags --libs yaml-0.1 jansson libcrypto libpq libcurl)
     mkdir -p "build-fuzz/new-$target"
     echo "fuzz-$target: $seconds s"
