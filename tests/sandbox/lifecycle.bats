@@ -195,7 +195,9 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))' "$@"
         status=0
         wait "$pid" || status=$?
         exec 7>&-
-        ! grep -qx "done" "$(field .logs.stdout)" || break
+        if grep -qx "done" "$(field .logs.stdout)"; then
+            break
+        fi
     done
     [ "$status" -eq 130 ]
     cat "$(field .logs.stdout)" "$(field .logs.events)"
