@@ -30,6 +30,7 @@
 #define FAN_RENAME 0x10000000
 #endif
 #define MARK_IGNORE_SURV   (0x00000400 | FAN_MARK_IGNORED_SURV_MODIFY)
+#define MARK_EVICTABLE	   0x00000200
 #define INFO_FID	   1
 #define INFO_DFID_NAME	   2
 #define INFO_DFID	   3
@@ -527,6 +528,25 @@ int forge_fan_target(const struct forge_fan_event *e)
 	return m ? open_in(m, target) : -ESTALE;
 }
 
+void forge_fan_ignore_names(const struct forge_fan_event *e)
+{
+	const struct fid *dir = e->dir;
+	struct mount *m = dir && dir->handle ? find_mount(e->fan, dir->fsid) : NULL;
+	forge_auto_close int fd = m ? open_in(m, dir) : -1;
+
+	/* Linux 6.0 can. */
+	if (fd >= 0)
+		(void)fanotify_mark(e->fan->fd,
+				    FAN_MARK_ADD | MARK_IGNORE_SURV | MARK_EVICTABLE,
+				    FAN_CREATE | FAN_DELETE, fd, ".");
+}
+
+void forge_fan_report_names(struct forge_fan *f)
+{
+	/* All marks of directories; those of file systems and mounts stay. */
+	(void)fanotify_mark(f->fd, FAN_MARK_FLUSH, 0, AT_FDCWD, NULL);
+}
+
 /* ---- events that come before their paths are known ---- */
 
 struct visitor {
@@ -690,6 +710,7 @@ static void read_event(struct forge_fan *f, const struct fanotify_event_metadata
 		if (e.n < FORGE_FAN_PATHS)
 			e.paths[e.n++] = path;
 	e.target = &is.target;
+	e.dir = &is.dir;
 	if (e.n > 0 || (!is.dir.handle && !is.new_dir.handle))
 		v->visit(&e, v->arg);
 	if (moves_dir && old.n > 0)

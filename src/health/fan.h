@@ -50,6 +50,7 @@ struct forge_fan_event {
 	size_t n; /* 0: the event has no name */
 	struct forge_fan *fan;
 	const void *target; /* for forge_fan_target() */
+	const void *dir;    /* for forge_fan_ignore_names() */
 };
 /* A descriptor (O_PATH) of the file itself; -errno, -ESTALE: it is gone. */
 FORGE_MUST_CHECK int forge_fan_target(const struct forge_fan_event *e);
@@ -59,6 +60,15 @@ FORGE_MUST_CHECK int forge_fan_target(const struct forge_fan_event *e);
  * its workdir. What happens to names and attributes still is.
  */
 void forge_fan_ignore_writes(struct forge_fan *f, int dir);
+
+/*
+ * Files that are made or deleted in the directory of this event are not reported any more; those in directories
+ * below it, directories, and what is renamed still are. The kernel may forget that when it needs memory, and
+ * does when the directory is deleted. Where it cannot do that, more is reported.
+ */
+void forge_fan_ignore_names(const struct forge_fan_event *e);
+/* They are reported again, in all directories. */
+void forge_fan_report_names(struct forge_fan *f);
 
 /*
  * Reads what is there now. Returns 0 when nothing is left. -EOVERFLOW: events were lost; call it again.

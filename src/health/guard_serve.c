@@ -37,6 +37,7 @@
 #define SESSIONS_MAX	4096
 #define LINKS_MAX	4096
 #define TRIES_MAX	3
+#define QUIET_MAX	4096
 /*
  * Events wait so long for others: the kernel merges those of one process and one file, and a program that
  * writes often is not delayed by a reader for each of its writes. The queue has room for more than can happen
@@ -65,6 +66,7 @@ struct session {
 	struct link *links;
 	size_t n_links;
 	unsigned n_tries; /* to ignore writes in its workdir */
+	unsigned n_quiet; /* directories in its workdir whose names are not reported */
 };
 
 struct server {
@@ -263,6 +265,41 @@ static void ignore_workdir(struct server *v, struct session *s,
 	s->n_tries = TRIES_MAX;
 }
 
+/* Is something guarded in this directory, or is all of it? */
+static bool is_guarded_near(const struct server *v, const char *dir)
+{
+	for (size_t i = 0; i < v->n; i++)
+		forge_strv_foreach (top, &v->sessions[i].set.tops)
+			if (forge_path_is_below(top, dir) ||
+			    forge_path_is_below(dir, top))
+				return true;
+	return false;
+}
+
+/*
+ * Files that a run makes and deletes in its workdir need not be reported: a link to a file from elsewhere is seen as a
+ * change of that file, and a name that leaves the workdir is renamed. What leaves it as a directory is reported
+ * in full again.
+ */
+static void ignore_names(struct server *v, const struct forge_fan_event *e)
+{
+	struct session *here = find_workdir(v, e);
+	bool is_name = e->what & (FORGE_FAN_CREATE | FORGE_FAN_DELETE) &&
+		       !(e->what & FORGE_FAN_DIR);
+
+	for (size_t i = 0; here && i < e->n; i++)
+		if (e->what & FORGE_FAN_RENAME && e->what & FORGE_FAN_DIR &&
+		    !forge_path_is_below(e->paths[i], here->workdir)) {
+			forge_fan_report_names(v->fan);
+			return;
+		}
+	if (!here || !is_name || here->n_quiet == QUIET_MAX ||
+	    is_guarded_near(v, here->workdir))
+		return;
+	here->n_quiet++;
+	forge_fan_ignore_names(e);
+}
+
 /* Can the file have a name that the event does not tell? Looks at it, too. */
 static bool may_have_another_name(const struct forge_fan_event *e, struct statx *ret)
 {
@@ -337,6 +374,7 @@ static void visit(const struct forge_fan_event *e, void *arg)
 			}
 		by_all &= is_guarded[i];
 	}
+	ignore_names(q.server, e);
 	if (!by_all)
 		visit_unguarded(&q, is_guarded);
 }
@@ -422,7 +460,8 @@ static void begin_session(struct server *v, int fd)
 
 	(void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
 	(void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
-	/* Nothing from before its begin concerns it. */
+	/* Nothing from before its begin concerns it, and it may guard what lies in another one's workdir. */
+	forge_fan_report_names(v->fan);
 	drain(v);
 	forge_ancestry_update(v->ancestry);
 	if (forge_guard_receive(fd, &hello) < 0) {

@@ -303,3 +303,34 @@ began_in() {
     [ -n "$(guard_field ".files[] | select(.path == \"$T/other/new\" and .by == \"run\") | .path")" ]
     [ -n "$(guard_field ".files[] | select(.path == \"$T/other/d/f\" and .by == \"run\") | .path")" ]
 }
+
+# quiet: directories in which names are not reported, of which the watcher has marks of its own.
+quiet() {
+    local marks
+    marks=$(cat "/proc/$(watchers)/fdinfo/"* 2>/dev/null | grep -c '^fanotify ino:.*ignored_mask:300 ' || true)
+    echo "$marks marks"
+    [ "$marks" -ge 1 ]
+}
+
+@test "names in a workdir are not reported any more; what leaves it as a directory is" {
+    needs_watch
+    begin 'mkdir ~/sub; for i in 1 2 3; do : >~/sub/$i; done; echo ~ >beside/home' 1 \
+        'until [ -e beside/moved ]; do sleep 0.01; done; ln guard/file beside/alias; echo x >>beside/alias'
+    wait_for quiet
+    workdir=$(cat "$beside/home")
+    [ -e "$workdir/work/sub/1" ]
+    # Another program moves the directory to where files are guarded, and works there.
+    mv "$workdir/work/sub" "$guard/sub"
+    none_is_quiet() { ! quiet; }
+    wait_for none_is_quiet
+    : >"$guard/sub/new"
+    rm "$guard/sub/2"
+    touch "$beside/moved"
+    finish 1
+    [ "$(field .status)" = corrupted ]
+    named_as guard/sub renamed other
+    named_as guard/sub/new created other
+    named_as guard/sub/2 deleted other
+    # Another name for a guarded file is seen as before.
+    named_as guard/file "attributes changed" run
+}
