@@ -994,4 +994,5 @@ def main():
                 bench(args, work)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -276,10 +276,17 @@ static bool is_guarded_near(const struct server *v, const char *dir)
 	return false;
 }
 
+static void report_names(struct server *v)
+{
+	forge_fan_report_names(v->fan);
+	for (size_t i = 0; i < v->n; i++)
+		v->sessions[i].n_quiet = 0;
+}
+
 /*
  * Files that a run makes and deletes in its workdir need not be reported: a link to a file from elsewhere is seen as a
- * change of that file, and a name that leaves the workdir is renamed. What leaves it as a directory is reported
- * in full again.
+ * change of that file, and a name that leaves the workdir is renamed. A directory that leaves it is a change by
+ * itself, with what is in it when that is read; from then on it is reported in full.
  */
 static void ignore_names(struct server *v, const struct forge_fan_event *e)
 {
@@ -290,7 +297,7 @@ static void ignore_names(struct server *v, const struct forge_fan_event *e)
 	for (size_t i = 0; here && i < e->n; i++)
 		if (e->what & FORGE_FAN_RENAME && e->what & FORGE_FAN_DIR &&
 		    !forge_path_is_below(e->paths[i], here->workdir)) {
-			forge_fan_report_names(v->fan);
+			report_names(v);
 			return;
 		}
 	if (!here || !is_name || here->n_quiet == QUIET_MAX ||
@@ -461,7 +468,7 @@ static void begin_session(struct server *v, int fd)
 	(void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
 	(void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
 	/* Nothing from before its begin concerns it, and it may guard what lies in another one's workdir. */
-	forge_fan_report_names(v->fan);
+	report_names(v);
 	drain(v);
 	forge_ancestry_update(v->ancestry);
 	if (forge_guard_receive(fd, &hello) < 0) {
