@@ -118,9 +118,11 @@ static bool is_files(const struct forge_config *cfg, const char *name)
 static int print_guard(const struct forge_config *cfg, const struct forge_home *home,
 		       struct forge_error *err)
 {
-	const struct forge_guard_spec spec = {
-		.config = &cfg->health, .home = home, .run_id = "", .stop_fd = -1
-	};
+	const struct forge_guard_spec spec = { .config = &cfg->health,
+					       .home = home,
+					       .run_id = "",
+					       .workdirs = cfg->workdir,
+					       .stop_fd = -1 };
 	forge_auto_json json_t *j = NULL;
 	int rc = forge_guard_describe(&spec, &j, err);
 
@@ -133,6 +135,12 @@ static int print_guard(const struct forge_config *cfg, const struct forge_home *
 	       watches ? "watched while runs are there"
 		       : "compared before and after each run",
 	       why ? " (" : "", why ? why : "", why ? ")" : "");
+	if (json_object_get(j, "beside_workdirs"))
+		printf("         The workdirs are on the same file system: a program "
+		       "that only writes "
+		       "small pieces takes\n         up to 40 %% longer while it is "
+		       "watched. `forge "
+		       "setup --workdir-quota` avoids that.\n");
 	return 0;
 }
 

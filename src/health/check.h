@@ -7,6 +7,7 @@
 #pragma once
 
 #include <jansson.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -46,6 +47,9 @@ struct forge_check_kind {
 };
 /* NULL: no such kind was built in. */
 const struct forge_check_kind *forge_check_kind_find(const char *name);
+
+/* The directory that workdirs are made in by this template, or the nearest one above it that exists. */
+void forge_workdirs_place(const char *workdirs, char buf[PATH_MAX]);
 
 /* Does the check belong to this phase? Those of kind files never do: guard.h has them. */
 bool forge_check_is_due(const struct forge_check_decl *d, enum forge_phase phase);

@@ -53,11 +53,9 @@ static bool check_file_system(const struct forge_check_decl *d, const char *path
 	return true;
 }
 
-/* The directory that workdirs are made in, or the nearest one above it that exists. */
-static void workdirs_place(const struct forge_config *cfg, char buf[PATH_MAX])
+void forge_workdirs_place(const char *workdirs, char buf[PATH_MAX])
 {
-	(void)snprintf(buf, PATH_MAX, "%.*s", (int)strcspn(cfg->workdir, "{"),
-		       cfg->workdir);
+	(void)snprintf(buf, PATH_MAX, "%.*s", (int)strcspn(workdirs, "{"), workdirs);
 	for (char *slash; (slash = strrchr(buf, '/'));) {
 		struct statvfs fs;
 		slash[slash == buf] = '\0';
@@ -74,7 +72,7 @@ FORGE_CHECK(forge_check_disk)
 		(void)check_file_system(d, d->path, ret);
 		return;
 	}
-	workdirs_place(env->cfg, place);
+	forge_workdirs_place(env->cfg->workdir, place);
 	if (check_file_system(d, place, ret))
 		(void)check_file_system(d, env->home->path, ret);
 }

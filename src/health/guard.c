@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "health/change.h"
+#include "health/check.h"
 #include "health/fan.h"
 #include "health/guard_child.h"
 #include "health/guard_set.h"
@@ -462,6 +463,22 @@ int forge_guard_since(const json_t *saved, uint64_t wait_usec, json_t **ret,
 	return rc;
 }
 
+/* The path of a guarded place on the file system of the workdirs, where a watch costs most; or NULL. */
+static const char *find_beside_workdirs(const struct forge_guard_set *set,
+					const char *workdirs)
+{
+	char place[PATH_MAX];
+	struct stat own, st;
+
+	forge_workdirs_place(workdirs, place);
+	if (stat(place, &own) < 0)
+		return NULL;
+	forge_strv_foreach (path, &set->tops)
+		if (lstat(path, &st) == 0 && st.st_dev == own.st_dev)
+			return path;
+	return NULL;
+}
+
 int forge_guard_describe(const struct forge_guard_spec *spec, json_t **ret,
 			 struct forge_error *err)
 {
@@ -482,5 +499,10 @@ int forge_guard_describe(const struct forge_guard_spec *spec, json_t **ret,
 			 json_object_get(found, "guarded"));
 	if (why.code)
 		json_object_set_new(*ret, "why", forge_json_text(why.msg));
+	const char *beside = watches && spec->workdirs
+				     ? find_beside_workdirs(&set, spec->workdirs)
+				     : NULL;
+	if (beside)
+		json_object_set_new(*ret, "beside_workdirs", forge_json_name(beside));
 	return 0;
 }

@@ -55,6 +55,9 @@ json_t *forge_guard_saved(const struct forge_guard *g);
  */
 FORGE_MUST_CHECK int forge_guard_since(const json_t *saved, uint64_t wait_usec,
 				       json_t **ret, struct forge_error *err);
-/* How guarded files are observed here, and how many there are: {mode, why?, files} or NULL: none is guarded. */
+/*
+ * How guarded files are observed here, and how many there are: {mode, why?, files, beside_workdirs?} or NULL: none is
+ * guarded. beside_workdirs: a guarded path on the file system of the workdirs, where runs notice a watch most.
+ */
 FORGE_MUST_CHECK int forge_guard_describe(const struct forge_guard_spec *spec,
 					  json_t **ret, struct forge_error *err);

@@ -334,3 +334,19 @@ quiet() {
     # Another name for a guarded file is seen as before.
     named_as guard/file "attributes changed" run
 }
+
+@test "health check says when the workdirs share a file system with guarded files" {
+    guard_config "paths: [$guard]" -- "workdir: $T/work/{run_id}"
+    run "$FORGE" health check
+    [ "$status" -eq 0 ]
+    if is_root; then
+        [[ "$output" == *"The workdirs are on the same file system"*"forge setup --workdir-quota"* ]]
+    else
+        [[ "$output" != *"The workdirs are on"* ]] # nothing is watched
+    fi
+    [ "$(stat -c %d /proc)" -ne "$(stat -c %d "$guard")" ]
+    guard_config "paths: [$guard]" -- "workdir: /proc/{run_id}"
+    run "$FORGE" health check
+    [[ "$output" == *"guarded: "* ]]
+    [[ "$output" != *"The workdirs are on"* ]]
+}
