@@ -427,7 +427,16 @@ static int choose_outputs(const struct place *w, bool *chosen, struct forge_erro
 	return 0;
 }
 
-static int copy_outputs(const struct place *w, const bool *chosen,
+/* The record of what a task left; *ret: a new reference. */
+static int result_record(struct place *w, unsigned task, json_t **ret,
+			 struct forge_error *err)
+{
+	return w->h.tasks[task].result.from
+		       ? forge_reuse_take(&w->h, task, ret, err)
+		       : forge_store_get(w->h.store, w->h.tasks[task].run_id, ret, err);
+}
+
+static int copy_outputs(struct place *w, const bool *chosen,
 			struct forge_error *err)
 {
 	const struct forge_export how = { .to = to, .replaces = replaces, .stop_fd = -1 };
@@ -441,7 +450,7 @@ static int copy_outputs(const struct place *w, const bool *chosen,
 		json_t *record = NULL;
 		if (!chosen[i])
 			continue;
-		rc = forge_store_get(w->h.store, w->h.tasks[i].run_id, &record, err);
+		rc = result_record(w, (unsigned)i, &record, err);
 		if (rc == 0 &&
 		    forge_strv_addf(&below, "%s%s%s", t->step->name, t->label ? "/" : "",
 				    t->label ? t->label : "") < 0)

@@ -457,7 +457,10 @@ int forge_view_plan(const struct forge_head *h, int only_task, size_t n, bool is
 				  strlen(h->g->tasks[i].name));
 		printf(": %s", plan_word(t));
 		if (t->state == FORGE_TASK_CACHED) {
-			printf(" (run %s)", t->run_id);
+			printf(" (run %s%s", t->run_id, t->notes ? ": " : "");
+			forge_print_clean(stdout, t->notes ? t->notes : "",
+					  t->notes ? strlen(t->notes) : 0);
+			putchar(')');
 		} else if (*why) {
 			fputs(": ", stdout);
 			forge_print_clean(stdout, why, strlen(why));

@@ -156,10 +156,12 @@ struct forge_config {
 	uint64_t outputs_max_files;	    /* outputs.max_files */
 	struct forge_strv post_process;	    /* argv, empty: none */
 	struct forge_retry_policy retry;    /* which runs are tried again */
+	struct forge_strv reuse_from;	    /* pipeline.reuse_from: FORGE_HOMEs of others */
 	uint64_t sample_usec;		    /* sampling.interval, 0: off */
 	struct forge_health_config health;  /* health, guard */
 	struct {
-		uint64_t logs_usec, logs_bytes, workdirs_usec, objects_usec, health_usec;
+		uint64_t logs_usec, logs_bytes, workdirs_usec, objects_usec, health_usec,
+			reused_usec;
 	} keep; /* retention.*, FORGE_UNLIMITED: for ever */
 };
 

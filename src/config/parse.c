@@ -27,6 +27,7 @@ static int set_builtin(struct forge_config *c, struct forge_error *err)
 		    0 ||
 	    forge_parse_duration(FORGE_BUILTIN_OBJECTS, &c->keep.objects_usec, err) < 0 ||
 	    forge_parse_duration(FORGE_BUILTIN_HEALTH, &c->keep.health_usec, err) < 0 ||
+	    forge_parse_duration(FORGE_BUILTIN_REUSED, &c->keep.reused_usec, err) < 0 ||
 	    forge_parse_duration(FORGE_BUILTIN_SAMPLING, &c->sample_usec, err) < 0)
 		return -EINVAL; /* a bug in forge; a unit test reads the defaults */
 	c->workdir = strdup(FORGE_BUILTIN_WORKDIR);
@@ -130,6 +131,7 @@ void forge_config_free(struct forge_config *c)
 	forge_config_free_health(c);
 	forge_strv_done(&c->post_process);
 	forge_strv_done(&c->read_only);
+	forge_strv_done(&c->reuse_from);
 	forge_strv_done(&c->env_pass);
 	forge_strv_done(&c->env_set);
 	free(c);

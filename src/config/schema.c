@@ -141,6 +141,12 @@ static const struct forge_schema_row rows[] = {
 	  .set = forge_set_retry,
 	  .help = "Which runs are tried again, how often, and with how much more of "
 		  "the limit that they met" },
+	{ .path = "pipeline.reuse_from",
+	  .type = "list of absolute paths",
+	  .builtin = "[]",
+	  .set = forge_set_reuse_from,
+	  .help = "FORGE_HOMEs of other users of the store whose results steps of "
+		  "pipelines may reuse; not in a project's file" },
 	{ .path = "sampling.interval",
 	  .type = "duration from 100ms, or off",
 	  .builtin = FORGE_BUILTIN_SAMPLING,
@@ -208,6 +214,13 @@ static const struct forge_schema_row rows[] = {
 	  .set = forge_set_age,
 	  .offset = FIELD(keep.health_usec),
 	  .help = "How long `forge gc` keeps results of checks in the store" },
+	{ .path = "retention.reused",
+	  .type = "duration",
+	  .builtin = FORGE_BUILTIN_REUSED,
+	  .set = forge_set_age,
+	  .offset = FIELD(keep.reused_usec),
+	  .help = "How long `forge gc` keeps results of other users that no pipeline has "
+		  "used again" },
 	{ .path = "sandbox.allow_missing",
 	  .type = "list of mechanisms",
 	  .builtin = "[]",

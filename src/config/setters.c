@@ -405,6 +405,32 @@ FORGE_SETTER(forge_set_read_only)
 	return rc;
 }
 
+/* A project contains the pipelines, and must not bring their results with it. */
+FORGE_SETTER(forge_set_reuse_from)
+{
+	struct forge_strv *list = &ld->config->reuse_from;
+	int rc = need_list(ld, row, node, err);
+
+	if (rc == 0 && ld->is_project)
+		return forge_loader_fail(ld, node, row->path, err,
+					 "is for /etc/forge/forge.yaml, "
+					 "~/.config/forge/forge.yaml or --config");
+	forge_strv_done(list);
+	for (const struct forge_yaml *n = node->child; rc >= 0 && n; n = n->next) {
+		size_t len = strlen(n->scalar);
+		while (len > 1 && n->scalar[len - 1] == '/')
+			len--;
+		if (n->scalar[0] != '/' || len == 1)
+			return forge_loader_fail(ld, n, row->path, err,
+						 "'%.120s' is no absolute path of a "
+						 "FORGE_HOME",
+						 n->scalar);
+		if (forge_strv_take(list, strndup(n->scalar, len)) < 0)
+			return forge_loader_oom(err);
+	}
+	return rc;
+}
+
 FORGE_SETTER(forge_set_caps)
 {
 	struct forge_limits *caps = &ld->config->caps, given = { 0 };

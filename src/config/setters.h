@@ -30,6 +30,7 @@ struct forge_schema_row {
 FORGE_SETTER(forge_set_version);
 FORGE_SETTER(forge_set_workdir);
 FORGE_SETTER(forge_set_read_only);
+FORGE_SETTER(forge_set_reuse_from);
 FORGE_SETTER(forge_set_profiles);
 FORGE_SETTER(forge_set_caps);
 FORGE_SETTER(forge_set_bool);

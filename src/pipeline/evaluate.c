@@ -119,7 +119,7 @@ static bool is_complete(const struct forge_task *t, const struct forge_result *r
 }
 
 /* Files that only tasks need which are done already may be gone. */
-static bool is_usable(const struct forge_task *t, const struct forge_result *r)
+bool forge_task_has_result(const struct forge_task *t, const struct forge_result *r)
 {
 	for (size_t i = 0; i < r->n; i++)
 		if (r->v[i].is_missing && !forge_task_is_temp(t, r->v[i].path))
@@ -175,12 +175,12 @@ int forge_head_evaluate_task(struct forge_head *h, unsigned task, struct forge_e
 	if (rc < 0)
 		return rc;
 	if (rc == 0)
-		return 0;
+		return forge_reuse_find(h, task, err);
 	forge_result_check(h->home, &state->result, problem);
 	rc = add_removed(h, t, &state->result, err);
 	if (rc < 0)
 		return rc;
-	if (is_usable(t, &state->result)) {
+	if (forge_task_has_result(t, &state->result)) {
 		(void)snprintf(state->run_id, sizeof(state->run_id), "%s",
 			       state->result.run_id);
 		return 1;
@@ -188,6 +188,9 @@ int forge_head_evaluate_task(struct forge_head *h, unsigned task, struct forge_e
 	char text[FORGE_PROBLEM_MAX + 40];
 	(void)snprintf(text, sizeof(text), "output %s",
 		       *problem ? problem : "files were removed");
+	rc = forge_reuse_find(h, task, err);
+	if (rc != 0)
+		return rc;
 	forge_head_set_text(&state->why, text);
 	forge_result_done(&state->result);
 	return 0;

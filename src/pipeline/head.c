@@ -239,7 +239,8 @@ static int evaluate(struct forge_head *h, unsigned task, struct forge_error *err
 	} else if (rc == 1) {
 		forge_head_set_state(h, task, FORGE_TASK_CACHED);
 		forge_head_event(h, "cached", (int)task,
-				 json_pack("{s:s}", "run_id", t->run_id));
+				 json_pack("{s:s, s:s?}", "run_id", t->run_id, "from",
+					   t->result.from));
 	} else {
 		forge_head_set_state(h, task, FORGE_TASK_READY);
 		push(h, task);
@@ -322,7 +323,8 @@ static int start(struct forge_head *h, unsigned task, struct forge_error *err)
 	}
 	if (rc == 1) {
 		forge_head_event(h, "cached", (int)task,
-				 json_pack("{s:s}", "run_id", t->run_id));
+				 json_pack("{s:s, s:s?}", "run_id", t->run_id, "from",
+					   t->result.from));
 		return finish(h, task, FORGE_TASK_CACHED, err);
 	}
 	if (rc == 0) {
@@ -627,6 +629,7 @@ int forge_head_run(struct forge_head *h, struct forge_error *err)
 	sigaddset(&ours, SIGTERM);
 	(void)sigprocmask(SIG_BLOCK, &ours, &before);
 	forge_auto_close int signals = signalfd(-1, &ours, SFD_CLOEXEC | SFD_NONBLOCK);
+	h->stop_fd = signals;
 	int rc = signals < 0 ? forge_fail_errno(err, errno, "signalfd") : begin(h, err);
 	if (rc == 0)
 		rc = loop(h, signals, err);
@@ -635,6 +638,7 @@ int forge_head_run(struct forge_head *h, struct forge_error *err)
 	if (rc == -ENOTCONN && !h->store)
 		forge_head_event(h, "note", -1,
 				 json_pack("{s:s}", "text", "the store is still away"));
+	h->stop_fd = -1;
 	(void)sigprocmask(SIG_SETMASK, &before, NULL);
 	if (rc < 0)
 		return rc;
@@ -716,6 +720,9 @@ int forge_head_open(struct forge_head *h, const struct forge_graph *g,
 	h->env = (struct forge_launch_env){ g, cfg, home, h->store_url, h->scripts };
 	if (!is_dry)
 		rc = forge_launcher_start(&h->env, &h->launcher, err);
+	/* After the launcher, whose children need none of these descriptors. */
+	if (rc == 0)
+		rc = forge_reuse_open(h, err);
 	return rc < 0 ? rc : forge_store_open(h->store_url, &h->store, err);
 }
 
@@ -736,6 +743,7 @@ void forge_head_close(struct forge_head *h)
 		free(h->scripts[i].real);
 	}
 	forge_removal_done(&h->removal);
+	forge_reuse_close(h);
 	forge_launcher_stop(&h->launcher);
 	forge_store_close(h->store);
 	forge_digests_free(h->digests);

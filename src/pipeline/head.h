@@ -25,5 +25,5 @@ FORGE_MUST_CHECK int forge_head_evaluate(struct forge_head *h, struct forge_erro
  */
 FORGE_MUST_CHECK int forge_head_run(struct forge_head *h, struct forge_error *err);
 void forge_head_close(struct forge_head *h);
-#define FORGE_HEAD_INIT ((struct forge_head){ .launcher = FORGE_LAUNCHER_INIT })
+#define FORGE_HEAD_INIT ((struct forge_head){ .launcher = FORGE_LAUNCHER_INIT, .stop_fd = -1 })
 #define forge_auto_head FORGE_CLEANUP(forge_head_close)

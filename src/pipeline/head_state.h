@@ -14,6 +14,7 @@
 #include "pipeline/key.h"
 #include "pipeline/launch.h"
 #include "pipeline/results.h"
+#include "pipeline/reuse.h"
 #include "record/record.h"
 #include "record/remove.h"
 #include "state/home.h"
@@ -78,6 +79,9 @@ struct forge_head {
 	struct forge_store *store;
 	char user[FORGE_USER_MAX];
 	bool is_shared; /* others may write the store */
+	struct forge_reuse_home *reuse; /* of users whose results are reused */
+	size_t n_reuse;
+	int stop_fd; /* readable: a long copy is given up; -1: none */
 	struct forge_launch_env env;
 	struct forge_launcher launcher;
 	struct forge_script *scripts;	    /* of each step */
@@ -115,6 +119,8 @@ void forge_head_set_text(char **slot, const char *text);
 /* evaluate.c: 1: up to date, the result is set; 0: it has to run; why says why. */
 FORGE_MUST_CHECK int forge_head_evaluate_task(struct forge_head *h, unsigned task,
 					      struct forge_error *err);
+/* Whether the result has all that other tasks may need of it. Temporary outputs may be gone. */
+bool forge_task_has_result(const struct forge_task *t, const struct forge_result *r);
 /* The files and the parts of the key of a task whose inputs are all known. */
 FORGE_MUST_CHECK int forge_head_task_facts(struct forge_head *h, unsigned task,
 					   struct forge_task_files *ret_files,

@@ -43,6 +43,7 @@ void forge_result_done(struct forge_result *r)
 		free(r->v[i].host);
 	}
 	free(r->v);
+	free(r->from);
 	*r = (struct forge_result){ .n = 0 };
 }
 

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/sha256.h"
@@ -24,12 +25,15 @@ struct forge_result {
 	char run_id[FORGE_RUN_ID_MAX]; /* "": none */
 	struct forge_result_file *v;   /* sorted by path */
 	size_t n, cap;
+	char *from;	   /* the FORGE_HOME of another user that it is from; NULL: ours */
+	bool is_elsewhere; /* its objects are still there, and not in ours */
 };
 
 /* Takes the path. */
 FORGE_MUST_CHECK int forge_result_add(struct forge_result *r, char *path, uint64_t size,
 				      const char *digest);
 void forge_result_done(struct forge_result *r);
+#define forge_auto_result FORGE_CLEANUP(forge_result_done)
 /* Where results are looked for. Borrowed. */
 struct forge_result_source {
 	const struct forge_home *home;

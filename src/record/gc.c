@@ -28,12 +28,14 @@
 #include "record/reconcile.h"
 #include "record/record.h"
 #include "record/retry_due.h"
+#include "record/shared_result.h"
 #include "spec/asked.h"
 #include "state/damage.h"
 #include "state/home.h"
 #include "state/kept.h"
 #include "state/objects.h"
 #include "state/queue.h"
+#include "state/reused.h"
 #include "state/samples.h"
 #include "state/slot.h"
 #include "store/state.h"
@@ -256,7 +258,7 @@ static int by_age(const void *a, const void *b)
 	return x->ended < y->ended ? 1 : x->ended > y->ended ? -1 : strcmp(y->id, x->id);
 }
 
-static int keep_references(struct gc *g, const json_t *record)
+static int keep_outputs(struct gc *g, const json_t *record)
 {
 	size_t i;
 	const json_t *f;
@@ -266,6 +268,13 @@ static int keep_references(struct gc *g, const json_t *record)
 		if (digest && forge_strv_add(&g->references, digest) < 0)
 			return -ENOMEM;
 	}
+	return 0;
+}
+
+static int keep_references(struct gc *g, const json_t *record)
+{
+	if (keep_outputs(g, record) < 0)
+		return -ENOMEM;
 	const char *script = forge_asked_script(record);
 	return script ? forge_strv_add(&g->references, script) : 0;
 }
@@ -397,6 +406,12 @@ static int look_at_run(struct gc *g, const char *run_id, struct run_logs *ret)
 		    json_is_true(json_object_get(record, "logs_removed")))
 			ret->id[0] = '\0';
 		remove_workdir(g, run_id, dir, record, st.st_mtime);
+		/* Of before it was shared, or when the supervisor could not. */
+		int shared = g->dry_run ? 0
+					: forge_shared_result_write(&g->home, dir, record);
+		if (shared < 0)
+			failed(g, "share the result of %s: %s", run_id,
+			       strerror(-shared));
 		sweep_unfinished(g, dir, ".");
 	}
 	json_decref(record);
@@ -438,6 +453,38 @@ static int sweep_runs(struct gc *g, struct forge_error *err)
 		    (g->cfg->keep.logs_bytes != FORGE_UNLIMITED &&
 		     total > g->cfg->keep.logs_bytes))
 			remove_logs(g, logs[i].id, logs[i].bytes);
+	}
+	return 0;
+}
+
+/* ---- results of other users ---- */
+
+/* What points to the objects of a result that was taken from another user. */
+static int look_at_reused(void *arg, const char *name, time_t used, const json_t *entry)
+{
+	struct gc *g = arg;
+	struct forge_error err = FORGE_ERROR_INIT;
+	bool is_old = is_older(g, used, g->cfg->keep.reused_usec);
+
+	if ((entry && !is_old) ||
+	    !may_change(g, entry ? "forget another user's result" : "remove damaged",
+			name, 0))
+		return keep_outputs(g, json_object_get(entry, "result"));
+	if (forge_reused_remove(&g->home, name, &err) < 0)
+		failed(g, "%s", err.msg);
+	return 0;
+}
+
+static int sweep_reused(struct gc *g, struct forge_error *err)
+{
+	struct forge_error why = FORGE_ERROR_INIT;
+	int rc = forge_reused_each(&g->home, look_at_reused, g, &why);
+
+	if (rc == -ENOMEM)
+		return forge_fail(err, ENOMEM, "out of memory");
+	if (rc < 0) {
+		g->is_blind = true;
+		failed(g, "%s", why.msg);
 	}
 	return 0;
 }
@@ -659,6 +706,7 @@ static int sweep(struct gc *g, const char *url, struct forge_error *err)
 	sweep_unfinished(g, g->home.fd, "cache");
 	sweep_unfinished(g, g->home.fd, "undelivered");
 	sweep_unfinished(g, g->home.fd, "retries");
+	sweep_unfinished(g, g->home.fd, "reused");
 	if (forge_queue_sweep(&g->home, is_dead_entry, g, &why) < 0)
 		failed(g, "%s", why.msg);
 	sweep_checks(g);
@@ -666,6 +714,8 @@ static int sweep(struct gc *g, const char *url, struct forge_error *err)
 	if (lock < 0)
 		return lock;
 	int rc = sweep_runs(g, err);
+	if (rc == 0)
+		rc = sweep_reused(g, err);
 	if (rc == 0)
 		rc = sweep_objects(g, err);
 	sweep_marks(g);

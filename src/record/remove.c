@@ -28,6 +28,7 @@
 #include "state/kept.h"
 #include "state/objects.h"
 #include "state/quarantine.h"
+#include "state/reused.h"
 #include "state/slot.h"
 
 static int note_digests(struct forge_removal *r, const json_t *record, bool outputs_only)
@@ -300,24 +301,49 @@ static void mark_needed(struct forge_removal *r, const char *digest, bool *is_ne
 		is_needed[at - r->digests.v] = true;
 }
 
+struct marking {
+	struct forge_removal *removal;
+	bool *is_needed;
+};
+
+static void mark_outputs(const struct marking *m, const json_t *record)
+{
+	const json_t *f;
+	size_t i;
+
+	json_array_foreach (json_object_get(record, "outputs"), i, f)
+		if (forge_json_string(f, "sha256"))
+			mark_needed(m->removal, forge_json_string(f, "sha256"),
+				    m->is_needed);
+}
+
+static int mark_reused(void *arg, const char *name, time_t used, const json_t *entry)
+{
+	(void)name;
+	(void)used;
+	mark_outputs(arg, json_object_get(entry, "result"));
+	return 0;
+}
+
 /* Marks the digests in all records here: a run can be in another store or in none. */
 static int mark_needed_by_runs(const struct forge_home *home, struct forge_removal *r,
 			       bool *is_needed, struct forge_error *err)
 {
 	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
+	struct marking m = { r, is_needed };
+	int marked = forge_reused_each(home, mark_reused, &m, err);
 
+	if (marked < 0)
+		return marked;
 	(void)forge_entries_open(&d, home->runs_fd, "."); /* d keeps the error */
 	for (const char *name; (name = forge_entries_next(&d));) {
-		json_t *record = NULL, *f;
-		size_t i;
+		json_t *record = NULL;
 		if (name[0] == '.')
 			continue;
 		int rc = forge_load_record(home, name, &record, err);
 		if (rc < 0 && !forge_is_no_record(rc))
 			return rc;
-		json_array_foreach (json_object_get(record, "outputs"), i, f)
-			if (forge_json_string(f, "sha256"))
-				mark_needed(r, forge_json_string(f, "sha256"), is_needed);
+		mark_outputs(&m, record);
 		if (forge_asked_script(record))
 			mark_needed(r, forge_asked_script(record), is_needed);
 		json_decref(record);

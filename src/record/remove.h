@@ -39,7 +39,7 @@ FORGE_MUST_CHECK int forge_remove_outputs(const struct forge_home *home,
 					  bool (*is_chosen)(void *arg, const char *path),
 					  void *arg, struct forge_removal *r,
 					  struct forge_error *err);
-/* To be called once, afterwards: removes their objects that no other run points to. */
+/* To be called once, afterwards: removes their objects that no other run, and no result of another user, points to. */
 FORGE_MUST_CHECK int forge_remove_objects(const struct forge_home *home,
 					  struct forge_store *st, struct forge_removal *r,
 					  struct forge_error *err);

@@ -20,6 +20,7 @@
 #include "spec/asked.h"
 #include "state/damage.h"
 #include "state/objects.h"
+#include "state/reused.h"
 
 /* A digest that was seen: as a file, or in a record. */
 struct sighting {
@@ -113,7 +114,25 @@ static int not_checked(struct verify *v, const char *key, const char *name,
 						forge_json_text(problem)));
 }
 
-/* Visits the references of all runs in this FORGE_HOME. says: reports unreadable records. */
+struct visiting {
+	struct verify *v;
+	visit_reference *visit;
+	void *arg;
+};
+
+static int visit_reused(void *arg, const char *name, time_t used, const json_t *entry)
+{
+	const struct visiting *w = arg;
+
+	(void)name;
+	(void)used;
+	return each_in_record(w->v, json_object_get(entry, "result"), w->visit, w->arg);
+}
+
+/*
+ * Visits the references of all runs in this FORGE_HOME, and of results of other users that are used here. says: reports
+ * unreadable records.
+ */
 static int each_here(struct verify *v, bool says, visit_reference *visit, void *arg,
 		     struct forge_error *err)
 {
@@ -131,6 +150,14 @@ static int each_here(struct verify *v, bool says, visit_reference *visit, void *
 			rc = each_in_record(v, record, visit, arg);
 		else if (says && !forge_is_no_record(got))
 			rc = not_checked(v, "run_id", name, why.msg);
+	}
+	struct visiting w = { v, visit, arg };
+	struct forge_error why = FORGE_ERROR_INIT;
+	if (rc == 0)
+		rc = forge_reused_each(v->home, visit_reused, &w, &why);
+	if (why.code) {
+		*err = why;
+		return rc;
 	}
 	if (rc < 0)
 		return out_of_memory(err);

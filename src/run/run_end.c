@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/rmtree.h"
 #include "record/judge.h"
+#include "record/shared_result.h"
 #include "run/collect.h"
 #include "run/export.h"
 #include "run/run_state.h"
@@ -451,6 +452,9 @@ int forge_run_finish(struct run *r, const struct forge_outcome *o,
 		clean_or_leave(r);
 	sync_logs(r);
 	int local = forge_record_write(&r->record, &full);
+	if (local == 0)
+		(void)forge_shared_result_write(r->home, r->record.dir_fd,
+						r->record.json); /* gc tries again */
 	if (!r->courier.error.code)
 		forge_run_report(r, true, is_small);
 	bool is_clean = forge_run_end_execution(r);

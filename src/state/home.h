@@ -7,7 +7,8 @@
 #include "base/error.h"
 
 /*
- *   runs/<run_id>/   record.json, events.jsonl, stdout, stderr; kept.json: see kept.h; samples: see samples.h
+ *   runs/<run_id>/   record.json, events.jsonl, stdout, stderr; kept.json: see kept.h; samples: see samples.h; result.json: see
+ *                    record/shared_result.h
  *   active/<slot>    locked by a supervisor; enough facts to repair after a crash
  *   objects/ab/...   collected outputs by their digest
  *   damaged/         marks of objects that are damaged: see damage.h
@@ -17,6 +18,7 @@
  *   guard/           the socket of the process that watches guarded files
  *   quarantine/      runs that have changed guarded files: see quarantine.h
  *   retries/         what the next attempt of a run needs: see retry_file.h
+ *   reused/          results of other users that steps of pipelines use: see reused.h
  *   undelivered/     runs whose end the store has not heard of
  *   cache/           digests of big inputs and of runtimes, what activation scripts change
  *   runtimes/        what the last probe of each runtime found

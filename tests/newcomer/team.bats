@@ -185,3 +185,185 @@ share() {
     [ "$status" -eq 0 ]
     says said
 }
+
+# pipeline USER: a pipeline of two steps in that user's home.
+pipeline() {
+    as "$1" sh -c 'mkdir -p p && cat >p/pipeline.yaml && seq 9 >p/numbers' <<'YAML'
+name: sums
+steps:
+  double: {inputs: {n: numbers}, run: 'while read -r i; do echo $((2 * i)); done <$n >doubled', outputs: [doubled]}
+  sum: {inputs: {d: double/doubled}, run: 'paste -sd+ $d | bc >sum', outputs: [sum]}
+YAML
+}
+
+# trusts USER OWNER: USER reuses the results of OWNER, as the page says.
+trusts() {
+    as "$1" sh -c 'mkdir -p .config/forge; cat >.config/forge/forge.yaml' < <(block 2 yaml | sed "s|srv/$alice|srv/$2|")
+    as "$1" grep -q "$P/srv/$2" .config/forge/forge.yaml
+}
+
+runs_of() { pg_sql "SELECT count(*) FROM runs WHERE username = '$1'"; }
+
+@test "a team: a step that another member has run does not run again" {
+    share
+    pipeline "$alice"
+    pipeline "$bob"
+    as "$alice" forge pipeline run -q p
+    trusts "$bob" "$alice"
+    run as "$bob" forge pipeline run -n p
+    says "double: up to date"
+    says "$alice's result, from $P/srv/$alice"
+    [ ! -e "$P/srv/$bob/reused" ]
+    run as "$bob" forge pipeline run p
+    [ "$status" -eq 0 ]
+    says "2 steps up to date"
+    [ "$(runs_of "$bob")" = 0 ]
+    run as "$bob" forge pipeline run --json -f p
+    [ "$(jq -r 'select(.event == "cached") | .from' <<<"$output" | sort -u)" = "$P/srv/$alice" ]
+    # They are bob's now: the owner may go.
+    as "$alice" sh -c 'forge rm -f $(forge ps -qa)'
+    [ "$(runs_of "$alice")" = 0 ]
+    as "$bob" sh -c 'printf "retention: {objects: 1ms}\n" >>.config/forge/forge.yaml'
+    pause 1.1 # gc counts in seconds
+    as "$bob" forge gc
+    run as "$bob" forge pipeline run p
+    says "2 steps up to date"
+    as "$bob" forge pipeline outputs p --copy got
+    [ "$(cat "$P/$bob/got/sum/sum")" = 90 ]
+    run as "$bob" forge verify
+    [ "$status" -eq 0 ]
+    # What is changed runs again, with what is the other's as its input.
+    as "$bob" sed -i 's/bc >sum/bc | tr 9 8 >sum/' p/pipeline.yaml
+    run as "$bob" forge pipeline run p
+    says "1 ran, 1 up to date"
+    [ "$(runs_of "$bob")" = 1 ]
+    # Who is not trusted any more is not believed any more.
+    as "$bob" mv .config/forge/forge.yaml later.yaml
+    run as "$bob" forge pipeline run p
+    says "1 ran, 1 up to date"
+    # An object that a run and such a result have stays when the run goes.
+    as "$bob" sh -c 'forge rm -f $(forge ps -qa)'
+    as "$bob" mv later.yaml .config/forge/forge.yaml
+    run as "$bob" forge pipeline explain -f p double
+    says "up to date"
+    # What no pipeline uses goes, and its files with it.
+    as "$bob" sh -c 'printf "  reused: 1ms\n" >>.config/forge/forge.yaml; sed -i "s/^retention: {objects: 1ms}/retention:\n  objects: 1ms/" .config/forge/forge.yaml'
+    pause 1.1
+    run as "$bob" forge gc
+    says "forget another user's result"
+    [ "$(find "$P/srv/$bob/objects" -type f | wc -l)" = 0 ]
+    run as "$bob" forge pipeline run p
+    says "2 ran"
+}
+
+@test "a team: results of a copy that is damaged, or older than its sharing" {
+    pipeline "$alice"
+    pipeline "$bob"
+    share
+    as "$alice" chmod g-rx "$P/srv/$alice"
+    as "$alice" forge pipeline run -q p
+    as "$alice" chmod g+rx "$P/srv/$alice"
+    as "$alice" sh -c 'chmod g+rx $FORGE_HOME/runs $FORGE_HOME/objects $FORGE_HOME/objects/* $FORGE_HOME/runs/*'
+    trusts "$bob" "$alice"
+    run as "$bob" forge pipeline run -n p
+    says_not "up to date"
+    as "$alice" forge gc
+    run as "$bob" forge pipeline run p
+    says "2 steps up to date"
+    # Ours is damaged: it is taken again.
+    object=$(find "$P/srv/$bob/objects" -type f | head -n 1)
+    was=$(cat "$object")
+    chmod u+w "$object"
+    echo 1 >"$object"
+    run as "$bob" forge pipeline run p
+    says "2 steps up to date"
+    [ "$(cat "$object")" = "$was" ]
+    [ "$(runs_of "$bob")" = 0 ]
+    # Theirs is damaged as well: it runs here, and the reason says why.
+    theirs=${object/$P\/srv\/$bob/$P\/srv\/$alice}
+    rm -rf "$P/srv/$bob/reused" "$object"
+    chmod u+w "$theirs"
+    tr 0-9 1-90 <"$theirs" >changed
+    cat changed >"$theirs"
+    run as "$bob" forge pipeline run -q --json p
+    [[ "$(jq -r 'select(.event == "started") | .why' <<<"$output")" == *"has its result, but "*"it is damaged"* ]]
+    [ "$(runs_of "$bob")" -gt 0 ]
+    run as "$bob" forge pipeline outputs p --copy got
+    [ "$(cat "$P/$bob/got/sum/sum")" = 90 ]
+}
+
+@test "a team: what proves no result is not reused" {
+    share
+    pipeline "$alice"
+    pipeline "$bob"
+    pipeline "$carol"
+    as "$alice" forge pipeline run -q p
+    trusts "$bob" "$alice"
+    is_run_here() {
+        run as "$bob" forge pipeline run -n p
+        says_not "up to date"
+    }
+    result=$(grep -l '"doubled"' "$P/srv/$alice"/runs/*/result.json)
+    id=$(basename "$(dirname "$result")")
+    cp -p "$result" kept
+    # Of a row that says that it has succeeded there is no result.
+    rm "$result"
+    is_run_here
+    # The result of another run, of another key, of another host.
+    jq '.run_id |= sub("^01"; "00")' kept >"$result" && chown "$alice" "$result" && chmod 640 "$result" && chgrp "$team" "$result"
+    is_run_here
+    jq '.key |= sub("sha256:...."; "sha256:0000")' kept >"$result"
+    is_run_here
+    jq '.host = "elsewhere"' kept >"$result"
+    is_run_here
+    cat kept >"$result"
+    run as "$bob" forge pipeline run -n p
+    says "double: up to date"
+    # Of another maker, or not one that its owner alone can write.
+    chown "$bob" "$result"
+    is_run_here
+    says "result.json: Operation not permitted"
+    chown "$alice" "$result"
+    chmod 660 "$result"
+    is_run_here
+    chmod 640 "$result"
+    mv "$result" "$P/srv/$alice/elsewhere"
+    ln -s ../../elsewhere "$result"
+    is_run_here
+    rm "$result"
+    mv "$P/srv/$alice/elsewhere" "$result"
+    # A directory in which others can write, on the way or at its end.
+    for dir in "$P/srv/$alice" "$P/srv"; do
+        mode=$(stat -c %a "$dir")
+        chmod g+w,o+w "$dir"
+        run as "$bob" forge pipeline run -q -n p
+        says_not "up to date"
+        run as "$bob" forge pipeline lint p
+        chmod "$mode" "$dir"
+    done
+    chmod 1777 "$P/srv"
+    is_run_here
+    chmod 755 "$P/srv"
+    run as "$bob" forge pipeline run -n p
+    says "double: up to date"
+    # The project's own file may not say whose results count.
+    as "$bob" mv .config/forge/forge.yaml p/forge.yaml
+    run as "$bob" sh -c 'cd p && forge pipeline run -n'
+    [ "$status" -ne 0 ]
+    says "pipeline.reuse_from"
+    says "is for /etc/forge/forge.yaml"
+}
+
+@test "a team: a directory that others can change is not trusted, and that is said" {
+    share
+    pipeline "$alice"
+    pipeline "$bob"
+    as "$alice" forge pipeline run -q p
+    trusts "$bob" "$alice"
+    chmod g+w "$P/srv/$alice"
+    run as "$bob" forge pipeline run p
+    [ "$status" -eq 0 ]
+    says "warning"
+    says "users other than its owner can change what is in $P/srv/$alice"
+    says "2 ran"
+}
