@@ -660,18 +660,19 @@ def bench_pipeline(args, work):
         del tools["snakemake -c2"]
         print("\nsnakemake is not installed: forge alone")
     n, rounds, again = args.steps, max(1, min(args.rounds // 60, 3)), 5
-    # Nothing but the sandboxes of these steps: no limits, no records, no graph. What a workflow engine adds is above this.
-    floor = [] if not shutil.which("bwrap") else [
-        "sh", "-c", f"seq {n} | xargs -P{os.cpu_count()} -I{{}} \"$@\" bash -c 'echo {{}} >out-{{}}'", "sh",
-        *bwrap(same_view(), work)[:-1]]
-    bare = []
+    # What no engine can be below: the shells of these steps, and these shells in sandboxes without limits or records.
+    crowd = ["sh", "-c", f"seq {n} | xargs -P{os.cpu_count()} -I{{}} \"$@\" bash -c 'echo {{}} >out-{{}}'", "sh"]
+    floors = {"the shells alone, by xargs -P": crowd}
+    if shutil.which("bwrap"):
+        floors["bwrap alone, by xargs -P"] = [*crowd, *bwrap(same_view(), work)[:-1]]
+    bare = {name: [] for name in floors}
     ran, done, planned = ({name: [] for name in tools} for _ in range(3))
     for i in range(rounds):
         where = write_pipeline(work / f"steps-{i}", n)
         for name in random.sample(list(tools), len(tools)):
             ran[name].append(spend(tools[name], where, where / "home"))
-        if floor:
-            bare.append(spend(floor, work, work / "home"))
+        for name in floors:
+            bare[name].append(spend(floors[name], work, work / "home"))
         for _ in range(again):
             for name in random.sample(list(tools), len(tools)):
                 done[name].append(spend(tools[name], where, where / "home"))
@@ -679,8 +680,7 @@ def bench_pipeline(args, work):
     for _ in range(rounds):
         for name in random.sample(list(tools), len(tools)):
             planned[name].append(spend([*tools[name], "-n"], where, where / "home"))
-    if bare:
-        ran["bwrap alone, by xargs -P"] = bare
+    ran |= bare
     for title, figures, unit in (
             (f"{n:,} trivial steps, {os.cpu_count()} CPUs, {rounds} rounds", ran, "s"),
             (f"The same again, everything up to date, {rounds * again} rounds", done, "ms"),

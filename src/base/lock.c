@@ -11,8 +11,8 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 
-/* A lock cannot be polled: a wait with a limit retries at this interval. */
-#define RETRY_MSEC 20
+/* A lock cannot be polled: a wait with a limit retries, soon at first. */
+#define MOST_RETRY_MSEC 20
 
 int forge_lock_fd(int fd, enum forge_lock_kind kind, int wait_msec, int stop_fd)
 {
@@ -20,6 +20,7 @@ int forge_lock_fd(int fd, enum forge_lock_kind kind, int wait_msec, int stop_fd)
 	bool blocks = wait_msec == FORGE_LOCK_WAIT_FOREVER && stop_fd < 0;
 	uint64_t end = wait_msec < 0 ? UINT64_MAX
 				     : forge_now_usec() + (uint64_t)wait_msec * 1000;
+	int retry_msec = 1;
 
 	while (flock(fd, blocks ? how : how | LOCK_NB) < 0) {
 		struct pollfd stop = { .fd = stop_fd, .events = POLLIN };
@@ -29,8 +30,10 @@ int forge_lock_fd(int fd, enum forge_lock_kind kind, int wait_msec, int stop_fd)
 			return -errno;
 		if (forge_now_usec() >= end)
 			return -EWOULDBLOCK;
-		if (poll(&stop, 1, RETRY_MSEC) > 0)
+		if (poll(&stop, 1, retry_msec) > 0)
 			return -ECANCELED;
+		retry_msec = retry_msec < MOST_RETRY_MSEC / 2 ? 2 * retry_msec
+							      : MOST_RETRY_MSEC;
 	}
 	return 0;
 }

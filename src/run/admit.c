@@ -19,9 +19,13 @@
 #include "base/parse.h"
 #include "state/queue.h"
 
+/* Runs that prepare while they wait for their share, at most. */
+#define MOST_PREPARING 16
+
 struct scan {
 	struct forge_budget used;
-	char before[NAME_MAX + 1]; /* the last ticket ahead of ours, "" none */
+	unsigned n, most;			      /* of ahead */
+	char ahead[MOST_PREPARING][NAME_MAX + 1]; /* tickets before ours, the nearest first */
 };
 
 static void add_share(int dir, const char *name, struct forge_budget *used)
@@ -36,12 +40,25 @@ static void add_share(int dir, const char *name, struct forge_budget *used)
 	used->runs++;
 }
 
+static void add_ticket(struct scan *s, const char *name)
+{
+	unsigned at = s->n;
+
+	while (at > 0 && strcmp(name, s->ahead[at - 1]) > 0)
+		at--;
+	if (at == s->most)
+		return;
+	s->n += s->n < s->most;
+	memmove(s->ahead[at + 1], s->ahead[at], (s->n - 1 - at) * sizeof(s->ahead[0]));
+	(void)snprintf(s->ahead[at], sizeof(s->ahead[at]), "%s", name);
+}
+
 /*
- * Finds the shares in use and the nearest ticket before ours, in one pass without a list:
- * hundreds of runs may wait, and each scans. If the owner of that ticket is dead, the
+ * Finds the shares in use and the nearest tickets before ours, as many as most, in one pass without a list:
+ * hundreds of runs may wait, and each scans. If there are as many and the owner of the farthest of them is dead, that
  * ticket has been removed by now, and the next pass finds another.
  */
-static int scan_queue(int dir, const char *ours, struct scan *ret,
+static int scan_queue(int dir, const char *ours, unsigned most, struct scan *ret,
 		      struct forge_error *err)
 {
 	/* Bounded: on a disk that is now read-only, dead tickets cannot be removed. */
@@ -50,19 +67,20 @@ static int scan_queue(int dir, const char *ours, struct scan *ret,
 	do {
 		forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
 		(void)forge_entries_open(&d, dir, "."); /* d keeps the error */
-		*ret = (struct scan){ .before = "" };
+		ret->used = (struct forge_budget){ .runs = 0 };
+		ret->n = 0;
+		ret->most = most;
 		for (const char *name; (name = forge_entries_next(&d));) {
 			if (strncmp(name, "s-", 2) == 0)
 				add_share(dir, name, &ret->used);
-			else if (strncmp(name, "w-", 2) == 0 && strcmp(name, ours) < 0 &&
-				 strcmp(name, ret->before) > 0)
-				(void)snprintf(ret->before, sizeof(ret->before), "%s",
-					       name);
+			else if (strncmp(name, "w-", 2) == 0 && strcmp(name, ours) < 0)
+				add_ticket(ret, name);
 		}
 		/* An incomplete listing would hide runs. */
 		if (d.error)
 			return forge_fail_errno(err, -d.error, "read the queue");
-	} while (ret->before[0] && !forge_queue_is_alive(dir, ret->before) && --left > 0);
+	} while (ret->n == most && !forge_queue_is_alive(dir, ret->ahead[most - 1]) &&
+		 --left > 0);
 	return 0;
 }
 
@@ -190,10 +208,10 @@ int forge_admit_try(const struct forge_home *home, const struct forge_config *cf
 	if (dir < 0)
 		return dir;
 	ticket_name(need, ticket);
-	rc = scan_queue(dir, ticket, &scan, err);
+	rc = scan_queue(dir, ticket, 1, &scan, err);
 	if (rc < 0)
 		return rc;
-	if (scan.before[0] || !fits(&n, &budget, &scan.used))
+	if (scan.n > 0 || !fits(&n, &budget, &scan.used))
 		return 1;
 	return take_share(dir, &n, ret, err);
 }
@@ -227,16 +245,26 @@ static int watch_shares(const struct forge_ticket *t)
 	return fd;
 }
 
-/* Changes before the watch was set are not reported: the caller must scan once more. */
-static void set_watch(struct forge_ticket *t, const char *name)
+static bool watches_shares(const struct forge_ticket *t)
 {
+	return strcmp(t->watched, ".") == 0;
+}
+
+/* Changes before the watch was set are not reported: the caller must scan once more. */
+static int set_watch(struct forge_ticket *t, const char *name)
+{
+	bool is_ticket = strcmp(name, ".") != 0;
+
 	if (t->watch >= 0)
 		close(t->watch);
-	t->watch = strcmp(name, ".") == 0
-			   ? watch_shares(t)
-			   : openat(t->dir_fd, name,
-				    O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
-	(void)snprintf(t->watched, sizeof(t->watched), "%s", t->watch < 0 ? "" : name);
+	t->watch = is_ticket ? openat(t->dir_fd, name,
+				      O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW)
+			     : -1;
+	if (!is_ticket && t->shares < 0)
+		t->shares = watch_shares(t);
+	int fd = is_ticket ? t->watch : t->shares;
+	(void)snprintf(t->watched, sizeof(t->watched), "%s", fd < 0 ? "" : name);
+	return fd;
 }
 
 /* Without a watch (too many inotify instances) the queue is polled. */
@@ -246,10 +274,11 @@ static void set_watch(struct forge_ticket *t, const char *name)
 /* Waits for a change of the watched file, or for a timeout. 0: scan again. */
 static int sleep_until(struct forge_ticket *t, int signal_fd, struct forge_error *err)
 {
-	struct pollfd p[] = { { .fd = t->watch, .events = POLLIN },
+	struct pollfd p[] = { { .fd = watches_shares(t) ? t->shares : t->watch,
+				.events = POLLIN },
 			      { .fd = signal_fd, .events = POLLIN } };
 	uint64_t now = forge_now_usec();
-	uint64_t most = t->watch < 0 || t->was_woken ? BLIND_USEC : MOST_USEC;
+	uint64_t most = p[0].fd < 0 || t->was_woken ? BLIND_USEC : MOST_USEC;
 	uint64_t left = t->deadline > now ? t->deadline - now : 0;
 	char events[4096];
 
@@ -263,7 +292,7 @@ static int sleep_until(struct forge_ticket *t, int signal_fd, struct forge_error
 		return forge_fail(err, ECANCELED, "cancelled while queued");
 	if (n == 0 && forge_now_usec() >= t->deadline)
 		return forge_fail(err, ETIMEDOUT, "no room within queue.max_wait");
-	if (strcmp(t->watched, ".") != 0) {
+	if (!watches_shares(t)) {
 		if (n > 0)
 			t->watched[0] =
 				'\0'; /* the fifo stays readable for all readers */
@@ -271,14 +300,22 @@ static int sleep_until(struct forge_ticket *t, int signal_fd, struct forge_error
 	}
 	/* A dead holder's file is closed before its lock is released: scan again soon. */
 	t->was_woken = n > 0;
-	while (read(t->watch, events, sizeof(events)) > 0)
+	while (read(t->shares, events, sizeof(events)) > 0)
 		; /* the events themselves do not matter */
 	return 0;
 }
 
+/* One sandbox is set up at a time for two CPUs: the others are for the commands. */
+static unsigned preparing(const struct forge_budget *b)
+{
+	uint64_t n = b->cpus_milli / 2000;
+
+	return n < 1 ? 1 : n > MOST_PREPARING ? MOST_PREPARING : (unsigned)n;
+}
+
 /*
- * Scans the queue under its lock. 0: our ticket is the first and, with ret, the share is
- * taken; 1: wait; 2: scan again.
+ * Scans the queue under its lock. 0: our ticket is one of those that prepare or, with ret, it is the first and the
+ * share is taken; 1: wait; 2: scan again.
  */
 static int look(struct forge_ticket *t, struct forge_share *ret, struct forge_error *err)
 {
@@ -287,19 +324,19 @@ static int look(struct forge_ticket *t, struct forge_share *ret, struct forge_er
 
 	if (lock < 0)
 		return lock;
-	int rc = scan_queue(t->dir_fd, t->name, &scan, err);
+	int rc = scan_queue(t->dir_fd, t->name, ret ? 1 : preparing(&t->budget), &scan,
+			    err);
 	if (rc < 0)
 		return rc;
-	bool is_first = !scan.before[0];
-	if (is_first && !ret)
+	bool is_turn = scan.n < scan.most;
+	if (is_turn && !ret)
 		return 0;
-	if (is_first && fits(&t->need, &t->budget, &scan.used))
+	if (is_turn && fits(&t->need, &t->budget, &scan.used))
 		return take_share(t->dir_fd, &t->need, ret, err);
-	const char *target = is_first ? "." : scan.before;
+	const char *target = is_turn ? "." : scan.ahead[scan.most - 1];
 	if (strcmp(target, t->watched) == 0)
 		return 1;
-	set_watch(t, target);
-	return t->watch < 0 ? 1 : 2;
+	return set_watch(t, target) < 0 ? 1 : 2;
 }
 
 static int wait_for(struct forge_ticket *t, int signal_fd, struct forge_share *ret,
@@ -329,11 +366,19 @@ static int queue_up(struct forge_ticket *t, struct forge_error *err)
 	return t->fd < 0 ? t->fd : 0;
 }
 
+static void leave_empty(struct forge_ticket *t)
+{
+	int shares = t->shares;
+
+	*t = FORGE_TICKET_INIT;
+	t->shares = shares;
+}
+
 int forge_admit_queue(const struct forge_home *home, const struct forge_config *cfg,
 		      const struct forge_need *need, int signal_fd,
 		      struct forge_ticket *ret, struct forge_error *err)
 {
-	*ret = FORGE_TICKET_INIT;
+	leave_empty(ret);
 	ret->home = home;
 	ret->deadline = forge_now_usec() + cfg->queue_usec;
 	forge_budget_of(cfg, &ret->budget);
@@ -367,7 +412,15 @@ void forge_admit_leave(struct forge_ticket *t)
 		close(t->watch);
 	if (t->dir_fd >= 0)
 		close(t->dir_fd);
-	*t = FORGE_TICKET_INIT;
+	leave_empty(t);
+}
+
+void forge_admit_done(struct forge_ticket *t)
+{
+	forge_admit_leave(t);
+	if (t->shares >= 0)
+		close(t->shares);
+	t->shares = -1;
 }
 
 void forge_admit_release(struct forge_share *s)

@@ -4,9 +4,9 @@
  * no daemon: the shares in use and the tickets of waiting runs are files (state/queue.h).
  *
  * Only the first run in the queue may take a share, so small runs never overtake a big
- * one for ever. Each waiting run waits for the ticket before its own; the first one
- * watches the shares. When a supervisor ends or is killed, the kernel closes its file,
- * and that wakes only the run that waits for it.
+ * one for ever. The first few runs prepare while they wait. Each waiting run waits for a
+ * ticket before its own; the first one watches the shares. When a supervisor ends or is
+ * killed, the kernel closes its file, and that wakes only the runs that wait for it.
  */
 #pragma once
 
@@ -41,12 +41,14 @@ struct forge_ticket {
 	struct forge_budget budget;
 	uint64_t deadline;
 	int dir_fd, fd; /* -1: none */
-	int watch;	/* on the ticket before ours, or inotify on the shares */
+	int watch;	/* a ticket before ours */
+	int shares;	/* inotify on the shares, kept: to close it takes 10 ms */
 	bool was_woken; /* by a share, at the last wait */
 	char name[NAME_MAX + 1];
 	char watched[NAME_MAX + 1]; /* a ticket, or "." for the shares; "" nothing yet */
 };
-#define FORGE_TICKET_INIT ((struct forge_ticket){ .dir_fd = -1, .fd = -1, .watch = -1 })
+#define FORGE_TICKET_INIT                                                                \
+	((struct forge_ticket){ .dir_fd = -1, .fd = -1, .watch = -1, .shares = -1 })
 
 /* The need of a run, or of its post-process, which uses the same share, if larger. */
 struct forge_need forge_admit_need(const struct forge_config *cfg,
@@ -67,20 +69,23 @@ FORGE_MUST_CHECK int forge_admit_hold(const struct forge_home *home,
 				      const struct forge_need *need,
 				      struct forge_share *ret, struct forge_error *err);
 /*
- * Queues a run and waits until it is the first in the queue. 0: *ret holds a ticket, and
- * the caller can prepare the run while it waits for the share; -ECANCELED: signal_fd
- * became readable; -ETIMEDOUT: queue.max_wait has passed. In every case *ret must be
- * passed to forge_admit_leave().
+ * Queues a run and waits until it is one of the first in the queue: one for every two CPUs
+ * of the budget. 0: *ret holds a ticket, and the caller can prepare the run while it waits
+ * for the share; -ECANCELED: signal_fd
+ * became readable; -ETIMEDOUT: queue.max_wait has passed. *ret is FORGE_TICKET_INIT before
+ * or was left, and must be passed to forge_admit_leave() and at last to forge_admit_done().
  */
 FORGE_MUST_CHECK int forge_admit_queue(const struct forge_home *home,
 				       const struct forge_config *cfg,
 				       const struct forge_need *need, int signal_fd,
 				       struct forge_ticket *ret, struct forge_error *err);
-/* Waits for the share; the ticket must be the first in the queue. */
+/* Waits until the ticket is the first in the queue, and then for the share. */
 FORGE_MUST_CHECK int forge_admit_take(struct forge_ticket *t, int signal_fd,
 				      struct forge_share *ret, struct forge_error *err);
-/* Leaves the queue, with or without a share. Accepts FORGE_TICKET_INIT. */
+/* Leaves the queue, with or without a share. Accepts FORGE_TICKET_INIT. The ticket can be used again. */
 void forge_admit_leave(struct forge_ticket *t);
+/* Leaves it for good. To be called when nothing waits for this run any more: the kernel takes its time. */
+void forge_admit_done(struct forge_ticket *t);
 void forge_admit_release(struct forge_share *s);
 /*
  * Why a queued run with this need waits: "waits for 1 CPU: 2 of 2 in use". Changes

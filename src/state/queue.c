@@ -53,22 +53,33 @@ static const char *spare_name(unsigned slot, enum forge_queue_file kind,
 }
 
 /*
- * Gives the file of the last run in this slot a new name. A ticket that another run still reads is not used:
- * with a new writer, the reader would not notice the end of the old one.
+ * Whether another run still reads the ticket of the last run in this slot: with a new writer, it would not notice the
+ * end of the old one.
  */
-static int take_spare(int dir, const char *name, unsigned slot,
-		      enum forge_queue_file kind)
+static bool is_read(int dir, const char *spare)
 {
-	char spare[NAME_MAX + 1];
+	forge_auto_close int fd =
+		openat(dir, spare, O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
 
-	spare_name(slot, kind, spare);
-	if (kind == FORGE_QUEUE_TICKET) {
-		forge_auto_close int fd = openat(
-			dir, spare, O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
-		if (fd >= 0)
-			return -EBUSY;
-	}
-	return renameat(dir, spare, dir, name) < 0 ? -errno : 0;
+	return fd >= 0;
+}
+
+/* The file of the last run in this slot, or a new one. */
+static int open_spare(int dir, const char *spare, enum forge_queue_file kind)
+{
+	const int flags = O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW;
+
+	if (kind == FORGE_QUEUE_TICKET && is_read(dir, spare))
+		(void)unlinkat(dir, spare, 0); /* its reader keeps it */
+	int fd = openat(dir, spare, flags);
+	if (fd >= 0 || errno != ENOENT)
+		return fd < 0 ? -errno : fd;
+	(void)mkdirat(dir, SPARE, 0700); /* else the next call says why */
+	if (kind == FORGE_QUEUE_TICKET && mkfifoat(dir, spare, 0600) < 0)
+		return -errno;
+	fd = openat(dir, spare, kind == FORGE_QUEUE_TICKET ? flags : flags | O_CREAT,
+		    0600);
+	return fd < 0 ? -errno : fd;
 }
 
 void forge_queue_put_back(int dir, const char *name, unsigned slot,
@@ -95,19 +106,15 @@ void forge_queue_put_back(int dir, const char *name, unsigned slot,
 int forge_queue_make(int dir, const char *name, unsigned slot, enum forge_queue_file kind,
 		     struct forge_error *err)
 {
-	int flags = O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW, rc = 0;
+	char spare[NAME_MAX + 1];
+	int fd = open_spare(dir, spare_name(slot, kind, spare), kind);
+	int rc = fd < 0 ? fd : 0;
 
-	if (take_spare(dir, name, slot, kind) < 0) {
-		if (kind == FORGE_QUEUE_TICKET)
-			rc = mkfifoat(dir, name, 0600);
-		else
-			flags |= O_CREAT | O_EXCL;
-	}
-	int fd = rc < 0 ? rc : openat(dir, name, flags, 0600);
-	rc = fd < 0 ? -errno : 0;
-	/* Those who only look at the queue lock each file for a moment, to see whether they can. */
+	/* A process that looked at the queue may have opened it when it was there, and lock it now, for a moment. */
 	if (rc == 0)
 		rc = forge_lock_fd(fd, FORGE_LOCK_EXCLUSIVE, LOOKED_AT_MSEC, -1);
+	if (rc == 0 && renameat(dir, spare, dir, name) < 0)
+		rc = -errno;
 	if (rc < 0) {
 		if (fd >= 0)
 			close(fd);

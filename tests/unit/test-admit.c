@@ -6,6 +6,7 @@
 #include "unit.h"
 
 #include <inttypes.h>
+#include <poll.h>
 #include <sys/inotify.h>
 
 #include "base/cleanup.h"
@@ -365,24 +366,52 @@ static void a_big_run_is_not_overtaken(void **state)
 	close(served[1]);
 }
 
-/* Is the first in line, and takes no share. */
+static bool has_said(const struct child *c)
+{
+	struct pollfd p = { .fd = c->from, .events = POLLIN };
+
+	return poll(&p, 1, 0) > 0;
+}
+
+/* Gets in line, says when it is one of the first, and takes no share. */
 static void hold_ticket(const struct child *c, void *arg)
 {
 	struct forge_ticket t = FORGE_TICKET_INIT;
-	struct forge_need n = need("first", 1, 1);
+	const struct forge_need *n = arg;
 
-	(void)arg;
-	n.slot = 90;
-	child_say(c, forge_admit_queue(&home, config, &n, -1, &t, NULL) == 0 ? 't' : '?');
+	child_say(c, forge_admit_queue(&home, config, n, -1, &t, NULL) == 0 ? 't' : '?');
 	child_wait(c);
 }
 
 static struct child start_holder(void)
 {
-	struct child c = child_start(hold_ticket, NULL);
+	struct forge_need n = need("first", 1, 1);
+	struct child c = child_start(hold_ticket, &n);
 
 	assert_int_equal(scratch_read(c.from), 't');
 	return c;
+}
+
+/* Of four CPUs, two are for the commands. */
+static void two_runs_prepare_and_the_third_waits(void **state)
+{
+	struct forge_need n = need("third", 1, 1), low = need("low", 1, 1);
+	struct child first = start_holder(), second = start_holder();
+
+	(void)state;
+	low.priority = -1;
+	struct child third = child_start(hold_ticket, &n);
+	wait_for_ticket("third");
+	struct child last = child_start(hold_ticket, &low);
+	wait_for_ticket("low");
+	assert_false(has_said(&third));
+	child_kill(&first);
+	assert_int_equal(scratch_read(third.from), 't');
+	assert_false(has_said(&last));
+	child_kill(&second);
+	assert_int_equal(scratch_read(last.from), 't');
+	child_kill(&third);
+	child_kill(&last);
 }
 
 static void the_ticket_of_a_dead_run_is_removed(void **state)
@@ -453,7 +482,7 @@ static void wait_ends(bool is_first, int signal_fd, int code, const char *messag
 	assert_int_equal(rc, -code);
 	assert_string_equal(err.msg, message);
 	assert_int_equal(s.fd, -1);
-	forge_admit_leave(&t);
+	forge_admit_done(&t);
 }
 
 static void waits_end(int signal_fd, int code, const char *message)
@@ -463,9 +492,10 @@ static void waits_end(int signal_fd, int code, const char *message)
 	wait_ends(true, signal_fd, code, message);
 	forge_admit_release(&s);
 	assert_false(has_file("w-"));
-	struct child c = start_holder();
+	struct child a = start_holder(), b = start_holder();
 	wait_ends(false, signal_fd, code, message);
-	child_kill(&c);
+	child_kill(&a);
+	child_kill(&b);
 }
 
 static void a_signal_cancels(void **state)
@@ -540,6 +570,7 @@ int main(void)
 		TEST(a_big_run_is_not_overtaken),
 		TEST(the_ticket_of_a_dead_run_is_removed),
 		TEST(a_run_behind_a_dead_one_goes_on),
+		TEST(two_runs_prepare_and_the_third_waits),
 		TEST(the_first_in_line_takes_its_share),
 		TEST(a_signal_cancels),
 		TEST(the_wait_has_a_bound),

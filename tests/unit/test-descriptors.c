@@ -229,7 +229,7 @@ static void queue_up(void)
 	if (forge_admit_queue(&home, config, &other, -1, &t, NULL) == 0)
 		(void)!forge_admit_take(&t, -1, &two, NULL);
 	(void)!forge_queue_sweep(&home, keep, NULL, NULL);
-	forge_admit_leave(&t);
+	forge_admit_done(&t);
 	forge_admit_release(&two);
 	forge_admit_release(&one);
 }
