@@ -655,9 +655,10 @@ def write_pipeline(where, n):
 
 def bench_pipeline(args, work):
     """Trivial steps, the same when all is done, and a large graph planned: forge and snakemake in turn."""
-    tools = {"forge pipeline run": [FORGE, "pipeline", "run"], "snakemake -c2": ["snakemake", "-c2", "-q"]}
+    peer = f"snakemake -c{os.cpu_count()}"
+    tools = {"forge pipeline run": [FORGE, "pipeline", "run"], peer: [*peer.split(), "-q"]}
     if not shutil.which("snakemake"):
-        del tools["snakemake -c2"]
+        del tools[peer]
         print("\nsnakemake is not installed: forge alone")
     n, rounds, again = args.steps, max(1, min(args.rounds // 60, 3)), 5
     # What no engine can be below: the shells of these steps, and these shells in sandboxes without limits or records.

@@ -168,7 +168,7 @@ static void unknown_keys_name_the_known(void **state)
 	(void)state;
 	refused("version: 1\nprofils: {}\n", 2, 1,
 		"unknown key 'profils' (have: version, workdir, read_only, runtime, runtimes, executor, executors, analysis, store, profiles, "
-		"host, queue, outputs, post_process, retry, sampling, health, guard, retention, "
+		"host, queue, outputs, post_process, retry, pipeline, sampling, health, guard, retention, "
 		"sandbox, env); did you mean 'profiles'?");
 	refused("sandbox: {cgruop: v2}\n", 1, 11,
 		"sandbox: unknown key 'cgruop' (have: allow_missing, cgroup, tmp_size, "
@@ -417,7 +417,7 @@ static void every_key_is_listed_once(void **state)
 
 	(void)state;
 	forge_config_each_key(see_key, &seen);
-	assert_int_equal(seen.n, 6 + 13 + 4 + 9 + 2 * FORGE_LIMIT_COUNT_ROWS + 5 + 1 + 3 + 2 + 1 + 26 + 5 + 5 + 6 + 2);
+	assert_int_equal(seen.n, 6 + 13 + 4 + 9 + 2 * FORGE_LIMIT_COUNT_ROWS + 5 + 1 + 3 + 2 + 1 + 26 + 5 + 6 + 6 + 2 + 1);
 	/* Callers may keep the paths. */
 	assert_string_equal(seen.paths[0], "version");
 	assert_string_equal(seen.paths[32], "profiles.NAME.memory");
@@ -436,6 +436,20 @@ static void sampling_is_an_interval_or_off(void **state)
 	assert_int_equal(def->sample_usec, 2000000);
 	assert_int_equal(off->sample_usec, 0);
 	assert_int_equal(some->sample_usec, 100000);
+}
+
+static void results_of_others_are_not_for_a_project_to_choose(void **state)
+{
+	forge_auto_config struct forge_config *c =
+		parse_ok("pipeline: {reuse_from: [/srv/forge/alice, /srv/forge/bob//]}\n");
+
+	(void)state;
+	assert_int_equal(c->reuse_from.n, 2);
+	assert_string_equal(c->reuse_from.v[1], "/srv/forge/bob");
+	refused("pipeline: {reuse_from: [srv/forge]}\n", 1, 25,
+		"pipeline.reuse_from: 'srv/forge' is no absolute path of a FORGE_HOME");
+	refused("pipeline: {reuse_from: [//]}\n", 1, 25, "is no absolute path");
+	refused("pipeline: {reuse_from: /srv/forge}\n", 1, 24, "pipeline.reuse_from");
 }
 
 static void retries_are_rules_by_reason(void **state)
@@ -640,6 +654,7 @@ int main(void)
 		cmocka_unit_test(built_in_values_give_way_to_caps),
 		cmocka_unit_test(every_key_is_listed_once),
 		cmocka_unit_test(sampling_is_an_interval_or_off),
+		cmocka_unit_test(results_of_others_are_not_for_a_project_to_choose),
 		cmocka_unit_test(retries_are_rules_by_reason),
 		cmocka_unit_test(retries_of_an_inner_file_go_first),
 		cmocka_unit_test(listed_defaults_are_the_real_ones),
