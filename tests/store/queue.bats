@@ -188,8 +188,11 @@ order() {
 is_ready() { [ -d "$work/scidex-analysis-$1" ] && [ -n "$(cgroups_of "$1")" ]; }
 cgroups_of() { find /sys/fs/cgroup -maxdepth 4 -type d -name "forge-$1" 2>/dev/null; }
 
+# Of two CPUs one is for the commands, the other for one run that gets ready.
+few_cpus() { configure 'host:' '  budget:' '    cpus: 2' '    memory: 64G' "$@"; }
+
 @test "the first in line gets ready while it waits, and is queued until it has its share" {
-    budget '    runs: 1'
+    few_cpus '    runs: 1'
     start
     first=$id
     submit --keep -- touch ran
@@ -208,6 +211,28 @@ cgroups_of() { find /sys/fs/cgroup -maxdepth 4 -type d -name "forge-$1" 2>/dev/n
     [ "$(field .status)" = succeeded ]
     [ -e "$work/scidex-analysis-$a/ran" ]
     rm -r "$work/scidex-analysis-$a"
+}
+
+@test "of eight CPUs four get ready at once, and start in their order" {
+    configure 'host:' '  budget:' '    cpus: 8' '    memory: 64G' '    runs: 1'
+    start
+    for i in 1 2 3 4 5; do
+        submit -- true
+        ids[i]=$id
+        patiently waits "$i"
+    done
+    for i in 1 2 3 4; do
+        patiently is_ready "${ids[i]}"
+        [ "$(of "${ids[i]}" .status)" = queued ]
+    done
+    run is_ready "${ids[5]}"
+    [ "$status" -ne 0 ]
+    # When the first one goes, the next gets ready.
+    "$FORGE" kill "${ids[1]}"
+    patiently is_ready "${ids[5]}"
+    open_gate
+    unset 'ids[1]'
+    [ "$(order)" = "2 3 4 5" ]
 }
 
 @test "its init holds nothing of what its supervisor has locked" {
