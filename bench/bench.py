@@ -510,7 +510,9 @@ def serve(url, load, n, rounds):
         client = http.client.HTTPConnection(said["url"].removeprefix("http://"), timeout=60)
         rows = []
         for what, path in [("first page", "/api/v1/runs?"), ("... of those that failed", "/api/v1/runs?status=failed"),
-                           ("a page in the middle", f"/api/v1/runs?after=00{n // 2:024d}"), ("overview", "/api/v1/overview?")]:
+                           ("a page in the middle", f"/api/v1/runs?after=00{n // 2:024d}"), ("overview", "/api/v1/overview?"), ("runs of one user", "/api/v1/runs?user=nobody"),
+                           ("those with one reason", "/api/v1/runs?reason=memory"), ("those with most memory", "/api/v1/runs?sort=memory"),
+                           ("failed, the longest", "/api/v1/runs?status=failed&sort=wall"), ("a name that none has", "/api/v1/runs?analysis=*none*")]:
             spent = []
             for i in range(rounds):
                 began = time.perf_counter()

@@ -13,6 +13,8 @@
  */
 #pragma once
 
+#include <stdlib.h>
+
 #include "store/store.h"
 
 struct forge_sql_value {
@@ -25,6 +27,12 @@ struct forge_sql_value {
 
 /* Columns as text, NULL for NULL; borrowed. Non-zero stops. */
 typedef int forge_sql_visitor(const char *const *columns, void *arg);
+
+/* The number in a column; -1: NULL. */
+static inline int64_t forge_sql_number(const char *column)
+{
+	return column ? strtoll(column, NULL, 10) : -1;
+}
 
 struct forge_store_ops {
 	const char *name;
@@ -66,6 +74,8 @@ struct forge_store {
 };
 
 extern const struct forge_store_ops forge_store_sqlite, forge_store_postgres;
+/* list.c: how many runs are few enough to be sorted; tests set a smaller number. */
+extern unsigned forge_list_few;
 /* How long the server may take to answer; tests set a shorter time. */
 extern unsigned forge_postgres_answer_msec;
 

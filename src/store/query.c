@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads from the store: single runs, listings, references. */
+/* Reads from the store: single runs, references, runtimes. */
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -212,187 +211,6 @@ int forge_store_post_records(struct forge_store *st, const char *run_id, json_t 
 		run_id, add_post, ret, err);
 }
 
-struct listing {
-	forge_run_visitor *visit;
-	void *arg;
-	bool with_record;
-};
-
-static int64_t number(const char *s)
-{
-	return s ? strtoll(s, NULL, 10) : -1;
-}
-
-static int visit_row(const char *const *c, void *arg)
-{
-	const struct listing *l = arg;
-	struct forge_run_row row = {
-		.run_id = c[0],
-		.analysis_id = c[1],
-		.status = c[2],
-		.reason = c[3],
-		.runtime = c[4],
-		.executor = c[5],
-		.host = c[6],
-		.user = c[7],
-		.created_at = c[8],
-		.started_at = c[9],
-		.ended_at = c[10],
-		.notes = c[11],
-		.wall_usec = number(c[12]),
-		.memory_peak = number(c[13]),
-		.pid = number(c[14]),
-		.pid_start = number(c[15]),
-		.boot_id = c[16],
-		.parent_run = c[17],
-		.attempt = number(c[18]),
-		.record = l->with_record ? c[19] : NULL,
-	};
-
-	return l->visit(&row, l->arg);
-}
-
-/* A statement under construction; the conditions are joined by AND. */
-struct builder {
-	char sql[1024];
-	size_t len;
-	struct forge_sql_value v[20];
-	size_t n;
-	bool has_where;
-	char like[256]; /* a pattern, as SQL writes it */
-};
-
-FORGE_PRINTF(2, 3)
-static void add(struct builder *b, const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	int n = vsnprintf(b->sql + b->len, sizeof(b->sql) - b->len, fmt, ap);
-	va_end(ap);
-	b->len += n > 0 ? (size_t)n : 0;
-}
-
-/* "column op $n", or nothing when value is NULL. */
-static void where(struct builder *b, const char *column, const char *op,
-		  const char *value)
-{
-	if (!value)
-		return;
-	b->v[b->n++] = SQL_TEXT(value);
-	add(b, " %s %s %s $%zu", b->has_where ? "AND" : "WHERE", column, op, b->n);
-	b->has_where = true;
-}
-
-/* analysis is a name, or a pattern with * and ?, which SQL writes differently. */
-static void where_analysis(struct builder *b, const char *analysis)
-{
-	size_t n = 0;
-
-	if (!analysis || !strpbrk(analysis, "*?")) {
-		where(b, "analysis_id", "=", analysis);
-		return;
-	}
-	for (const char *p = analysis; *p && n + 3 < sizeof(b->like); p++) {
-		if (strchr("%_!", *p))
-			b->like[n++] = '!';
-		b->like[n++] = *p == '*' ? '%' : *p == '?' ? '_' : *p;
-	}
-	b->like[n] = '\0';
-	where(b, "analysis_id", "LIKE", b->like);
-	add(b, " ESCAPE '!'");
-}
-
-static const char *sort_column(const char *sort)
-{
-	if (!sort || strcmp(sort, "created") == 0)
-		return "run_id"; /* sorts by time, and has the widest index */
-	if (strcmp(sort, "ended") == 0)
-		return "ended_at";
-	return strcmp(sort, "wall") == 0 ? "wall_usec" : "memory_peak";
-}
-
-static void build_list(struct builder *b, const struct forge_run_filter *f)
-{
-	const char *order = sort_column(f->sort);
-
-	add(b,
-	    "SELECT run_id, analysis_id, status, reason, runtime, executor, host, "
-	    "username, "
-	    "created_at, started_at, ended_at, notes, wall_usec, memory_peak, pid, "
-	    "pid_start, "
-	    "boot_id, parent_run, attempt%s FROM runs",
-	    f->with_record ? ", record" : "");
-	where(b, "status", "=", f->status);
-	where(b, "reason", "=", f->reason);
-	where(b, "runtime", "=", f->runtime);
-	where(b, "executor", "=", f->executor);
-	where_analysis(b, f->analysis);
-	where(b, "host", "=", f->host);
-	where(b, "username", "=", f->user);
-	where(b, "run_id", ">=", f->since);
-	where(b, "run_id", "<", f->until);
-	where(b, "run_id", f->oldest_first ? ">" : "<", f->after);
-	if (f->output) {
-		b->v[b->n++] = SQL_TEXT(f->output);
-		add(b, " %s run_id IN (SELECT run_id FROM outputs WHERE sha256 = $%zu)",
-		    b->has_where ? "AND" : "WHERE", b->n);
-		b->has_where = true;
-	}
-	if (!f->with_parts) {
-		add(b, " %s part_of IS NULL", b->has_where ? "AND" : "WHERE");
-		b->has_where = true;
-	}
-	where(b, "part_of", "=", f->part_of);
-	where(b, "pipeline", "=", f->pipeline);
-	where(b, "step", "=", f->step);
-	where(b, "step_key", "=", f->step_key);
-	if (f->open_only)
-		add(b, " %s status IN ('queued', 'preparing', 'running', 'collecting')",
-		    b->has_where ? "AND" : "WHERE");
-	else if (strcmp(order, "run_id") != 0)
-		add(b, " %s %s IS NOT NULL", b->has_where ? "AND" : "WHERE", order);
-	add(b, " ORDER BY %s %s", order, f->oldest_first ? "ASC" : "DESC");
-	if (f->limit) {
-		b->v[b->n++] = SQL_INT(f->limit);
-		add(b, " LIMIT $%zu", b->n);
-	}
-}
-
-int forge_store_list(struct forge_store *st, const struct forge_run_filter *filter,
-		     forge_run_visitor *visit, void *arg, struct forge_error *err)
-{
-	struct builder b = { .len = 0 };
-	struct listing l = { visit, arg, filter->with_record };
-
-	build_list(&b, filter);
-	return st->ops->exec(st, b.sql, b.v, b.n, visit_row, &l, err);
-}
-
-struct counting {
-	int (*visit)(const char *status, int64_t n, void *arg);
-	void *arg;
-};
-
-static int visit_count(const char *const *columns, void *arg)
-{
-	const struct counting *c = arg;
-
-	return columns[0] ? c->visit(columns[0], number(columns[1]), c->arg) : 0;
-}
-
-int forge_store_count_status(struct forge_store *st, const char *since,
-			     int (*visit)(const char *status, int64_t n, void *arg),
-			     void *arg, struct forge_error *err)
-{
-	struct counting c = { visit, arg };
-
-	return forge_sql(st, err, visit_count, &c,
-			 "SELECT status, count(*) FROM runs WHERE run_id >= $1 AND "
-			 "part_of IS NULL GROUP BY status",
-			 SQL_TEXT(since ? since : ""));
-}
-
 struct objects {
 	int (*visit)(const char *digest, void *arg);
 	void *arg;
@@ -424,7 +242,8 @@ struct outputs {
 static int visit_output(const char *const *c, void *arg)
 {
 	const struct outputs *o = arg;
-	const struct forge_output_row row = { c[0], c[1], c[2], c[3], number(c[4]) };
+	const struct forge_output_row row = { c[0], c[1], c[2], c[3],
+					      forge_sql_number(c[4]) };
 
 	return row.path && row.digest ? o->visit(&row, o->arg) : 0;
 }
@@ -432,23 +251,26 @@ static int visit_output(const char *const *c, void *arg)
 static int visit_result(const char *const *c, void *arg)
 {
 	const struct outputs *o = arg;
-	const struct forge_output_row row = { c[0], NULL, c[1], c[2], number(c[3]) };
+	const struct forge_output_row row = { c[0], NULL, c[1], c[2],
+					      forge_sql_number(c[3]) };
 
 	return o->visit(&row, o->arg);
 }
 
 int forge_store_find_result(struct forge_store *st, const char *step_key,
-			    const char *user, int (*visit)(const struct forge_output_row *row, void *arg),
+			    const char *user,
+			    int (*visit)(const struct forge_output_row *row, void *arg),
 			    void *arg, struct forge_error *err)
 {
 	struct outputs o = { visit, arg };
 
-	return forge_sql(st, err, visit_result, &o,
-			 "SELECT r.run_id, o.path, o.sha256, o.size FROM runs r LEFT JOIN "
-			 "outputs o ON o.run_id = r.run_id WHERE r.run_id = (SELECT "
-			 "max(run_id) FROM runs WHERE step_key = $1 AND status = "
-			 "'succeeded' AND username = $2)",
-			 SQL_TEXT(step_key), SQL_TEXT(user));
+	return forge_sql(
+		st, err, visit_result, &o,
+		"SELECT r.run_id, o.path, o.sha256, o.size FROM runs r LEFT JOIN "
+		"outputs o ON o.run_id = r.run_id WHERE r.run_id = (SELECT "
+		"max(run_id) FROM runs WHERE step_key = $1 AND status = "
+		"'succeeded' AND username = $2)",
+		SQL_TEXT(step_key), SQL_TEXT(user));
 }
 
 int forge_store_each_output(struct forge_store *st, const char *user, const char *host,
@@ -481,7 +303,7 @@ struct uses {
 static int visit_use(const char *const *c, void *arg)
 {
 	const struct uses *u = arg;
-	struct forge_runtime_use use = { c[0], c[1], c[2], number(c[3]) };
+	struct forge_runtime_use use = { c[0], c[1], c[2], forge_sql_number(c[3]) };
 
 	return u->visit(&use, u->arg);
 }
