@@ -46,6 +46,7 @@
 #define CACHE_SIZE  4096 /* paths of directories; a power of two */
 #define HANDLE_MAX  128
 #define MOUNTS_MAX  8 /* of one file system; two paths of each are in an event */
+#define QUIET_MAX   4096
 #define LATE_MAX    8192
 #define LATE_USEC   2000000ull
 #define LATE_PIDFDS 256
@@ -94,6 +95,7 @@ struct forge_fan {
 	struct cached *cache; /* CACHE_SIZE of them */
 	struct late *late;
 	size_t n_late, cap_late, n_pidfds;
+	unsigned n_quiet; /* directories whose names are not reported, at most */
 	bool has_lost;
 	char *buffer;
 };
@@ -535,16 +537,20 @@ void forge_fan_ignore_names(const struct forge_fan_event *e)
 	forge_auto_close int fd = m ? open_in(m, dir) : -1;
 
 	/* Linux 6.0 can. */
-	if (fd >= 0)
-		(void)fanotify_mark(e->fan->fd,
-				    FAN_MARK_ADD | MARK_IGNORE_SURV | MARK_EVICTABLE,
-				    FAN_CREATE | FAN_DELETE, fd, ".");
+	if (fd < 0 ||
+	    fanotify_mark(e->fan->fd, FAN_MARK_ADD | MARK_IGNORE_SURV | MARK_EVICTABLE,
+			  FAN_CREATE | FAN_DELETE, fd, ".") < 0)
+		return;
+	if (++e->fan->n_quiet == QUIET_MAX)
+		forge_fan_report_names(e->fan); /* many of them may be gone by now */
 }
 
 void forge_fan_report_names(struct forge_fan *f)
 {
 	/* All marks of directories; those of file systems and mounts stay. */
-	(void)fanotify_mark(f->fd, FAN_MARK_FLUSH, 0, AT_FDCWD, NULL);
+	if (f->n_quiet > 0)
+		(void)fanotify_mark(f->fd, FAN_MARK_FLUSH, 0, AT_FDCWD, NULL);
+	f->n_quiet = 0;
 }
 
 /* ---- events that come before their paths are known ---- */
@@ -696,6 +702,9 @@ static void read_event(struct forge_fan *f, const struct fanotify_event_metadata
 	bool moves_dir =
 		e.what & FORGE_FAN_DIR && e.what & (FORGE_FAN_RENAME | FORGE_FAN_DELETE);
 
+	/* It, or one above it, may be quiet, and now be where files are guarded. Its paths may come late. */
+	if (e.what & FORGE_FAN_DIR && e.what & FORGE_FAN_RENAME)
+		forge_fan_report_names(f);
 	read_infos(m, raw, &is, &e.pidfd);
 	make_key(&is.target, &target);
 	/* An event about a directory itself may have no name. */
@@ -747,10 +756,12 @@ int forge_fan_read(struct forge_fan *f,
 			if (m.vers != FANOTIFY_METADATA_VERSION ||
 			    m.event_len < sizeof(m) || m.event_len > n)
 				return -EPROTO;
-			if (m.mask & FAN_Q_OVERFLOW)
+			if (m.mask & FAN_Q_OVERFLOW) {
 				f->has_lost = true;
-			else
+				forge_fan_report_names(f); /* one may have been renamed */
+			} else {
 				read_event(f, &m, p, &v);
+			}
 		}
 	}
 }

@@ -62,9 +62,10 @@ FORGE_MUST_CHECK int forge_fan_target(const struct forge_fan_event *e);
 void forge_fan_ignore_writes(struct forge_fan *f, int dir);
 
 /*
- * Files that are made or deleted in the directory of this event are not reported any more; those in directories
- * below it, directories, and what is renamed still are. The kernel may forget that when it needs memory, and
- * does when the directory is deleted. Where it cannot do that, more is reported.
+ * Files that are made or deleted in the directory of this event are not reported any more, until any directory is renamed:
+ * this one may be elsewhere then. Those in directories below it, directories, and what is renamed still are. The
+ * kernel may forget that when it needs memory, and does when the directory is deleted; where it cannot do that, all
+ * are reported.
  */
 void forge_fan_ignore_names(const struct forge_fan_event *e);
 /* They are reported again, in all directories. */

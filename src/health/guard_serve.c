@@ -37,7 +37,6 @@
 #define SESSIONS_MAX	4096
 #define LINKS_MAX	4096
 #define TRIES_MAX	3
-#define QUIET_MAX	4096
 /*
  * Events wait so long for others: the kernel merges those of one process and one file, and a program that
  * writes often is not delayed by a reader for each of its writes. The queue has room for more than can happen
@@ -66,7 +65,6 @@ struct session {
 	struct link *links;
 	size_t n_links;
 	unsigned n_tries; /* to ignore writes in its workdir */
-	unsigned n_quiet; /* directories in its workdir whose names are not reported */
 };
 
 struct server {
@@ -92,6 +90,7 @@ static void session_done(struct session *s)
 
 static void drop(struct server *v, size_t i)
 {
+	forge_fan_report_names(v->fan); /* its workdir may stay, and be anything then */
 	session_done(&v->sessions[i]);
 	v->n--;
 	memmove(&v->sessions[i], &v->sessions[i + 1], (v->n - i) * sizeof(*v->sessions));
@@ -276,35 +275,18 @@ static bool is_guarded_near(const struct server *v, const char *dir)
 	return false;
 }
 
-static void report_names(struct server *v)
-{
-	forge_fan_report_names(v->fan);
-	for (size_t i = 0; i < v->n; i++)
-		v->sessions[i].n_quiet = 0;
-}
-
 /*
  * Files that a run makes and deletes in its workdir need not be reported: a link to a file from elsewhere is seen as a
- * change of that file, and a name that leaves the workdir is renamed. A directory that leaves it is a change by
- * itself, with what is in it when that is read; from then on it is reported in full.
+ * change of that file, and what leaves the workdir is renamed.
  */
 static void ignore_names(struct server *v, const struct forge_fan_event *e)
 {
-	struct session *here = find_workdir(v, e);
 	bool is_name = e->what & (FORGE_FAN_CREATE | FORGE_FAN_DELETE) &&
 		       !(e->what & FORGE_FAN_DIR);
+	const struct session *here = is_name ? find_workdir(v, e) : NULL;
 
-	for (size_t i = 0; here && i < e->n; i++)
-		if (e->what & FORGE_FAN_RENAME && e->what & FORGE_FAN_DIR &&
-		    !forge_path_is_below(e->paths[i], here->workdir)) {
-			report_names(v);
-			return;
-		}
-	if (!here || !is_name || here->n_quiet == QUIET_MAX ||
-	    is_guarded_near(v, here->workdir))
-		return;
-	here->n_quiet++;
-	forge_fan_ignore_names(e);
+	if (here && !is_guarded_near(v, here->workdir))
+		forge_fan_ignore_names(e);
 }
 
 /* Can the file have a name that the event does not tell? Looks at it, too. */
@@ -370,7 +352,7 @@ static void visit(const struct forge_fan_event *e, void *arg)
 {
 	struct asking q = { .server = arg, .event = e };
 	bool is_guarded[SESSIONS_MAX];
-	bool by_all = true;
+	bool by_all = true, by_any = false;
 
 	for (size_t i = 0; i < q.server->n; i++) {
 		is_guarded[i] = false;
@@ -380,8 +362,10 @@ static void visit(const struct forge_fan_event *e, void *arg)
 				is_guarded[i] = true;
 			}
 		by_all &= is_guarded[i];
+		by_any |= is_guarded[i];
 	}
-	ignore_names(q.server, e);
+	if (!by_any)
+		ignore_names(q.server, e);
 	if (!by_all)
 		visit_unguarded(&q, is_guarded);
 }
@@ -456,6 +440,8 @@ static int add_session(struct server *v, int fd, const json_t *hello,
 	v->sessions[v->n] = s;
 	v->owners[v->n++] = (struct forge_owner){ .word = s.word ? s.word : "",
 						  .supervisor = s.supervisor };
+	/* It may guard what lies in another one's workdir. From here on that is not made quiet. */
+	forge_fan_report_names(v->fan);
 	return 0;
 }
 
@@ -467,8 +453,7 @@ static void begin_session(struct server *v, int fd)
 
 	(void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
 	(void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
-	/* Nothing from before its begin concerns it, and it may guard what lies in another one's workdir. */
-	report_names(v);
+	/* Nothing from before its begin concerns it. */
 	drain(v);
 	forge_ancestry_update(v->ancestry);
 	if (forge_guard_receive(fd, &hello) < 0) {

@@ -7,7 +7,10 @@ setup() {
     with=() pids=()
     setup_guard
 }
-teardown() { teardown_guard; }
+teardown() {
+    ! mountpoint -q "$rw/other" || umount "$rw/other"
+    teardown_guard
+}
 
 needs_watch() { skip_unless "only root can do this" is_root; }
 
@@ -304,13 +307,14 @@ began_in() {
     [ -n "$(guard_field ".files[] | select(.path == \"$T/other/d/f\" and .by == \"run\") | .path")" ]
 }
 
-# quiet: directories in which names are not reported, of which the watcher has marks of its own.
+# marks: directories in which names are not reported, of which the watcher has marks of its own.
+marks() { cat "/proc/$(watchers)/fdinfo/"* 2>/dev/null | grep -c '^fanotify ino:.*ignored_mask:300 ' || true; }
 quiet() {
-    local marks
-    marks=$(cat "/proc/$(watchers)/fdinfo/"* 2>/dev/null | grep -c '^fanotify ino:.*ignored_mask:300 ' || true)
+    marks=$(marks)
     echo "$marks marks"
     [ "$marks" -ge 1 ]
 }
+none_is_quiet() { ! quiet; }
 
 @test "names in a workdir are not reported any more; what leaves it as a directory is" {
     needs_watch
@@ -321,7 +325,6 @@ quiet() {
     [ -e "$workdir/work/sub/1" ]
     # Another program moves the directory to where files are guarded, and works there.
     mv "$workdir/work/sub" "$guard/sub"
-    none_is_quiet() { ! quiet; }
     wait_for none_is_quiet
     : >"$guard/sub/new"
     rm "$guard/sub/2"
@@ -349,4 +352,66 @@ quiet() {
     run "$FORGE" health check
     [[ "$output" == *"guarded: "* ]]
     [[ "$output" != *"The workdirs are on"* ]]
+}
+
+# several PATH: several runs at once, each with a uid of its own, when PATH is guarded.
+several() {
+    guard_config "paths: [$1]"
+    sed -i 's/uid_count: 1/uid_count: 20/' "$FORGE_CONFIG"
+    chmod -R a+rwX "$rw"
+    with=(--cpus 0.1 --memory 32M)
+}
+
+@test "what was quiet in a workdir that is kept is not quiet when that run is over" {
+    needs_watch
+    several "$guard"
+    begin true 2 'rm guard/sub/2'
+    "$FORGE" run --json "${with[@]}" --keep -- sh -c 'mkdir -m 777 sub; for i in 1 2 3; do : >sub/$i; sleep 0.05; done' >"$T/kept.json" </dev/null 2>&1
+    kept=$(jq -r .path "$FORGE_HOME"/runs/*/kept.json)
+    mv "$kept/sub" "$guard/sub"
+    wait_for none_is_quiet
+    finish 2
+    [ ! -e "$guard/sub/2" ]
+    named_as guard/sub/2 deleted run
+}
+
+@test "a quiet directory whose rename is understood only later is reported in full" {
+    needs_watch
+    several "$guard"
+    begin 'mkdir -p ~/p/sub; chmod 777 ~/p ~/p/sub; for i in 1 2 3; do : >~/p/sub/$i; sleep 0.02; done; echo ~ >beside/home' 1
+    begin true 2 'rm guard/sub/2'
+    workdir=$(cat "$beside/home")
+    : >"$workdir/work/p/sub/5"
+    wait_for quiet
+    # The watcher forgets the paths that it knows, and where the directory was is gone before it reads the rename.
+    mkdir "$beside/x"
+    rmdir "$beside/x"
+    python3 -c 'import os,sys; os.rename(sys.argv[1]+"/sub", sys.argv[2]); os.rmdir(sys.argv[1])' "$workdir/work/p" "$guard/sub"
+    wait_for none_is_quiet
+    finish 2
+    [ ! -e "$guard/sub/2" ]
+    named_as guard/sub/2 deleted run
+    finish 1
+}
+
+@test "a directory of a workdir that is guarded by another mount is never quiet" {
+    needs_watch
+    several "$guard"
+    begin 'mkdir -p ~/sub ~/plain; chmod 777 ~/sub ~/plain; : >~/sub/0; echo ~ >beside/home' 1
+    workdir=$(cat "$beside/home")
+    mkdir "$rw/other"
+    mount --bind "$workdir/work/sub" "$rw/other"
+    several "$rw/other"
+    begin true 2
+    : >"$workdir/work/sub/1"
+    # When this one is quiet, what came before it has been read.
+    : >"$workdir/work/plain/1"
+    wait_for quiet
+    [ "$marks" = 1 ]
+    rm "$workdir/work/sub/0"
+    finish 2
+    umount "$rw/other"
+    named_as other/0 deleted other
+    named_as other/1 created other
+    finish 1
 }
