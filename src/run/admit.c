@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,8 +25,9 @@
 
 struct scan {
 	struct forge_budget used;
-	unsigned n, most;			      /* of ahead */
-	char ahead[MOST_PREPARING][NAME_MAX + 1]; /* tickets before ours, the nearest first */
+	unsigned n, most; /* of ahead */
+	char ahead[MOST_PREPARING]
+		  [NAME_MAX + 1]; /* tickets before ours, the nearest first */
 };
 
 static void add_share(int dir, const char *name, struct forge_budget *used)
@@ -366,19 +368,11 @@ static int queue_up(struct forge_ticket *t, struct forge_error *err)
 	return t->fd < 0 ? t->fd : 0;
 }
 
-static void leave_empty(struct forge_ticket *t)
-{
-	int shares = t->shares;
-
-	*t = FORGE_TICKET_INIT;
-	t->shares = shares;
-}
-
 int forge_admit_queue(const struct forge_home *home, const struct forge_config *cfg,
 		      const struct forge_need *need, int signal_fd,
 		      struct forge_ticket *ret, struct forge_error *err)
 {
-	leave_empty(ret);
+	*ret = FORGE_TICKET_INIT;
 	ret->home = home;
 	ret->deadline = forge_now_usec() + cfg->queue_usec;
 	forge_budget_of(cfg, &ret->budget);
@@ -396,6 +390,34 @@ int forge_admit_take(struct forge_ticket *t, int signal_fd, struct forge_share *
 	return wait_for(t, signal_fd, ret, err);
 }
 
+static void *close_fd(void *arg)
+{
+	close((int)(intptr_t)arg);
+	return NULL;
+}
+
+/*
+ * An inotify instance takes the kernel 10 ms to close, and the run has its share already. There are few of them for
+ * a user, so it is not kept either.
+ */
+static void close_meanwhile(int fd)
+{
+	pthread_attr_t attr;
+	pthread_t thread;
+	bool is_begun = false;
+
+	if (pthread_attr_init(&attr) == 0) {
+		is_begun = pthread_attr_setstacksize(&attr, 64 << 10) == 0 &&
+			   pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED) ==
+				   0 &&
+			   pthread_create(&thread, &attr, close_fd,
+					  (void *)(intptr_t)fd) == 0;
+		(void)pthread_attr_destroy(&attr); /* never fails */
+	}
+	if (!is_begun)
+		close(fd);
+}
+
 void forge_admit_leave(struct forge_ticket *t)
 {
 	if (t->fd >= 0) {
@@ -410,17 +432,11 @@ void forge_admit_leave(struct forge_ticket *t)
 	}
 	if (t->watch >= 0)
 		close(t->watch);
+	if (t->shares >= 0)
+		close_meanwhile(t->shares);
 	if (t->dir_fd >= 0)
 		close(t->dir_fd);
-	leave_empty(t);
-}
-
-void forge_admit_done(struct forge_ticket *t)
-{
-	forge_admit_leave(t);
-	if (t->shares >= 0)
-		close(t->shares);
-	t->shares = -1;
+	*t = FORGE_TICKET_INIT;
 }
 
 void forge_admit_release(struct forge_share *s)
@@ -503,7 +519,8 @@ const char *forge_admit_why(const struct forge_home *home, const struct forge_co
 			       "waits: %" PRIu64 " of %" PRIu64 " runs at once",
 			       used.runs, b.runs);
 	else
-		(void)snprintf(buf, FORGE_WHY_MAX, "waits for its turn, with %" PRIu64 " others", l.queued);
+		(void)snprintf(buf, FORGE_WHY_MAX,
+			       "waits for its turn, with %" PRIu64 " others", l.queued);
 	return buf;
 }
 

@@ -42,7 +42,7 @@ struct forge_ticket {
 	uint64_t deadline;
 	int dir_fd, fd; /* -1: none */
 	int watch;	/* a ticket before ours */
-	int shares;	/* inotify on the shares, kept: to close it takes 10 ms */
+	int shares;	/* inotify on the shares */
 	bool was_woken; /* by a share, at the last wait */
 	char name[NAME_MAX + 1];
 	char watched[NAME_MAX + 1]; /* a ticket, or "." for the shares; "" nothing yet */
@@ -71,9 +71,8 @@ FORGE_MUST_CHECK int forge_admit_hold(const struct forge_home *home,
 /*
  * Queues a run and waits until it is one of the first in the queue: one for every two CPUs
  * of the budget. 0: *ret holds a ticket, and the caller can prepare the run while it waits
- * for the share; -ECANCELED: signal_fd
- * became readable; -ETIMEDOUT: queue.max_wait has passed. *ret is FORGE_TICKET_INIT before
- * or was left, and must be passed to forge_admit_leave() and at last to forge_admit_done().
+ * for the share; -ECANCELED: signal_fd became readable; -ETIMEDOUT: queue.max_wait has passed.
+ * In every case *ret must be passed to forge_admit_leave().
  */
 FORGE_MUST_CHECK int forge_admit_queue(const struct forge_home *home,
 				       const struct forge_config *cfg,
@@ -84,8 +83,6 @@ FORGE_MUST_CHECK int forge_admit_take(struct forge_ticket *t, int signal_fd,
 				      struct forge_share *ret, struct forge_error *err);
 /* Leaves the queue, with or without a share. Accepts FORGE_TICKET_INIT. The ticket can be used again. */
 void forge_admit_leave(struct forge_ticket *t);
-/* Leaves it for good. To be called when nothing waits for this run any more: the kernel takes its time. */
-void forge_admit_done(struct forge_ticket *t);
 void forge_admit_release(struct forge_share *s);
 /*
  * Why a queued run with this need waits: "waits for 1 CPU: 2 of 2 in use". Changes

@@ -46,7 +46,6 @@ static void run_done(struct run *r)
 	forge_run_end_retry(r);
 	forge_record_close(&r->record);
 	json_decref(r->post_rows);
-	forge_admit_done(&r->ticket);
 }
 
 static void run_init(struct run *r, const struct forge_ready_run *ready)

@@ -256,6 +256,24 @@ few_cpus() { configure 'host:' '  budget:' '    cpus: 2' '    memory: 64G' "$@";
     patiently has_let_go
 }
 
+@test "a run that has waited keeps no inotify instance while it runs" {
+    budget '    runs: 1'
+    start
+    submit -i "$T/gate" -- sh -c "until [ -e $T/gate/end ]; do sleep 0.02; done"
+    a=$id
+    supervisor=$(of "$a" .supervisor.pid)
+    watches() { find "/proc/$supervisor/fd" -lname 'anon_inode:inotify'; }
+    is_watching() { [ -n "$(watches)" ]; }
+    patiently is_watching
+    open_gate
+    is_in "$a" running
+    no_watch() { ! is_watching; }
+    patiently no_watch
+    touch "$T/gate/end"
+    finished "$a" >/dev/null
+    [ "$(field .status)" = succeeded ]
+}
+
 @test "what is ready and cancelled, or murdered, leaves nothing" {
     budget '    runs: 1'
     start

@@ -482,7 +482,7 @@ static void wait_ends(bool is_first, int signal_fd, int code, const char *messag
 	assert_int_equal(rc, -code);
 	assert_string_equal(err.msg, message);
 	assert_int_equal(s.fd, -1);
-	forge_admit_done(&t);
+	forge_admit_leave(&t);
 }
 
 static void waits_end(int signal_fd, int code, const char *message)
