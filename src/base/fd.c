@@ -281,6 +281,18 @@ bool forge_path_is_below(const char *path, const char *top)
 	return strncmp(path, top, len) == 0 && (path[len] == '/' || path[len] == '\0');
 }
 
+bool forge_path_is_inner(const char *path)
+{
+	if (!*path)
+		return false;
+	for (size_t len; *path; path += len + (path[len] == '/')) {
+		len = strcspn(path, "/");
+		if (len == 0 || (len <= 2 && strncmp(path, "..", len) == 0))
+			return false;
+	}
+	return true;
+}
+
 int forge_mkdirs(const char *path, mode_t mode)
 {
 	char buf[PATH_MAX];

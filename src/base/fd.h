@@ -63,6 +63,8 @@ bool forge_has_no_writer(int fd);
 const char *forge_regular_problem(int rc);
 /* Is path the directory top or a path below it? Compares names only; both must be normalised. */
 bool forge_path_is_below(const char *path, const char *top);
+/* Is it relative, and without "..", "." and empty parts? */
+bool forge_path_is_inner(const char *path);
 /* mkdir -p; mode is for the directories that it makes. 0 or -errno. */
 FORGE_MUST_CHECK int forge_mkdirs(const char *path, mode_t mode);
 /*

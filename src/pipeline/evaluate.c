@@ -168,6 +168,8 @@ int forge_head_evaluate_task(struct forge_head *h, unsigned task, struct forge_e
 			forge_head_set_text(&state->why, "forced");
 		return 0;
 	}
+	if (state->result.from)
+		forge_head_set_text(&state->notes, NULL); /* whose it was */
 	forge_result_done(&state->result);
 	const struct forge_result_source from = { h->home, h->store, h->user,
 						  h->is_shared };

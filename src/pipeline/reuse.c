@@ -10,14 +10,18 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/glob.h"
 #include "base/json.h"
 #include "pipeline/head_state.h"
 #include "record/shared_result.h"
+#include "state/damage.h"
 #include "state/objects.h"
 #include "state/reused.h"
 
-/* Runs that are looked at for one key: rows can be anybody's. */
-#define CANDIDATES 20
+/* Runs that are looked at for one key, at once and in all: rows can be anybody's. */
+#define CANDIDATES	20
+#define CANDIDATES_MOST 400
 
 int forge_reuse_open(struct forge_head *h, struct forge_error *err)
 {
@@ -81,14 +85,28 @@ static void set_result(struct forge_head *h, unsigned task, struct forge_result 
 	forge_head_set_text(&state->why, NULL);
 }
 
+/* Looks at what was taken, while gc cannot remove it. 1: all of it is there. */
+static int check_taken(struct forge_head *h, const char *key, struct forge_result *r,
+		       struct forge_error *err)
+{
+	struct forge_objects o = FORGE_OBJECTS_INIT;
+	char problem[FORGE_PROBLEM_MAX];
+	int rc = h->is_dry ? 0 : forge_objects_open(h->home, h->stop_fd, &o, err);
+
+	if (rc == 0 && (h->is_dry || forge_reused_touch(h->home, key))) {
+		forge_result_check(h->home, r, problem);
+		rc = 1;
+	}
+	forge_objects_close(&o);
+	return rc;
+}
+
 /* It counts only while its FORGE_HOME is one that the configuration names. */
 static int find_taken(struct forge_head *h, unsigned task, struct forge_error *err)
 {
-	const struct forge_task *t = &h->g->tasks[task];
 	const char *key = h->tasks[task].key;
 	forge_auto_json json_t *entry = NULL;
 	forge_auto_result struct forge_result r = { .n = 0 };
-	char problem[FORGE_PROBLEM_MAX];
 	int rc = forge_reused_read(h->home, key, &entry, err);
 	const json_t *result = json_object_get(entry, "result");
 	const char *from = forge_json_string(entry, "home");
@@ -98,11 +116,12 @@ static int find_taken(struct forge_head *h, unsigned task, struct forge_error *e
 	r.from = strdup(from);
 	if (!r.from)
 		return forge_fail(err, ENOMEM, "out of memory");
-	forge_result_check(h->home, &r, problem);
-	if (!forge_task_has_result(t, &r))
+	rc = check_taken(h, key, &r, err);
+	if (rc <= 0)
+		return rc;
+	if (forge_result_add_removed(result, &r) < 0 ||
+	    !forge_task_has_result(&h->g->tasks[task], &r))
 		return 0;
-	if (!h->is_dry)
-		forge_reused_touch(h->home, key);
 	set_result(h, task, &r, forge_json_string_or(result, "user", "?"));
 	return 1;
 }
@@ -161,7 +180,8 @@ static int take_file(struct forge_objects *o, const struct forge_head *h,
 	struct forge_object made;
 	forge_auto_close int here = forge_objects_get(h->home, f->digest);
 
-	if (here >= 0)
+	/* What is marked as damaged is put again, which removes the mark. */
+	if (here >= 0 && forge_damage_is_marked(h->home->fd, f->digest) == 0)
 		return 0;
 	forge_auto_close int there =
 		forge_objects_open_unchecked(&from->home, f->digest, &st);
@@ -170,18 +190,48 @@ static int take_file(struct forge_objects *o, const struct forge_head *h,
 	return rc == 0 && strcmp(made.digest, f->digest) != 0 ? -EUCLEAN : rc;
 }
 
+/* A text of theirs, not longer than any of ours is. */
+static json_t *short_text(const json_t *result, const char *key)
+{
+	char text[256];
+
+	(void)snprintf(text, sizeof(text), "%s", forge_json_string_or(result, key, "?"));
+	return forge_json_text(text);
+}
+
+/* What is kept of it: nothing but what was checked. */
+static json_t *make_entry(const char *key, const struct forge_result *r,
+			  const struct forge_reuse_home *from, const json_t *result)
+{
+	char now[FORGE_TIME_MAX];
+	json_t *lists[2] = { json_array(), json_array() };
+
+	for (size_t i = 0; i < r->n; i++)
+		json_array_append_new(lists[r->v[i].is_missing],
+				      json_pack("{s:o, s:I, s:s}", "path",
+						forge_json_name(r->v[i].path), "size",
+						(json_int_t)r->v[i].size, "sha256",
+						r->v[i].digest));
+	return json_pack("{s:o, s:s, s:{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o}}", "home",
+			 forge_json_name(from->home.path), "taken_at",
+			 forge_format_now(now), "result", "run_id", r->run_id, "key", key,
+			 "analysis_id", short_text(result, "analysis_id"), "user",
+			 short_text(result, "user"), "host", short_text(result, "host"),
+			 "ended_at", short_text(result, "ended_at"), "outputs", lists[0],
+			 "outputs_removed", lists[1]);
+}
+
 /* The lock of the objects is held until the file in reused/ points to them. */
 static int take(struct forge_head *h, unsigned task, const struct forge_result *r,
 		const struct forge_reuse_home *from, const json_t *result,
 		char problem[FORGE_PROBLEM_MAX])
 {
+	const char *key = h->tasks[task].key;
 	struct forge_objects o = FORGE_OBJECTS_INIT;
 	struct forge_error why = FORGE_ERROR_INIT;
-	char now[FORGE_TIME_MAX];
-	forge_auto_json json_t *entry =
-		json_pack("{s:o, s:s, s:O}", "home", forge_json_text(from->home.path),
-			  "taken_at", forge_format_now(now), "result", (json_t *)result);
-	int rc = entry ? forge_objects_open(h->home, h->stop_fd, &o, &why) : -ENOMEM;
+	forge_auto_json json_t *entry = make_entry(key, r, from, result);
+	int rc = entry ? forge_objects_open(h->home, h->stop_fd, &o, &why)
+		       : forge_fail(&why, ENOMEM, "out of memory");
 
 	for (size_t i = 0; i < r->n && rc == 0; i++) {
 		if (r->v[i].is_missing)
@@ -194,34 +244,66 @@ static int take(struct forge_head *h, unsigned task, const struct forge_result *
 	if (rc == 0 && forge_objects_sync(&o, false) < 0)
 		rc = forge_fail_errno(&why, errno, "write objects");
 	if (rc == 0)
-		rc = forge_reused_write(h->home, h->tasks[task].key, entry, &why);
+		rc = forge_reused_write(h->home, key, entry, &why);
 	forge_objects_close(&o);
 	(void)snprintf(problem, FORGE_PROBLEM_MAX, "%.*s", FORGE_PROBLEM_MAX - 1,
 		       rc < 0 ? why.msg : "");
 	return rc;
 }
 
-/* 1: the run has the result; 0: no; problem: "", or why it cannot be used. */
-static int try_run(struct forge_head *h, unsigned task, const char *run_id,
-		   const struct forge_reuse_home *from, char problem[FORGE_PROBLEM_MAX])
+/* What another user's file lists is a result only if each is a file that the task declares, once. */
+static bool is_plausible(const struct forge_task *t, const struct forge_result *r)
+{
+	for (size_t i = 0; i < r->n; i++) {
+		const struct forge_result_file *f = &r->v[i];
+		bool is_declared = false;
+		forge_strv_foreach (pattern, &t->outputs)
+			is_declared |= forge_glob_match(pattern, f->path);
+		if (!is_declared || !forge_path_is_inner(f->path) ||
+		    f->size > INT64_MAX ||
+		    (i > 0 && strcmp(r->v[i - 1].path, f->path) == 0))
+			return false;
+	}
+	return true;
+}
+
+/*
+ * The result that the run left there, if it is one of this task and its files are there. 1: *ret_result and *ret are set. 0: no;
+ * problem: "", or why it cannot be used. -ENOENT: the run is not there.
+ */
+static int look_at(struct forge_head *h, unsigned task, const char *run_id,
+		   const struct forge_reuse_home *from, json_t **ret_result,
+		   struct forge_result *ret, char problem[FORGE_PROBLEM_MAX])
 {
 	const struct forge_task *t = &h->g->tasks[task];
-	forge_auto_json json_t *result = NULL;
-	forge_auto_result struct forge_result r = { .n = 0 };
+	int rc = forge_shared_result_load(&from->home, from->owner, run_id, ret_result);
+	const json_t *result = *ret_result;
 
 	problem[0] = '\0';
-	int rc = forge_shared_result_load(&from->home, from->owner, run_id, &result);
 	if (rc < 0 && rc != -ENOENT)
 		(void)snprintf(problem, FORGE_PROBLEM_MAX, FORGE_RESULT_FILE ": %s",
 			       strerror(-rc));
-	if (rc < 0 ||
-	    strcmp(forge_json_string_or(result, "key", ""), h->tasks[task].key) != 0 ||
+	if (rc < 0)
+		return rc == -ENOENT ? rc : 0;
+	if (strcmp(forge_json_string_or(result, "key", ""), h->tasks[task].key) != 0 ||
 	    strcmp(forge_json_string_or(result, "run_id", ""), run_id) != 0 ||
-	    !is_comparable(h, task, result) || forge_result_of_record(result, &r) < 0)
+	    !is_comparable(h, task, result) || forge_result_of_record(result, ret) < 0 ||
+	    !is_plausible(t, ret))
 		return 0;
-	look_there(from, t, &r, problem);
-	if (*problem || !forge_task_has_result(t, &r))
-		return 0;
+	look_there(from, t, ret, problem);
+	return !*problem && forge_task_has_result(t, ret);
+}
+
+/* The same, and it is ours then, unless the head can run nothing. */
+static int try_run(struct forge_head *h, unsigned task, const char *run_id,
+		   const struct forge_reuse_home *from, char problem[FORGE_PROBLEM_MAX])
+{
+	forge_auto_json json_t *result = NULL;
+	forge_auto_result struct forge_result r = { .n = 0 };
+	int rc = look_at(h, task, run_id, from, &result, &r, problem);
+
+	if (rc != 1)
+		return rc;
 	r.is_elsewhere = h->is_dry;
 	r.from = strdup(from->home.path);
 	if (!r.from || (!h->is_dry && take(h, task, &r, from, result, problem) < 0))
@@ -230,25 +312,17 @@ static int try_run(struct forge_head *h, unsigned task, const char *run_id,
 	return 1;
 }
 
-int forge_reuse_find(struct forge_head *h, unsigned task, struct forge_error *err)
+/* One page of candidates. 1: found. 0: no; *ret_is_known: one of them was there. */
+static int try_runs(struct forge_head *h, unsigned task, const struct forge_strv *ids,
+		    bool *ret_is_known)
 {
-	const struct forge_run_filter filter = { .step_key = h->tasks[task].key,
-						 .status = "succeeded",
-						 .limit = CANDIDATES };
-	forge_auto_strv struct forge_strv ids = { 0 };
 	char problem[FORGE_PROBLEM_MAX], text[3 * FORGE_PROBLEM_MAX];
 
-	if (h->n_reuse == 0)
-		return 0;
-	int rc = find_taken(h, task, err);
-	if (rc != 0)
-		return rc;
-	rc = forge_store_list(h->store, &filter, add_id, &ids, err);
-	if (rc < 0)
-		return rc;
-	forge_strv_foreach (id, &ids)
+	forge_strv_foreach (id, ids)
 		for (size_t i = 0; i < h->n_reuse; i++) {
-			if (try_run(h, task, id, &h->reuse[i], problem) == 1)
+			int rc = try_run(h, task, id, &h->reuse[i], problem);
+			*ret_is_known |= rc != -ENOENT;
+			if (rc == 1)
 				return 1;
 			if (!*problem)
 				continue;
@@ -260,28 +334,51 @@ int forge_reuse_find(struct forge_head *h, unsigned task, struct forge_error *er
 	return 0;
 }
 
+int forge_reuse_find(struct forge_head *h, unsigned task, struct forge_error *err)
+{
+	struct forge_run_filter filter = { .step_key = h->tasks[task].key,
+					   .status = "succeeded",
+					   .limit = CANDIDATES };
+	char after[FORGE_RUN_ID_MAX];
+	bool is_known = false;
+	int rc = h->n_reuse > 0 ? find_taken(h, task, err) : 0;
+
+	if (rc != 0)
+		return rc;
+	/* Others can add rows that lead nowhere. */
+	for (unsigned n = 0; h->n_reuse > 0 && !is_known && n < CANDIDATES_MOST;
+	     n += CANDIDATES) {
+		forge_auto_strv struct forge_strv ids = { 0 };
+		rc = forge_store_list(h->store, &filter, add_id, &ids, err);
+		if (rc > 0 && try_runs(h, task, &ids, &is_known) == 1)
+			return 1;
+		if (rc < CANDIDATES || ids.n == 0)
+			return rc < 0 ? rc : 0;
+		(void)snprintf(after, sizeof(after), "%s", ids.v[ids.n - 1]);
+		filter.after = after;
+	}
+	return 0;
+}
+
 int forge_reuse_take(struct forge_head *h, unsigned task, json_t **ret_result,
 		     struct forge_error *err)
 {
 	struct forge_head_task *state = &h->tasks[task];
 	const struct forge_reuse_home *from = find_home(h, state->result.from);
 	forge_auto_json json_t *result = NULL, *entry = NULL;
+	forge_auto_result struct forge_result r = { .n = 0 };
 	char problem[FORGE_PROBLEM_MAX];
-	int rc = 0;
 
 	if (!from)
 		return forge_fail(err, EINVAL, "that is no result of another user");
-	if (state->result.is_elsewhere) {
-		rc = forge_shared_result_load(&from->home, from->owner, state->run_id,
-					      &result);
-		if (rc == 0)
-			rc = take(h, task, &state->result, from, result, problem);
-		if (rc < 0)
-			return forge_fail(err, -rc, "take the result of run %s from %s",
-					  state->run_id, state->result.from);
-		state->result.is_elsewhere = false;
-	}
-	rc = forge_reused_read(h->home, state->key, &entry, err);
+	if (state->result.is_elsewhere &&
+	    (look_at(h, task, state->run_id, from, &result, &r, problem) != 1 ||
+	     take(h, task, &r, from, result, problem) < 0))
+		return forge_fail(err, ENOENT, "the result of run %s in %.200s: %s",
+				  state->run_id, state->result.from,
+				  *problem ? problem : "it is not there any more");
+	state->result.is_elsewhere = false;
+	int rc = forge_reused_read(h->home, state->key, &entry, err);
 	if (rc == 0)
 		rc = forge_fail(err, ENOENT, "the result of run %s is gone",
 				state->run_id);

@@ -48,7 +48,7 @@ int forge_shared_result_write(const struct forge_home *home, int run_dir,
 	if (!home->shared || run_dir < 0 || is_readable_for_group(run_dir))
 		return 0;
 	forge_auto_json json_t *result = result_json(record);
-	forge_auto_free char *text = result ? json_dumps(result, JSON_INDENT(2)) : NULL;
+	forge_auto_free char *text = result ? json_dumps(result, JSON_COMPACT) : NULL;
 	if (!text)
 		return result ? -ENOMEM : 0;
 	int rc = forge_replace_file(run_dir, FORGE_RESULT_FILE, text, strlen(text),

@@ -37,18 +37,6 @@ static int make_parents(int dir, const char *path)
 	return 0;
 }
 
-static bool is_below(const char *path)
-{
-	if (!*path)
-		return false;
-	for (size_t len; *path; path += len + (path[len] == '/')) {
-		len = strcspn(path, "/");
-		if (len == 0 || (len <= 2 && strncmp(path, "..", len) == 0))
-			return false;
-	}
-	return true;
-}
-
 /* The object, opened and checked. */
 static int open_object(const struct forge_home *home, const char *digest,
 		       bool trusts_times)
@@ -97,7 +85,7 @@ int forge_stage_object(const struct forge_stage *s, const struct forge_home *hom
 	char self[40], copied[FORGE_DIGEST_MAX];
 	uint64_t size;
 
-	if (!path || !is_below(path))
+	if (!path || !forge_path_is_inner(path))
 		return -EINVAL;
 	forge_auto_close int from = open_object(home, digest, trusts_times);
 	if (from < 0)
@@ -125,7 +113,7 @@ int forge_stage_object(const struct forge_stage *s, const struct forge_home *hom
 
 int forge_stage_link(const struct forge_stage *s, const char *path, const char *target)
 {
-	if (!is_below(path))
+	if (!forge_path_is_inner(path))
 		return -EINVAL;
 	int rc = make_parents(s->fd, path);
 	if (rc < 0)
@@ -136,7 +124,7 @@ int forge_stage_link(const struct forge_stage *s, const char *path, const char *
 int forge_stage_text(const struct forge_stage *s, const char *path, const char *text,
 		     size_t len)
 {
-	if (!is_below(path))
+	if (!forge_path_is_inner(path))
 		return -EINVAL;
 	int rc = make_parents(s->fd, path);
 	if (rc < 0)
@@ -148,7 +136,7 @@ int forge_stage_text(const struct forge_stage *s, const char *path, const char *
 
 int forge_stage_dir(const struct forge_stage *s, const char *path)
 {
-	if (!is_below(path))
+	if (!forge_path_is_inner(path))
 		return -EINVAL;
 	int rc = make_parents(s->fd, path);
 	if (rc == 0 && mkdirat(s->fd, path, 0755) < 0 && errno != EEXIST)

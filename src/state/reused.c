@@ -46,7 +46,7 @@ static int load(int dir, const char *name, json_t **ret)
 	int rc = forge_read_file(dir, name, FILE_MAX, &text, &len);
 
 	*ret = rc < 0 ? NULL : json_loadb(text, len, 0, NULL);
-	return rc < 0 ? rc : 0;
+	return rc == -EFBIG || rc > 0 ? 0 : rc; /* none of ours is as big */
 }
 
 int forge_reused_read(const struct forge_home *home, const char *key, json_t **ret,
@@ -70,25 +70,27 @@ int forge_reused_write(const struct forge_home *home, const char *key,
 {
 	const char *name = name_of(key);
 	forge_auto_close int dir = name ? forge_home_subdir(home, DIR_NAME, err) : -1;
-	forge_auto_free char *text = json_dumps(entry, JSON_INDENT(2));
+	forge_auto_free char *text = json_dumps(entry, JSON_COMPACT);
 
 	if (!name)
 		return forge_fail(err, EINVAL, "'%.80s' is no key of a step", key);
 	if (dir < 0)
 		return dir;
-	int rc = text ? forge_replace_file(dir, name, text, strlen(text), true) : -ENOMEM;
+	size_t len = text ? strlen(text) : 0;
+	int rc = !text		  ? -ENOMEM
+		 : len > FILE_MAX ? -EFBIG
+				  : forge_replace_file(dir, name, text, len, true);
 	return rc < 0 ? forge_fail_errno(err, -rc, "write %s/" DIR_NAME "/%s", home->path,
 					 name)
 		      : 0;
 }
 
-void forge_reused_touch(const struct forge_home *home, const char *key)
+bool forge_reused_touch(const struct forge_home *home, const char *key)
 {
 	const char *name = name_of(key);
 	forge_auto_close int dir = open_dir(home);
 
-	if (dir >= 0 && name)
-		(void)utimensat(dir, name, NULL, AT_SYMLINK_NOFOLLOW); /* only its age */
+	return dir >= 0 && name && utimensat(dir, name, NULL, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
 int forge_reused_remove(const struct forge_home *home, const char *name,
@@ -119,8 +121,8 @@ int forge_reused_each(const struct forge_home *home,
 		if (!is_name(name))
 			continue;
 		int got = load(forge_entries_fd(&d), name, &entry);
-		if (got == 0 && fstatat(forge_entries_fd(&d), name, &st,
-					AT_SYMLINK_NOFOLLOW) < 0)
+		if (got == 0 &&
+		    fstatat(forge_entries_fd(&d), name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 			got = -errno;
 		if (got == -ENOENT)
 			continue;

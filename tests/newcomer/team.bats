@@ -369,3 +369,115 @@ runs_of() { pg_sql "SELECT count(*) FROM runs WHERE username = '$1'"; }
     says "users other than its owner can change what is in $P/srv/$alice"
     says "2 ran"
 }
+
+@test "a team: temporary outputs of another member are known by their digests, and nothing is missing" {
+    share
+    for user in "$alice" "$bob"; do
+        as "$user" sh -c 'mkdir -p p && cat >p/pipeline.yaml && seq 9 >p/numbers' <<'YAML'
+name: sums
+steps:
+  double: {inputs: {n: numbers}, run: 'while read -r i; do echo $((2 * i)); done <$n >doubled; echo ok >kept', outputs: [{path: doubled, temp: true}, kept]}
+  sum: {inputs: {d: double/doubled}, run: 'paste -sd+ $d | bc >sum', outputs: [sum]}
+YAML
+    done
+    as "$alice" forge pipeline run -q p
+    trusts "$bob" "$alice"
+    run as "$bob" forge pipeline run p
+    says "2 steps up to date"
+    [ "$(find "$P/srv/$bob/objects" -type f | wc -l)" = 2 ]
+    run as "$bob" forge verify
+    [ "$status" -eq 0 ]
+    run as "$bob" forge pipeline outputs p --copy got
+    [ "$status" -eq 0 ]
+    [ "$(cat "$P/$bob/got/sum/sum")" = 90 ]
+    as "$bob" forge pipeline outputs p --only double --copy other
+    [ "$(ls "$P/$bob/other")" = double ]
+    [ "$(cat "$P/$bob/other/double/kept")" = ok ]
+    # What needs the temporary one again makes it again.
+    as "$bob" sed -i 's/bc >sum/bc | tr 9 8 >sum/' p/pipeline.yaml
+    run as "$bob" forge pipeline run p
+    [ "$status" -eq 0 ]
+    says "2 ran"
+    as "$bob" forge pipeline outputs p --copy third
+    [ "$(cat "$P/$bob/third/sum/sum")" = 80 ]
+}
+
+@test "a team: a damaged object whose content is good again is repaired by taking it again" {
+    share
+    pipeline "$alice"
+    pipeline "$bob"
+    as "$alice" forge pipeline run -q p
+    trusts "$bob" "$alice"
+    as "$bob" forge pipeline run -q p
+    object=$(find "$P/srv/$bob/objects" -type f | head -n 1)
+    cp -p "$object" good
+    chmod u+w "$object"
+    tr 0-9 1-90 <good >"$object"
+    run as "$bob" forge verify
+    says "1 damaged"
+    cat good >"$object"
+    run as "$bob" forge pipeline run p
+    says "2 steps up to date"
+    [ -z "$(find "$P/srv/$bob/damaged" -name '*.json')" ]
+    as "$bob" forge pipeline outputs p --copy got
+    [ "$(cat "$P/$bob/got/sum/sum")" = 90 ]
+}
+
+@test "a team: whatever a result of another member says, it costs no more than a run here" {
+    share
+    pipeline "$alice"
+    pipeline "$bob"
+    as "$alice" forge pipeline run -q p
+    trusts "$bob" "$alice"
+    result=$(grep -l '"doubled"' "$P/srv/$alice"/runs/*/result.json)
+    cp -p "$result" kept
+    digest=$(jq -r '.outputs[0].sha256' kept)
+    # No result of this step: it runs here, and all is well.
+    for change in '.outputs += .outputs' '.outputs[0].size = -5' '.outputs += [.outputs[0] | .path = "../../../../evil"]' \
+        '.outputs += [.outputs[0] | .path = "/evil"]' '.outputs += [.outputs[0] | .path = "extra"]' '.outputs[0].path = "doubled/."' \
+        '.outputs[0].sha256 = "sha256:12"' '.outputs = {}' '.outputs = []' '.outputs[0].path = 7'; do
+        jq -c "$change" kept >"$result"
+        run as "$bob" forge pipeline run -n p
+        [ "$status" -eq 0 ]
+        says_not "double: up to date"
+    done
+    # What is no part of a result is not kept.
+    jq -c --arg digest "$digest" '.outputs += [{path: "x", size: 1, sha256: ($digest | sub("sha256:...."; "sha256:0000")), checkpoint: true}] |
+        .asked = {script: {path: "x", sha256: ($digest | sub("sha256:...."; "sha256:1111"))}} | .user = "\u001b[31m" + ("x" * 5000)' kept >"$result"
+    run as "$bob" forge pipeline run p
+    says "2 steps up to date"
+    says_not $'\e'
+    # A large one is stored as what it says, and read again.
+    rm -r "$P/srv/$bob/reused"
+    python3 -c 'import json,sys; r = json.load(open("kept")); r["pad"] = [0] * 9000000; json.dump(r, open(sys.argv[1], "w"), separators=(",", ":"))' "$result"
+    run as "$bob" forge pipeline run p
+    says "2 steps up to date"
+    [ "$(cat "$P/srv/$bob"/reused/* | wc -c)" -lt 4000 ]
+    for command in gc verify "pipeline run p" "pipeline outputs p --copy got"; do
+        # shellcheck disable=SC2086 # words
+        run as "$bob" forge $command
+        [ "$status" -eq 0 ]
+    done
+    # An entry that nobody can have written is no obstacle, and gc removes it.
+    entry=$(find "$P/srv/$bob/reused" -type f | head -n 1)
+    truncate -s 70M "$entry"
+    run as "$bob" forge pipeline run p
+    says "2 steps up to date"
+    truncate -s 70M "$entry"
+    run as "$bob" forge gc
+    [ "$status" -eq 0 ]
+    says "remove damaged"
+    [ ! -e "$entry" ]
+}
+
+@test "a team: rows that lead nowhere do not hide a result" {
+    share
+    pipeline "$alice"
+    pipeline "$bob"
+    as "$alice" forge pipeline run -q p
+    trusts "$bob" "$alice"
+    columns=$(pg_sql "SELECT string_agg(column_name, ',') FROM information_schema.columns WHERE table_name = 'runs' AND column_name <> 'run_id'")
+    pg_sql "INSERT INTO runs (run_id, $columns) SELECT '01zzzzzzzzzzzzzzzzzzzzz' || i, $columns FROM runs, generate_series(100, 170) AS i WHERE step = 'double'"
+    run as "$bob" forge pipeline run p
+    says "2 steps up to date"
+}
