@@ -51,8 +51,8 @@ int forge_shared_result_write(const struct forge_home *home, int run_dir,
 	forge_auto_free char *text = result ? json_dumps(result, JSON_COMPACT) : NULL;
 	if (!text)
 		return result ? -ENOMEM : 0;
-	int rc = forge_replace_file(run_dir, FORGE_RESULT_FILE, text, strlen(text),
-				    false);
+	int rc =
+		forge_replace_file(run_dir, FORGE_RESULT_FILE, text, strlen(text), false);
 	forge_auto_close int fd =
 		rc < 0 ? -1
 		       : openat(run_dir, FORGE_RESULT_FILE,
@@ -66,7 +66,7 @@ int forge_shared_result_write(const struct forge_home *home, int run_dir,
 
 /* The directories on the way to a FORGE_HOME, from the root. */
 struct way {
-	uid_t owner;	     /* the user other than root and us that owns some of them */
+	uid_t owner; /* the user other than root and us that owns some of them */
 	bool has_owner;
 	bool is_open_to_all; /* the last one: everybody can make names in it, and remove their own */
 };
@@ -109,8 +109,8 @@ static int open_safely(const char *path, char bad[PATH_MAX])
 		(void)snprintf(name, sizeof(name), "%.*s", (int)len, p);
 		p += len;
 		(void)snprintf(bad, PATH_MAX, "%.*s", (int)(p - path), path);
-		int next = openat(dir, name,
-				  O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		int next =
+			openat(dir, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 		if (next < 0)
 			return -errno;
 		close(dir);
@@ -142,8 +142,9 @@ int forge_shared_home_open(const char *path, struct forge_home *ret, uid_t *ret_
 		rc = -errno;
 	if (rc == -EPERM)
 		rc = forge_hint(err,
-				forge_fail(err, EPERM, "%s: users other than its owner "
-						       "can change what is in %s",
+				forge_fail(err, EPERM,
+					   "%s: users other than its owner "
+					   "can change what is in %s",
 					   path, bad),
 				"Every directory on the way must belong to root, to you "
 				"or to that owner, and not be writable by others");
@@ -165,8 +166,7 @@ static int check_maker(int fd, uid_t owner, mode_t kind)
 
 	if (fstat(fd, &st) < 0)
 		return -errno;
-	return st.st_uid == owner && (st.st_mode & S_IFMT) == kind &&
-			       !(st.st_mode & 022)
+	return st.st_uid == owner && (st.st_mode & S_IFMT) == kind && !(st.st_mode & 022)
 		       ? 0
 		       : -EPERM;
 }
@@ -181,11 +181,10 @@ int forge_shared_result_load(const struct forge_home *theirs, uid_t owner,
 
 	if (rc == 0)
 		rc = dir < 0 ? dir : check_maker(dir, owner, S_IFDIR);
-	forge_auto_close int fd =
-		rc < 0 ? -1
-		       : openat(dir, FORGE_RESULT_FILE,
-				O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC |
-					O_NOFOLLOW);
+	forge_auto_close int fd = rc < 0 ? -1
+					 : openat(dir, FORGE_RESULT_FILE,
+						  O_RDONLY | O_NONBLOCK | O_NOCTTY |
+							  O_CLOEXEC | O_NOFOLLOW);
 	if (rc == 0)
 		rc = fd < 0 ? -errno : check_maker(fd, owner, S_IFREG);
 	if (rc == 0)
