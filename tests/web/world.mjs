@@ -45,8 +45,8 @@ export async function until(what, seconds, ask) {
 
 const servers = new Set();
 /* forge serve; resolves when it answers. */
-export async function serve(listen = "127.0.0.1:0", more = []) {
-	const p = spawn(process.env.FORGE, ["serve", "--json", "--listen", listen, ...more], { env, cwd: dir, stdio: ["ignore", "pipe", "pipe"] });
+export async function serve(listen = "127.0.0.1:0", more = [], where = {}) {
+	const p = spawn(process.env.FORGE, ["serve", "--json", "--listen", listen, ...more], { env: { ...env, ...where }, cwd: dir, stdio: ["ignore", "pipe", "pipe"] });
 	let out = "", err = "";
 	p.stdout.on("data", (d) => (out += d));
 	p.stderr.on("data", (d) => (err += d));
@@ -148,4 +148,40 @@ steps:
 	forge("runtime", "check", "python3");
 	forge("health", "check");
 	return runs;
+}
+
+/* ---- a store with a million runs ---- */
+
+export const MANY = 1000000;
+/*
+ * The rows are made by SQL, in the tables that a run has made. Every 50th run has failed, every 1,000th was killed for its memory; one
+ * has another name, and one has used the most memory. The environment of this FORGE_HOME.
+ */
+export function makeMany() {
+	const where = { FORGE_HOME: join(dir, "many") };
+	mkdirSync(where.FORGE_HOME, { mode: 0o700 });
+	execFileSync(process.env.FORGE, ["run", "-q", "--id", "newest", "--", "true"], { env: { ...env, ...where }, cwd: dir });
+	execFileSync("/usr/bin/python3", ["-c", `
+import sqlite3, sys
+db = sqlite3.connect(sys.argv[1] + "/forge.db", isolation_level=None)
+db.executescript("""
+PRAGMA synchronous = OFF;
+BEGIN;
+CREATE TEMP TABLE n AS WITH RECURSIVE s(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM s WHERE i < ${MANY} - 1)
+    SELECT i, printf('00%024d', i) AS id, CASE i WHEN 123456 THEN 'needle' ELSE 'nightly-' || (i % 1000) END AS name,
+    CASE WHEN i % 1000 = 9 THEN 'killed' WHEN i % 50 = 7 THEN 'failed' ELSE 'succeeded' END AS status,
+    CASE WHEN i % 1000 = 9 THEN 'memory' ELSE 'exit' END AS reason,
+    CASE i WHEN 654321 THEN 5000000000 ELSE 1000000 + i * 7919 % 1000003 END AS memory FROM s;
+INSERT INTO analyses SELECT DISTINCT name, '2026-01-01T00:00:00.000Z' FROM n;
+INSERT INTO runs (run_id, analysis_id, status, reason, notes, executor, host, username, created_at, started_at, ended_at, exit_code,
+    wall_usec, memory_peak, record)
+    SELECT id, name, status, reason, status || ' in 2 ms', 'local', 'here', 'me', '2026-01-01T00:00:00.000Z', '2026-01-01T00:00:00.010Z',
+    '2026-01-01T00:00:00.020Z', 0, 2000 + i % 977, memory, printf('{"run_id":"%s","analysis_id":"%s","status":"%s","reason":"%s",'
+    || '"completion_notes":"%s in 2 ms","command":["true"],"executor":"local","host":"here","user":"me","created_at":"2026-01-01T00:00:00.000Z",'
+    || '"started_at":"2026-01-01T00:00:00.010Z","ended_at":"2026-01-01T00:00:00.020Z","usage":{"wall_seconds":0.002,"memory_peak_bytes":%d}}',
+    id, name, status, reason, status, memory) FROM n;
+COMMIT;
+""")
+`, where.FORGE_HOME]);
+	return where;
 }
