@@ -55,20 +55,30 @@ int forge_server_check(struct forge_server *sv, const char *token, enum forge_ac
 
 /* ---- the store ---- */
 
+/* An open store that no request uses; NULL: there is none. The lock is held. */
+static struct forge_store *take_open(struct forge_server *sv)
+{
+	while (sv->n_stores) {
+		struct forge_store *st = sv->stores[--sv->n_stores];
+		if (!forge_store_has_moved(st))
+			return st;
+		forge_store_close(st);
+	}
+	return NULL;
+}
+
 int forge_server_take(struct forge_server *sv, struct forge_store **ret,
 		      struct forge_error *err)
 {
-	struct forge_store *st = NULL;
 	int rc = 0;
 
 	pthread_mutex_lock(&sv->stores_lock);
-	if (sv->n_stores)
-		st = sv->stores[--sv->n_stores];
-	else if (sv->store_failed_usec &&
-		 (sv->is_opening || forge_now_usec() - sv->store_failed_usec <
-					    STORE_RETRY_USEC + 10 * sv->store_tried_usec))
+	struct forge_store *st = take_open(sv);
+	if (!st && sv->store_failed_usec &&
+	    (sv->is_opening || forge_now_usec() - sv->store_failed_usec <
+				       STORE_RETRY_USEC + 10 * sv->store_tried_usec))
 		rc = forge_fail(err, ENOTCONN, "%s", sv->store_problem);
-	else
+	else if (!st)
 		sv->is_opening = true;
 	pthread_mutex_unlock(&sv->stores_lock);
 	if (st || rc < 0) {

@@ -64,6 +64,8 @@ struct forge_store_ops {
 	void (*prepare)(struct forge_store *st, const char *sql);
 	/* optional: forge_store_tidy(); NULL: nothing to do */
 	void (*tidy)(struct forge_store *st);
+	/* optional: forge_store_has_moved(); NULL: never */
+	bool (*has_moved)(struct forge_store *st);
 	/* optional: blocks other migrations until commit; NULL: begin does so already */
 	int (*lock_schema)(struct forge_store *st, struct forge_error *err);
 };

@@ -149,6 +149,15 @@ static void sqlite_tidy(struct forge_store *st)
 	(void)sqlite3_busy_handler(s->db, on_busy, s);
 }
 
+static bool sqlite_has_moved(struct forge_store *st)
+{
+	int moved = 0;
+
+	return sqlite3_file_control(self(st)->db, "main", SQLITE_FCNTL_HAS_MOVED,
+				    &moved) == SQLITE_OK &&
+	       moved;
+}
+
 static int open_file(struct sqlite_store *s, const char *path, struct forge_error *err)
 {
 	/* Rows name commands and paths, so only the owner may read the file. */
@@ -346,4 +355,5 @@ const struct forge_store_ops forge_store_sqlite = {
 	.rollback = sqlite_rollback,
 	.prepare = sqlite_prepare,
 	.tidy = sqlite_tidy,
+	.has_moved = sqlite_has_moved,
 };

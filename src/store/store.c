@@ -83,6 +83,11 @@ void forge_store_tidy(struct forge_store *st)
 		(void)!forge_store_fold(st, NULL); /* the next one tries again */
 }
 
+bool forge_store_has_moved(struct forge_store *st)
+{
+	return st->ops->has_moved && st->ops->has_moved(st);
+}
+
 void forge_store_close(struct forge_store *st)
 {
 	if (!st)

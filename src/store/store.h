@@ -41,6 +41,11 @@ void forge_store_warm(struct forge_store *st);
  * log.
  */
 void forge_store_tidy(struct forge_store *st);
+/*
+ * Its file was removed or replaced, by a backup for instance: other processes use another store by now. For those
+ * that keep a store open for long.
+ */
+bool forge_store_has_moved(struct forge_store *st);
 
 /*
  * Brings one run up to date, in one transaction. batch is

@@ -505,6 +505,24 @@ teardown() { teardown_store; }
     patiently back
 }
 
+@test "a store that is replaced by a backup is the store from then on" {
+    [ "${FORGE_TEST_STORE:-sqlite}" = sqlite ] || skip_unless "SQLite only" false
+    "$FORGE" run -q --id early -- true
+    /usr/bin/python3 -c 'import sqlite3, sys; a, b = map(sqlite3.connect, sys.argv[1:]); a.backup(b); b.close()' "$FORGE_HOME/forge.db" "$T/backup.db"
+    "$FORGE" run -q --id late -- true
+    start_server
+    get /api/v1/runs
+    [ "$(answer '[.runs[].analysis_id] | sort | join(" ")')" = "early late" ]
+    rm "$FORGE_HOME"/forge.db-*
+    mv "$T/backup.db" "$FORGE_HOME/forge.db"
+    only_early() { get "/api/v1/runs?limit=9" && [ "$(answer '[.runs[].analysis_id] | join(" ")')" = early ]; }
+    patiently only_early
+    # What is stored from now on is seen, too.
+    "$FORGE" run -q --id later -- true
+    both() { get "/api/v1/runs?limit=8" && [ "$(answer '[.runs[].analysis_id] | join(" ")')" = "later early" ]; }
+    patiently both
+}
+
 @test "a run whose directory is gone is an answer, too" {
     start_server
     "$FORGE" run -q -- echo x
