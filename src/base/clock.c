@@ -41,6 +41,21 @@ const char *forge_run_id_at(char buf[FORGE_RUN_ID_MAX], uint64_t msec)
 	return buf;
 }
 
+uint64_t forge_run_id_msec(const char *run_id)
+{
+	uint64_t msec = 0;
+
+	if (strlen(run_id) != FORGE_RUN_ID_MAX - 1)
+		return 0;
+	for (int i = 0; i < 10; i++) {
+		const char *digit = strchr(digits, run_id[i]);
+		if (!digit)
+			return 0;
+		msec = msec << 5 | (uint64_t)(digit - digits);
+	}
+	return msec;
+}
+
 int forge_make_run_id(char buf[FORGE_RUN_ID_MAX])
 {
 	struct timespec ts;

@@ -23,6 +23,8 @@ const char *forge_format_time(char buf[FORGE_TIME_MAX], time_t seconds);
 #define FORGE_RUN_ID_MAX 27
 /* The ten letters with which ids of this millisecond begin. Returns buf. */
 const char *forge_run_id_at(char buf[FORGE_RUN_ID_MAX], uint64_t msec);
+/* When an id was made, in milliseconds of the epoch. 0: it is no whole one. */
+uint64_t forge_run_id_msec(const char *run_id);
 int forge_make_run_id(char buf[FORGE_RUN_ID_MAX]);
 /*
  * Can text be an id or the beginning of one? It then has only letters and digits, so it is safe

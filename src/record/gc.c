@@ -27,6 +27,7 @@
 #include "record/deliver.h"
 #include "record/reconcile.h"
 #include "record/record.h"
+#include "record/remains.h"
 #include "record/retry_due.h"
 #include "record/shared_result.h"
 #include "spec/asked.h"
@@ -300,26 +301,36 @@ static json_t *restore_record(struct gc *g, const char *run_id, const json_t *ou
 	return record;
 }
 
-/* Removes a run without a record and logs: it was never confirmed to the user. */
-static void remove_unbegun(struct gc *g, const char *run_id, int dir)
+/*
+ * A run without a record was never confirmed to the user. It is removed if it has no logs; otherwise what it wrote is
+ * kept, with the record that this returns.
+ */
+static json_t *adopt_remains(struct gc *g, const char *run_id, int dir)
 {
 	forge_auto_free char *path = forge_asprintf("%s/runs/%s", g->home.path, run_id);
 	struct forge_error err = FORGE_ERROR_INIT;
 	uint64_t bytes = 0;
 	struct stat st;
 
-	if (!g->store || !path || fstat(dir, &st) < 0 || sizes_of_logs(dir, &bytes) < 0 ||
-	    bytes > 0)
-		return;
+	/* The store may know it. */
+	if (!g->store || !path || fstat(dir, &st) < 0 || sizes_of_logs(dir, &bytes) < 0)
+		return NULL;
+	if (bytes > 0) {
+		json_t *record = forge_record_of_remains(&g->home, run_id);
+		if (faccessat(dir, "stdout", F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+			json_object_set_new(record, "logs_removed", json_true());
+		return record;
+	}
 	if (may_change(g, "remove what never began:", run_id, 0) &&
 	    forge_rmtree(path, st.st_dev, st.st_ino, NULL, &err) < 0)
 		failed(g, "%s", err.msg);
+	return NULL;
 }
 
 /*
  * A live run has a slot. A run that a power cut ended may have none, because slots are
- * not synced: it is closed as lost, unless the store has it, or removed if it never
- * began. A run that began while the store was unreachable has a record, which gets the
+ * not synced: it is closed as lost, unless the store has it, or removed if nothing of it
+ * is left. A run that began while the store was unreachable has a record, which gets the
  * verdict. The caller must have opened the directory before this looks at the slots.
  */
 static json_t *close_forgotten(struct gc *g, const char *run_id, int dir)
@@ -338,10 +349,10 @@ static json_t *close_forgotten(struct gc *g, const char *run_id, int dir)
 	 */
 	int rc = forge_load_record(&g->home, run_id, &record, &err);
 	if (forge_is_no_record(rc))
-		remove_unbegun(g, run_id, dir);
+		record = adopt_remains(g, run_id, dir);
 	else if (rc < 0)
 		failed(g, "%s", err.msg);
-	if (rc < 0 || forge_record_is_over(record) ||
+	if (!record || forge_record_is_over(record) ||
 	    !may_change(g, "close as lost", run_id, 0))
 		return record;
 	rc = forge_close_lost(&g->home, run_id, NULL, record, &err);
@@ -407,8 +418,8 @@ static int look_at_run(struct gc *g, const char *run_id, struct run_logs *ret)
 			ret->id[0] = '\0';
 		remove_workdir(g, run_id, dir, record, st.st_mtime);
 		/* Of before it was shared, or when the supervisor could not. */
-		int shared = g->dry_run ? 0
-					: forge_shared_result_write(&g->home, dir, record);
+		int shared =
+			g->dry_run ? 0 : forge_shared_result_write(&g->home, dir, record);
 		if (shared < 0)
 			failed(g, "share the result of %s: %s", run_id,
 			       strerror(-shared));
@@ -601,7 +612,8 @@ static bool is_staged_for_slot(const struct gc *g, const char *name)
 	for (const char *slot; !is_used && (slot = forge_entries_next(&d));) {
 		forge_auto_free char *text = NULL;
 		size_t len;
-		int rc = forge_read_file(forge_entries_fd(&d), slot, 64u << 20, &text, &len);
+		int rc = forge_read_file(forge_entries_fd(&d), slot, 64u << 20, &text,
+					 &len);
 		/* One that cannot be read may be the one. */
 		is_used = rc < 0 ? rc != -ENOENT : strstr(text, name) != NULL;
 	}

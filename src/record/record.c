@@ -515,10 +515,14 @@ void forge_record_set_lost(json_t *record)
 	json_object_set_new(record, "exit_status", json_integer(137));
 	json_object_set_new(
 		record, "completion_notes",
-		json_string(is_kept ? "Lost: the supervisor was killed; everything it "
-				      "ran was ended. Run it again."
-				    : "Lost: the supervisor was killed; everything it "
-				      "ran was ended and cleaned up. Run it again."));
+		json_string(json_is_true(json_object_get(record, "is_remains"))
+				    ? "Lost: the host stopped before the record of this "
+				      "run was on "
+				      "the disk; what it wrote to its logs is there."
+			    : is_kept ? "Lost: the supervisor was killed; everything it "
+					"ran was ended. Run it again."
+				      : "Lost: the supervisor was killed; everything it "
+					"ran was ended and cleaned up. Run it again."));
 	if (is_kept)
 		forge_record_note_kept(record);
 	json_object_set_new(record, "ended_at", json_string(forge_format_now(now)));

@@ -553,8 +553,58 @@ forget() {
     FORGE_STORE=sqlite:$T/nowhere/forge.db "$FORGE" gc
     [ -d "$FORGE_HOME/runs/00000000000000000000000001" ]
     run "$FORGE" gc
-    [ "$output" = "remove what never began: 00000000000000000000000001 (0 B)" ]
+    [[ "$output" == *"remove what never began: 00000000000000000000000001 (0 B)"* ]]
+    [[ "$output" == *"close as lost 00000000000000000000000002"* ]]
     [ "$("$FORGE" gc)" = "nothing to repair" ]
     [ "$(find "$FORGE_HOME/runs" -mindepth 1 -maxdepth 1 | wc -l)" -eq 3 ]
     [ -d "$FORGE_HOME/runs/$known" ]
+}
+
+@test "logs of which a power cut took the record are a lost run, and are kept" {
+    "$FORGE" run -q -- true
+    for id in 01aaaaaaaaaaaaaaaaaaaaaaa1 01aaaaaaaaaaaaaaaaaaaaaaa2 01aaaaaaaaaaaaaaaaaaaaaaa3; do
+        mkdir -m 700 "$FORGE_HOME/runs/$id"
+        : >"$FORGE_HOME/runs/$id/stdout"
+        : >"$FORGE_HOME/runs/$id/stderr"
+    done
+    # With an empty record, without one, and without anything.
+    cd "$FORGE_HOME/runs"
+    echo said >01aaaaaaaaaaaaaaaaaaaaaaa1/stdout
+    : >01aaaaaaaaaaaaaaaaaaaaaaa1/record.json
+    printf '{"seq":0,"time":"2026-01-01T00:00:00.000Z","actor":"supervisor","event":"status","status":"preparing"}\n{"seq":1,"ti' >01aaaaaaaaaaaaaaaaaaaaaaa1/events.jsonl
+    echo complained >01aaaaaaaaaaaaaaaaaaaaaaa2/stderr
+    cd "$T"
+    run "$FORGE" gc --dry-run
+    [[ "$output" == *"would close as lost 01aaaaaaaaaaaaaaaaaaaaaaa1"* ]]
+    [ ! -s "$FORGE_HOME/runs/01aaaaaaaaaaaaaaaaaaaaaaa1/record.json" ]
+    run "$FORGE" gc
+    [[ "$output" == *"close as lost 01aaaaaaaaaaaaaaaaaaaaaaa1"* ]]
+    [[ "$output" == *"close as lost 01aaaaaaaaaaaaaaaaaaaaaaa2"* ]]
+    [[ "$output" == *"remove what never began: 01aaaaaaaaaaaaaaaaaaaaaaa3"* ]]
+    run "$FORGE" gc
+    [ "$output" = "nothing to repair" ]
+    [ "$("$FORGE" logs 01aaaaaaaaaaaaaaaaaaaaaaa1)" = said ]
+    [ "$("$FORGE" logs --stderr 01aaaaaaaaaaaaaaaaaaaaaaa2)" = complained ]
+    for id in 01aaaaaaaaaaaaaaaaaaaaaaa1 01aaaaaaaaaaaaaaaaaaaaaaa2; do
+        "$FORGE" show --json "$id" >"$record"
+        [ "$(field .status)" = lost ]
+        [ "$(field .reason)" = host_lost ]
+        [[ "$(field .completion_notes)" == *"before the record of this run was on the disk"* ]]
+        "$FORGE" show "$id"
+        "$FORGE" outputs "$id"
+    done
+    # The time of the id, not of the repair.
+    [[ "$(field .created_at)" < 2025 ]]
+    run "$FORGE" ps -a
+    [ "$(grep -c lost <<<"$output")" -eq 2 ]
+    run "$FORGE" rerun 01aaaaaaaaaaaaaaaaaaaaaaa1
+    [ "$status" -eq 125 ]
+    url=${FORGE_STORE:-sqlite:$FORGE_HOME/forge.db}
+    for check in over agree chain logs; do
+        "$BATS_TEST_DIRNAME/../tools/check-store.py" "$FORGE_HOME" "$url" "$check"
+    done >bad
+    cat bad
+    [ ! -s bad ]
+    "$FORGE" rm -f 01aaaaaaaaaaaaaaaaaaaaaaa1
+    [ ! -e "$FORGE_HOME/runs/01aaaaaaaaaaaaaaaaaaaaaaa1" ]
 }
