@@ -54,6 +54,8 @@ struct forge_cmd {
 	 * synopsis, first and run are not used.
 	 */
 	const struct forge_verb *verbs;
+	/* Whether the options go with this verb: 0, or the exit status. NULL: all do. */
+	int (*check)(const char *verb);
 	/* argv has the words that remain after the options. Returns the exit status. */
 	int (*run)(int argc, char **argv);
 	/* The rows of its options. */

@@ -23,12 +23,13 @@
 #include "record/remove.h"
 #include "run/export.h"
 
-static const char *file, *params_file, *format = "text";
+static const char *file, *params_file, *format;
 static struct forge_strv params;
 static struct forge_strv force, from, only, given;
 static const char *entry;
-static unsigned jobs;
-static bool is_json, is_quiet, stops, is_dry, is_sure, replaces;
+#define JOBS_UNSET ~0u
+static unsigned jobs = JOBS_UNSET;
+static bool is_json, is_quiet, stops, goes_on, is_dry, is_sure, replaces;
 static const char *to;
 
 static const struct forge_opt *pipeline_opts(void)
@@ -51,7 +52,10 @@ static const struct forge_opt *pipeline_opts(void)
 			0, "given", "STEP=DIR", &given,
 			"Take the outputs of a step that does not run from a directory"),
 		FORGE_UINT('j', "jobs", "N", &jobs,
-			   "Have at most N tasks running or queued"),
+			   "Have at most N tasks running or queued, from 1"),
+		FORGE_FLAG(0, "keep-going", &goes_on,
+			   "Go on with what does not need a step that failed (the usual "
+			   "way)"),
 		FORGE_FLAG(0, "stop", &stops,
 			   "Start nothing more after a step has failed"),
 		FORGE_FLAG('n', "dry-run", &is_dry, "Say what would run, and why"),
@@ -95,17 +99,23 @@ static void place_done(struct place *w)
 	free(w->store);
 }
 
-/* With only the file: for lint and graph. */
-static int read_file(struct place *w, const char *path, struct forge_error *err)
+static struct forge_pipeline_given typed(void)
 {
-	const struct forge_pipeline_given g = { &params, params_file };
-	int rc = forge_pipeline_read(path, &g, &w->p, err);
+	return (struct forge_pipeline_given){ &params, params_file };
+}
+
+/* With only the file: for lint and graph. */
+static int read_file(struct place *w, const char *path,
+		     const struct forge_pipeline_given *g, struct forge_error *err)
+{
+	int rc = forge_pipeline_read(path, g, &w->p, err);
 
 	return rc < 0 ? rc : forge_graph_make(w->p, &w->g, err);
 }
 
 /* Repairs, and delivers what earlier runs could not: the store is closed again before anything forks. */
-static int open_place(struct place *w, const char *path, struct forge_error *err)
+static int open_place(struct place *w, const char *path,
+		      const struct forge_pipeline_given *g, struct forge_error *err)
 {
 	forge_auto_session struct forge_session s = FORGE_SESSION_INIT;
 	int rc = forge_session_open(&s, true, err);
@@ -116,40 +126,33 @@ static int open_place(struct place *w, const char *path, struct forge_error *err
 	w->cfg = forge_take_ptr(s.cfg);
 	rc = w->store ? forge_home_open(true, &w->home, err)
 		      : forge_fail(err, ENOMEM, "out of memory");
-	return rc < 0 ? rc : read_file(w, path, err);
-}
-
-/* How the pipeline was asked for, for its records: forge resume uses it. */
-static json_t *given_json(const struct forge_pipeline_run *r)
-{
-	forge_auto_free char *cwd = getcwd(NULL, 0);
-	forge_auto_free char *file_path =
-		r->params_file ? realpath(r->params_file, NULL) : NULL;
-	json_t *o = json_pack("{s:o}", "params",
-			      r->params ? forge_json_texts(r->params) : json_array());
-
-	if (file_path)
-		json_object_set_new(o, "params_file", forge_json_text(file_path));
-	if (cwd)
-		json_object_set_new(o, "cwd", forge_json_text(cwd));
-	return o;
+	return rc < 0 ? rc : read_file(w, path, g, err);
 }
 
 /* ---- run ---- */
 
 struct running {
+	const struct forge_pipeline_run *asked;
 	struct forge_pipeline_view view;
 	struct forge_journal journal;
 	const char *options; /* a digest of what was asked for */
 	bool is_other;	     /* the head that is followed was asked for something else */
 };
 
+static void show(struct running *r, const json_t *event)
+{
+	if (r->asked->on_event)
+		r->asked->on_event(r->asked->arg, event);
+	else
+		forge_view_event(&r->view, event);
+}
+
 static void on_event(void *arg, const json_t *event)
 {
 	struct running *r = arg;
 
 	forge_journal_add(&r->journal, event);
-	forge_view_event(&r->view, event);
+	show(r, event);
 }
 
 static void on_tick(void *arg)
@@ -166,8 +169,7 @@ static void show_event(void *arg, const json_t *event)
 	if (strcmp(forge_json_string_or(event, "event", ""), "begin") == 0)
 		r->is_other = strcmp(forge_json_string_or(event, "options", ""),
 				     r->options) != 0;
-
-	forge_view_event(&r->view, event);
+	show(r, event);
 }
 
 /* Shows what the head does that is there already. The exit status; -EAGAIN: it was killed, and this is the head now. */
@@ -227,22 +229,11 @@ static json_t *summary(const struct forge_head *h, int status)
 
 static char *resume_command(const struct forge_pipeline_run *r, const struct place *w)
 {
-	char *text = NULL;
-	size_t size = 0;
-	FILE *f = open_memstream(&text, &size);
+	forge_auto_free char *words = forge_pipeline_words(r);
+	forge_auto_free char *path = forge_shell_word(w->p->shown);
 
-	if (!f)
-		return NULL;
-	fprintf(f, "forge pipeline run %s", w->p->shown);
-	for (size_t i = 0; r->params && i < r->params->n; i++)
-		fprintf(f, " -p '%s'", r->params->v[i]);
-	if (r->params_file)
-		fprintf(f, " --params %s", r->params_file);
-	if (fclose(f) != 0) {
-		free(text);
-		return NULL;
-	}
-	return text;
+	return words && path ? forge_asprintf("forge pipeline run %s%s", path, words)
+			     : NULL;
 }
 
 static int run_head(const struct forge_pipeline_run *r, struct place *w,
@@ -282,7 +273,7 @@ static int run_head(const struct forge_pipeline_run *r, struct place *w,
 	forge_head_event(&w->h, "end", -1, summary(&w->h, status));
 	if (rc < 0) {
 		forge_view_clear(&running->view);
-		if (resume && !r->is_json)
+		if (resume && !r->is_json && w->h.n_jobs > 0)
 			fprintf(stderr,
 				"forge: what runs goes on without this process; then: "
 				"%s\n",
@@ -323,6 +314,7 @@ int forge_pipeline_run_file(const struct forge_pipeline_run *r, struct forge_err
 	FORGE_CLEANUP(place_done) struct place w = PLACE_INIT;
 	struct forge_pipeline_run with = *r;
 	struct running running = {
+		.asked = r,
 		.view = { .is_json = r->is_json,
 			  .is_quiet = r->is_quiet,
 			  .is_live =
@@ -332,8 +324,9 @@ int forge_pipeline_run_file(const struct forge_pipeline_run *r, struct forge_err
 	char options[FORGE_DIGEST_MAX];
 	digest_options(r, options);
 	running.options = options;
-	forge_auto_json json_t *how = given_json(r);
-	int rc = open_place(&w, r->path, err);
+	const struct forge_pipeline_given g = { r->params, r->params_file };
+	forge_auto_json json_t *how = forge_pipeline_given_json(r);
+	int rc = open_place(&w, r->path, &g, err);
 
 	with.given_json = how;
 	if (rc == 0)
@@ -354,7 +347,8 @@ int forge_pipeline_run_file(const struct forge_pipeline_run *r, struct forge_err
 static int open_evaluated(struct place *w, const char *path,
 			  const struct forge_head_options *o, struct forge_error *err)
 {
-	int rc = open_place(w, path, err);
+	const struct forge_pipeline_given g = typed();
+	int rc = open_place(w, path, &g, err);
 
 	if (rc == 0)
 		rc = forge_head_open(&w->h, &w->g, w->cfg, &w->home, w->store, o, true,
@@ -436,8 +430,7 @@ static int result_record(struct place *w, unsigned task, json_t **ret,
 		       : forge_store_get(w->h.store, w->h.tasks[task].run_id, ret, err);
 }
 
-static int copy_outputs(struct place *w, const bool *chosen,
-			struct forge_error *err)
+static int copy_outputs(struct place *w, const bool *chosen, struct forge_error *err)
 {
 	const struct forge_export how = { .to = to, .replaces = replaces, .stop_fd = -1 };
 	struct forge_export_run *runs = calloc(w->g.n + 1, sizeof(*runs));
@@ -630,6 +623,58 @@ static int report(const char *path, struct forge_error *err)
 	return rc;
 }
 
+/* ---- the verbs ---- */
+
+static bool has_word(const char *list, const char *word)
+{
+	size_t len = strlen(word);
+
+	for (const char *p = list; (p = strstr(p, word)); p += len)
+		if ((p == list || p[-1] == ' ') && (p[len] == ' ' || !p[len]))
+			return true;
+	return false;
+}
+
+/* An option that the verb does nothing with would be taken for done. 0, or the exit status. */
+static int check_use(const char *verb)
+{
+	static const char evaluates[] = "run status explain";
+	const struct {
+		const char *option;
+		bool is_given;
+		const char *verbs;
+	} uses[] = {
+		{ "--force", force.n, evaluates },
+		{ "--from", from.n, evaluates },
+		{ "--only", only.n, "run status explain outputs" },
+		{ "--entry", entry, evaluates },
+		{ "--given", given.n, evaluates },
+		{ "--jobs", jobs != JOBS_UNSET, "run" },
+		{ "--stop", stops, "run" },
+		{ "--keep-going", goes_on, "run" },
+		{ "--dry-run", is_dry, "run clean" },
+		{ "--format", format, "graph" },
+		{ "--copy", to, "outputs report" },
+		{ "--replace", replaces, "outputs" },
+		{ "--yes", is_sure, "clean" },
+	};
+	struct forge_error err = FORGE_ERROR_INIT;
+
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(uses) && !err.code; i++)
+		if (uses[i].is_given && !has_word(uses[i].verbs, verb))
+			(void)forge_fail(
+				&err, EINVAL,
+				"pipeline %s: %s does nothing there (it is of: %s)", verb,
+				uses[i].option, uses[i].verbs);
+	if (!err.code && jobs == 0)
+		(void)forge_fail(&err, EINVAL, "--jobs: 0 tasks would never end; from 1");
+	if (!err.code && stops && goes_on)
+		(void)forge_fail(&err, EINVAL, "--stop does not go with --keep-going");
+	if (!err.code && only.n && from.n)
+		(void)forge_fail(&err, EINVAL, "--only does not go with --from");
+	return err.code ? forge_print_usage(&forge_cmd_pipeline, &err) : 0;
+}
+
 static int answer(int rc, const struct forge_error *err)
 {
 	return rc < 0 ? forge_session_fail(err) : rc;
@@ -647,7 +692,7 @@ static int run_run(const char *word)
 		.only = &only,
 		.given = &given,
 		.entry = entry,
-		.jobs = jobs,
+		.jobs = jobs == JOBS_UNSET ? 0 : jobs,
 		.stops = stops,
 		.is_json = is_json,
 		.is_quiet = is_quiet,
@@ -698,10 +743,15 @@ static int run_lint(const char *word)
 {
 	FORGE_CLEANUP(place_done) struct place w = PLACE_INIT;
 	struct forge_error err = FORGE_ERROR_INIT;
-	int rc = read_file(&w, word ? word : file, &err);
+	const struct forge_pipeline_given g = typed();
+	int rc = read_file(&w, word ? word : file, &g, &err);
 
 	for (size_t i = 0; i < w.g.n && rc == 0; i++)
 		rc = forge_graph_check_files(&w.g, &w.g.tasks[i], &err);
+	if (rc == 0)
+		rc = forge_config_load(forge_session_config, &w.cfg, &err);
+	if (rc == 0)
+		rc = forge_head_lint(&w.h, &w.g, w.cfg, &err);
 	if (rc == 0)
 		printf("%s: %zu steps, %zu tasks\n", w.p->shown, w.p->n_steps, w.g.n);
 	return answer(rc, &err);
@@ -711,16 +761,17 @@ static int run_graph(const char *word)
 {
 	FORGE_CLEANUP(place_done) struct place w = PLACE_INIT;
 	struct forge_error err = FORGE_ERROR_INIT;
-	int rc = read_file(&w, word ? word : file, &err);
+	const struct forge_pipeline_given g = typed();
+	int rc = read_file(&w, word ? word : file, &g, &err);
 
 	if (rc < 0)
 		return answer(rc, &err);
-	if (strcmp(format, "svg") == 0)
-		rc = forge_draw_svg(stdout, &w.g, NULL, &err);
-	else if (strcmp(format, "mermaid") == 0)
-		forge_draw_mermaid(stdout, &w.g);
-	else
+	if (!format || strcmp(format, "text") == 0)
 		forge_draw_text(stdout, &w.g);
+	else if (strcmp(format, "svg") == 0)
+		rc = forge_draw_svg(stdout, &w.g, NULL, &err);
+	else
+		forge_draw_mermaid(stdout, &w.g);
 	return answer(rc, &err);
 }
 
@@ -769,6 +820,7 @@ const struct forge_cmd forge_cmd_pipeline = {
 		"What was\n"
 		"killed, with the host or by ^C, goes on with the same command.",
 	.verbs = verbs,
+	.check = check_use,
 	.bad_value = FORGE_EXIT_FAILED,
 	.opts = pipeline_opts,
 };

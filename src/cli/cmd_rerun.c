@@ -3,10 +3,14 @@
 #include "cli/cli.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/json.h"
 #include "cli/pipeline_cli.h"
 #include "cli/request.h"
@@ -85,7 +89,8 @@ static int repeat(const json_t *record, struct forge_error *err)
 
 	/* Nobody would watch for it. */
 	if (status == 0 && is_detached && forge_request_until_closed)
-		status = forge_fail(err, EINVAL, "--until-closed does not go with --detach");
+		status = forge_fail(err, EINVAL,
+				    "--until-closed does not go with --detach");
 	if (status == 0)
 		status = forge_request_prepare(&cfg, err);
 	if (status == 0)
@@ -102,18 +107,26 @@ static int repeat(const json_t *record, struct forge_error *err)
 /* Only the pipeline has the inputs of a step. */
 static int refuse_step(const json_t *record, struct forge_error *err)
 {
+	FORGE_CLEANUP(forge_pipeline_asked_done)
+	struct forge_pipeline_asked lists = { .params = { 0 } };
 	const json_t *step = json_object_get(record, "step");
-	const char *file = forge_json_string_or(step, "file", "");
+	struct forge_pipeline_run r;
 
 	if (!step)
 		return 0;
+	int rc = forge_pipeline_ask_again(step, &lists, &r, err);
+	if (rc < 0)
+		return rc;
+	forge_auto_free char *words = forge_pipeline_words(&r);
+	forge_auto_free char *file = forge_shell_word(r.path ? r.path : "FILE");
 	return forge_hint(err,
 			  forge_fail(err, EINVAL, "run %s is step %s of pipeline %s",
 				     forge_json_string(record, "run_id"),
 				     forge_json_string_or(step, "task", ""),
 				     forge_json_string_or(step, "pipeline", "")),
-			  "To run it again: forge pipeline run --force %s %s",
-			  forge_json_string_or(step, "step", ""), file);
+			  "To run it again: forge pipeline run --force %s %s%s",
+			  forge_json_string_or(step, "step", ""), file ? file : "FILE",
+			  words ? words : "");
 }
 
 static int cmd_rerun(int argc, char **argv)
@@ -144,45 +157,145 @@ static int cmd_rerun(int argc, char **argv)
 /* ---- resume ---- */
 
 /* Runs the pipeline of a step again, with other limits for this step. */
+static int run_pipeline(const json_t *step, const struct forge_pipeline_run *how,
+			struct forge_error *err)
+{
+	FORGE_CLEANUP(forge_pipeline_asked_done)
+	struct forge_pipeline_asked lists = { .params = { 0 } };
+	forge_auto_config struct forge_config *cfg = NULL;
+	const char *cwd = forge_json_string(json_object_get(step, "given"), "cwd");
+	struct forge_pipeline_run r;
+
+	/* ./forge.yaml is part of the configuration. */
+	if (cwd && chdir(cwd) < 0)
+		return forge_fail_errno(err, errno, "the pipeline was run in %s", cwd);
+	int rc = forge_request_prepare(&cfg, err);
+	if (rc == 0)
+		rc = forge_pipeline_ask_again(step, &lists, &r, err);
+	if (rc < 0)
+		return rc;
+	r.limits_of = forge_json_string(step, "task");
+	r.limits = forge_request.limits;
+	r.is_json = how->is_json;
+	r.is_quiet = how->is_quiet;
+	r.on_event = how->on_event;
+	r.arg = how->arg;
+	forge_session_config = forge_request_config;
+	return forge_pipeline_run_file(&r, err);
+}
+
+/* ---- --detach: the head goes on in a session of its own ---- */
+
+/* What the head says once, when the step has a run or there will be none. */
+struct said {
+	char run_id[FORGE_RUN_ID_MAX]; /* "": see err */
+	struct forge_error err;
+};
+
+struct detached {
+	const char *task;
+	int fd; /* -1: it has said it */
+	char sentence[300];
+};
+
+static void say(struct detached *d, const char *run_id, const struct forge_error *err)
+{
+	struct said said = { .err = err ? *err : FORGE_ERROR_INIT };
+
+	if (d->fd < 0)
+		return;
+	(void)snprintf(said.run_id, sizeof(said.run_id), "%s", run_id);
+	(void)!write(d->fd, &said, sizeof(said)); /* nobody may wait any more */
+	close(d->fd);
+	d->fd = -1;
+}
+
+/* The step runs, has a result already, or cannot run. */
+static void note_event(void *arg, const json_t *event)
+{
+	struct detached *d = arg;
+	const char *what = forge_json_string_or(event, "event", "");
+	const char *run_id = forge_json_string_or(event, "run_id", "");
+
+	if (strcmp(forge_json_string_or(event, "task", ""), d->task) != 0)
+		return;
+	if (*run_id && forge_run_id_is_valid(run_id) && strlen(run_id) < FORGE_RUN_ID_MAX)
+		say(d, run_id, NULL);
+	else if (strcmp(what, "failed") == 0 || strcmp(what, "blocked") == 0)
+		(void)snprintf(d->sentence, sizeof(d->sentence), "%s",
+			       forge_json_string_or(event, "notes", "it did not run"));
+}
+
+/* The head. What it shows is in the journal of the pipeline. */
+static int run_detached(const json_t *step, int fd)
+{
+	struct detached d = { .task = forge_json_string_or(step, "task", ""), .fd = fd };
+	const struct forge_pipeline_run how = { .is_quiet = true,
+						.on_event = note_event,
+						.arg = &d };
+	struct forge_error err = FORGE_ERROR_INIT;
+	forge_auto_close int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	(void)setsid(); /* it cannot be a leader of a group yet */
+	for (int to = 0; to <= 2 && null >= 0; to++)
+		(void)dup2(null, to);
+	int rc = run_pipeline(step, &how, &err);
+	if (!err.code)
+		(void)forge_fail(&err, ECANCELED, "%s: %s", d.task,
+				 *d.sentence ? d.sentence
+					     : "the pipeline ended before it ran");
+	say(&d, "", &err);
+	return rc < 0 ? FORGE_EXIT_FAILED : rc;
+}
+
+static int detach(const json_t *step, struct forge_error *err)
+{
+	struct said said;
+	int pipe_fds[2];
+
+	if (pipe2(pipe_fds, O_CLOEXEC) < 0)
+		return forge_fail_errno(err, errno, "pipe");
+	fflush(NULL);
+	pid_t pid = fork();
+	if (pid == 0) {
+		close(pipe_fds[0]);
+		_exit(run_detached(step, pipe_fds[1]));
+	}
+	int code = errno;
+	close(pipe_fds[1]);
+	forge_auto_close int from = pipe_fds[0];
+	if (pid < 0)
+		return forge_fail_errno(err, code, "fork");
+	ssize_t n;
+	do
+		n = read(from, &said, sizeof(said));
+	while (n < 0 && errno == EINTR);
+	if (n != sizeof(said))
+		return forge_fail(err, ECHILD,
+				  "the process that runs the pipeline was killed");
+	if (!said.run_id[0]) {
+		*err = said.err;
+		return -said.err.code;
+	}
+	if (is_json)
+		printf("{\"run_id\": \"%s\", \"existing\": false}\n", said.run_id);
+	else
+		puts(said.run_id);
+	return FORGE_EXIT_OK;
+}
+
 static int resume_step(const json_t *step, struct forge_error *err)
 {
-	forge_auto_config struct forge_config *cfg = NULL;
-	forge_auto_strv struct forge_strv params = { 0 };
-	const json_t *given = json_object_get(step, "given"), *text;
-	const char *cwd = forge_json_string(given, "cwd");
-	size_t i;
+	const struct forge_pipeline_run how = { .is_json = is_json,
+						.is_quiet = is_quiet };
 
-	if (is_detached)
-		return forge_hint(err,
-				  forge_fail(err, EINVAL,
-					     "a pipeline cannot be resumed with --detach"),
-				  "setsid forge resume ... goes on without a terminal");
 	if (!forge_json_string(step, "file"))
 		return forge_hint(err,
 				  forge_fail(err, ENODATA,
 					     "the record was made again from the store, "
 					     "which does not say where the pipeline is"),
 				  "forge pipeline run FILE goes on with it");
-	json_array_foreach (json_object_get(given, "params"), i, text)
-		if (forge_strv_add(&params, json_string_value(text)) < 0)
-			return forge_fail(err, ENOMEM, "out of memory");
-	/* ./forge.yaml is part of the configuration. */
-	if (cwd && chdir(cwd) < 0)
-		return forge_fail_errno(err, errno, "the pipeline was run in %s", cwd);
-	int rc = forge_request_prepare(&cfg, err);
-	if (rc < 0)
-		return rc;
-	const struct forge_pipeline_run r = {
-		.path = forge_json_string(step, "file"),
-		.params = &params,
-		.params_file = forge_json_string(given, "params_file"),
-		.limits_of = forge_json_string(step, "task"),
-		.limits = forge_request.limits,
-		.is_json = is_json,
-		.is_quiet = is_quiet,
-	};
-	forge_session_config = forge_request_config;
-	return forge_pipeline_run_file(&r, err);
+	return is_detached ? detach(step, err) : run_pipeline(step, &how, err);
 }
 
 static int check_resumable(const json_t *record, struct forge_error *err)
@@ -252,11 +365,14 @@ const struct forge_cmd forge_cmd_resume = {
 	.synopsis = "[OPTIONS] RUN",
 	.help = "Go on after a kill, a crash or a limit, with more",
 	.examples = "  forge resume --memory 8G last\n",
-	.about = "RUN did not succeed. If it is a step of a pipeline, the pipeline goes on: "
+	.about = "RUN did not succeed. If it is a step of a pipeline, the pipeline goes "
+		 "on: "
 		 "steps that\n"
-		 "are done stay done, this one gets the limits that are given here and its "
+		 "are done stay done, this one gets the limits that are given here and "
+		 "its "
 		 "checkpoint\n"
-		 "directory, and those after it follow. Any other run is asked for again, as "
+		 "directory, and those after it follow. Any other run is asked for "
+		 "again, as "
 		 "by\n"
 		 "`forge rerun`.",
 	.first = "RUN",

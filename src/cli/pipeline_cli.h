@@ -17,10 +17,28 @@ struct forge_pipeline_run {
 	unsigned jobs;
 	bool stops, is_json, is_quiet;
 	const char *limits_of; /* limits are for the tasks that this word names */
+	/* Called with each event, also of another head; may be NULL. Nothing is shown then. */
+	void (*on_event)(void *arg, const json_t *event);
+	void *arg;
 	struct forge_limits limits;
 	const json_t *given_json; /* set by forge_pipeline_run_file() */
 };
 
+/* What `forge pipeline` of this run adds to the name of its file: " -p n=5 --entry de", as a shell reads it. NULL: out of memory. */
+char *forge_pipeline_words(const struct forge_pipeline_run *r);
+/* One word for a shell, quoted if it has to be. NULL: out of memory. */
+char *forge_shell_word(const char *text);
+/* How the pipeline was asked for, for the records of its steps: forge_pipeline_ask_again() reads it. */
+json_t *forge_pipeline_given_json(const struct forge_pipeline_run *r);
+/* The request of a step, from its record; what ret points to is there and in lists, which the caller frees. */
+struct forge_pipeline_asked {
+	struct forge_strv params, only, given;
+};
+FORGE_MUST_CHECK int forge_pipeline_ask_again(const json_t *step,
+					      struct forge_pipeline_asked *lists,
+					      struct forge_pipeline_run *ret,
+					      struct forge_error *err);
+void forge_pipeline_asked_done(struct forge_pipeline_asked *lists);
 /* Runs it and prints the result. The exit status; negative: it could not go on. */
 FORGE_MUST_CHECK int forge_pipeline_run_file(const struct forge_pipeline_run *r,
 					     struct forge_error *err);

@@ -103,5 +103,6 @@ int forge_verb_run(const struct forge_cmd *cmd, int argc, char **argv)
 				 v->words);
 		return forge_print_usage(cmd, &err);
 	}
-	return v->run(argc > 1 ? argv[1] : NULL);
+	refused = cmd->check ? cmd->check(v->name) : 0;
+	return refused ? refused : v->run(argc > 1 ? argv[1] : NULL);
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/glob.h"
+#include "base/near.h"
 #include "base/sha256.h"
 #include "pipeline/loop.h"
 #include "pipeline/order.h"
@@ -415,23 +416,37 @@ bool forge_input_is_dir(const struct forge_graph *g, const struct forge_task *t,
 			      is_gathered(t->step, &g->p->steps[other]));
 }
 
+/* The name that a file has in the input, below the task that it is gathered from. NULL: it is known when that has run. */
+static const char *known_name(const struct forge_source *s)
+{
+	if (s->task < 0)
+		return forge_source_name(s);
+	return is_pattern(s->pattern) ? NULL : s->pattern;
+}
+
+static bool have_one_name(const struct forge_source *a, const struct forge_source *b)
+{
+	const char *x = known_name(a), *y = known_name(b);
+	const char *at = a->task < 0 || !a->below ? "" : a->below;
+	const char *bt = b->task < 0 || !b->below ? "" : b->below;
+
+	return a->input == b->input && x && y && strcmp(x, y) == 0 && strcmp(at, bt) == 0;
+}
+
 /* Two files that are given under one name would hide each other. */
 static int check_files(const struct forge_graph *g, const struct forge_task *t,
 		       struct forge_error *err)
 {
 	for (size_t i = 0; i < t->n_sources; i++)
 		for (size_t k = 0; k < i && t->n_sources < 1000; k++) {
-			const struct forge_source *a = &t->sources[i],
-						  *b = &t->sources[k];
-			if (a->input != b->input || a->task >= 0 || b->task >= 0 ||
-			    strcmp(forge_source_name(a), forge_source_name(b)) != 0)
+			const struct forge_source *a = &t->sources[i];
+			if (!have_one_name(a, &t->sources[k]))
 				continue;
 			const struct forge_step_input *in = &t->step->inputs[a->input];
 			return forge_fail_at(err, g->p->shown, in->line, in->column,
 					     "steps.%s.inputs.%s: two files have the "
 					     "name '%.64s'",
-					     t->step->name, in->name,
-					     forge_source_name(a));
+					     t->step->name, in->name, known_name(a));
 		}
 	return 0;
 }
@@ -562,6 +577,39 @@ int forge_graph_make(const struct forge_pipeline *p, struct forge_graph *ret,
 	return rc;
 }
 
+/* What was meant may be a file or a step. */
+static int no_file(const struct forge_graph *g, const struct forge_task *t,
+		   const struct forge_step_input *in, const char *path, int code,
+		   struct forge_error *err)
+{
+	forge_auto_strv struct forge_strv steps = { 0 };
+	char word[64], near[160] = "";
+	/* As it was written, if it is below the pipeline. */
+	size_t top = strlen(g->p->dir);
+	const char *written = strncmp(path, g->p->dir, top) == 0 && path[top] == '/'
+				      ? path + top + 1
+				      : "";
+
+	(void)forge_fail_at(err, g->p->shown, in->line, in->column,
+			    "steps.%s.inputs.%s: %s: %s", t->step->name, in->name, path,
+			    strerror(code));
+	(void)snprintf(word, sizeof(word), "%.*s", (int)strcspn(written, "/"), written);
+	for (size_t i = 0; i < g->p->n_steps; i++)
+		if (forge_strv_add(&steps, g->p->steps[i].name) < 0)
+			return out_of_memory(err);
+	const char *meant =
+		code == ENOENT && strchr(written, '/') && steps.n
+			? forge_near_miss(word, (const char *const *)steps.v, steps.n)
+			: NULL;
+	if (meant)
+		(void)snprintf(near, sizeof(near), "; did you mean the step '%s'?",
+			       meant);
+	return forge_hint(err, -code,
+			  "Paths are relative to the pipeline; STEP/PATTERN names "
+			  "outputs of a step%s",
+			  near);
+}
+
 int forge_graph_check_files(const struct forge_graph *g, const struct forge_task *t,
 			    struct forge_error *err)
 {
@@ -569,14 +617,7 @@ int forge_graph_check_files(const struct forge_graph *g, const struct forge_task
 		const struct forge_step_input *in = &t->step->inputs[t->sources[i].input];
 		if (t->sources[i].task >= 0 || access(t->sources[i].pattern, F_OK) == 0)
 			continue;
-		int code = errno;
-		(void)forge_fail_at(err, g->p->shown, in->line, in->column,
-				    "steps.%s.inputs.%s: %s: %s", t->step->name, in->name,
-				    t->sources[i].pattern, strerror(code));
-		return forge_hint(
-			err, -code,
-			"Paths are relative to the pipeline; STEP/PATTERN names "
-			"outputs of a step");
+		return no_file(g, t, in, t->sources[i].pattern, errno, err);
 	}
 	return 0;
 }

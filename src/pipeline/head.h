@@ -17,6 +17,13 @@ FORGE_MUST_CHECK int forge_head_open(struct forge_head *h, const struct forge_gr
 				     const struct forge_home *home, const char *store_url,
 				     const struct forge_head_options *o, bool is_dry,
 				     struct forge_error *err);
+/*
+ * Only whether what the steps name is there: scripts, runtimes, executors, profiles. h can do nothing else, and is closed
+ * by the caller.
+ */
+FORGE_MUST_CHECK int forge_head_lint(struct forge_head *h, const struct forge_graph *g,
+				     const struct forge_config *cfg,
+				     struct forge_error *err);
 /* Evaluates every task that can be evaluated without running one. */
 FORGE_MUST_CHECK int forge_head_evaluate(struct forge_head *h, struct forge_error *err);
 /*

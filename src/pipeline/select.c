@@ -13,6 +13,7 @@
 #include "base/glob.h"
 #include "base/json.h"
 #include "executor/executor.h"
+#include "pipeline/head.h"
 #include "pipeline/head_state.h"
 #include "record/deliver.h"
 #include "run/runtime_identity.h"
@@ -107,7 +108,7 @@ static int identify(struct forge_head *h, struct forge_catalog *catalog, size_t 
 			return rc;
 	}
 	int rc = forge_runtime_open(catalog, name, &rt, err);
-	if (rc == 0)
+	if (rc == 0 && h->home)
 		rc = forge_runtime_digest(h->home, &rt, h->runtimes[step], err);
 	forge_runtime_close(&rt);
 	return rc;
@@ -165,6 +166,16 @@ int forge_head_prepare(struct forge_head *h, struct forge_error *err)
 	if (catalog.cfg)
 		forge_catalog_close(&catalog);
 	return rc;
+}
+
+int forge_head_lint(struct forge_head *h, const struct forge_graph *g,
+		    const struct forge_config *cfg, struct forge_error *err)
+{
+	*h = FORGE_HEAD_INIT;
+	h->g = g;
+	h->cfg = cfg;
+	h->is_dry = true;
+	return forge_head_prepare(h, err);
 }
 
 /* ---- selection ---- */

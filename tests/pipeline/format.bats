@@ -180,3 +180,63 @@ Y
     [ "$(jq -r '.properties.steps.additionalProperties.properties | has("checkpoint")' schema.json)" = true ]
     [ "$(jq -r '.properties.steps.additionalProperties.additionalProperties' schema.json)" = false ]
 }
+
+@test "lint looks for what the steps name: runtimes, executors, scripts, and steps that were meant" {
+    for change in 'runtime: genomix' 'executor: sge' 'script: nothere.py' 'profile: huge'; do
+        printf 'name: x\nsteps:\n  a: {run: true, outputs: [o]}\n  b: {%s, inputs: {o: a/o}, outputs: [p]}\n' "$change" >pipeline.yaml
+        case $change in script*) ;; *) sed -i 's/, inputs/, run: "true", inputs/' pipeline.yaml ;; esac
+        run forge pipeline lint
+        [ "$status" -eq 1 ]
+        says "pipeline.yaml:4:"
+        says "steps.b.${change%%:*}: "
+        says "${change#*: }"
+    done
+    printf 'name: x\nsteps:\n  align: {run: true, outputs: [o]}\n  b: {run: true, inputs: {o: alinn/o}, outputs: [p]}\n' >pipeline.yaml
+    run forge pipeline lint
+    [ "$status" -eq 1 ]
+    says "alinn/o: No such file or directory"
+    says "did you mean the step 'align'?"
+}
+
+@test "two files that would have one name, and outputs that are temporary and not, are errors before anything runs" {
+    mkdir -p d
+    echo x >d/o.txt
+    printf 'name: x\nsteps:\n  a: {run: "echo 1 >o.txt", outputs: [o.txt]}\n  b: {run: "cat $i/* >p", inputs: {i: [a/o.txt, ./d/o.txt]}, outputs: [p]}\n' >pipeline.yaml
+    run forge pipeline lint
+    [ "$status" -eq 1 ]
+    says "steps.b.inputs.i: two files have the name 'o.txt'"
+    for outputs in '"*.txt", {path: "o.txt", temp: true}' '{path: "o.txt", temp: true}, "*.txt"' '{path: "*.txt", temp: true}, "o.txt"'; do
+        printf 'name: x\nsteps:\n  a: {run: "echo 1 >o.txt", outputs: [%s]}\n' "$outputs" >pipeline.yaml
+        run forge pipeline lint
+        [ "$status" -eq 1 ]
+        says "match the same file, and only one of them is temporary"
+    done
+    printf 'name: x\nsteps:\n  a: {run: "echo 1 >o.txt", outputs: ["*.txt", "o.txt", {path: "t.*", temp: true}]}\n' >pipeline.yaml
+    run forge pipeline lint
+    [ "$status" -eq 0 ]
+}
+
+@test "an option that a verb does nothing with is refused" {
+    printf 'name: x\nsteps:\n  a: {run: "echo 1 >o", outputs: [o]}\n' >pipeline.yaml
+    for words in "run --copy there" "run --format svg" "lint --force a" "graph --stop" "status -y" "clean --entry x" \
+        "outputs -n" "run -j 0" "run --stop --keep-going" "run --only a --from a" "schema --replace"; do
+        # shellcheck disable=SC2086 # words
+        run forge pipeline $words
+        [ "$status" -ne 0 ]
+        says "usage: forge pipeline"
+    done
+    run forge pipeline run --format svg
+    says "pipeline run: --format does nothing there (it is of: graph)"
+    run forge pipeline run --keep-going -j 1
+    [ "$status" -eq 0 ]
+}
+
+@test "what cannot begin does not say that something goes on" {
+    printf 'name: x\nentries: {mid: [b]}\nsteps:\n  a: {run: "echo 1 >o", outputs: [o]}\n  b: {run: "cat $o >p", inputs: {o: a/o}, outputs: [p]}\n' >pipeline.yaml
+    for words in "--entry mid" "--given a=/nope --entry mid" "--only b"; do
+        # shellcheck disable=SC2086 # words
+        run forge pipeline run $words
+        [ "$status" -ne 0 ]
+        says_not "goes on without this process"
+    done
+}

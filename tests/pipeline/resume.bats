@@ -393,3 +393,78 @@ Y
     cp head.json run.json
     [ "$(output_of c o)" = b ]
 }
+
+# hungry: a step that needs more than its memory, of a parameter, after one that can be given.
+hungry() {
+    mkdir -p "it's here" g
+    echo given >g/o
+    cat >"it's here/pipeline.yaml" <<'Y'
+name: hungry
+params: {n: 1}
+entries: {mid: [b]}
+steps:
+  a: {run: 'echo real >o', outputs: [o]}
+  b:
+    inputs: {o: a/o}
+    limits: {memory: 40M}
+    run: |
+      head -c 60M /dev/zero | tail -c 59M | wc -c >/dev/null
+      echo "$n $(cat $o)" >p
+    outputs: [p]
+Y
+}
+
+@test "forge resume goes on with the parameters and the entry that the pipeline had" {
+    hungry
+    run forge pipeline run "it's here" -p "n=it's 5" --entry mid --given a=g
+    [ "$status" -eq 1 ]
+    says "to go on: forge pipeline run 'it'\''s here"
+    says "-p 'n=it'\''s 5' --entry mid --given a=g"
+    # What was told to be typed does the same again.
+    command=$(sed -n 's/.*to go on: //p' <<<"$output" | head -1)
+    run bash -c "$command"
+    [ "$status" -eq 1 ]
+    says_not "unknown"
+    run forge rerun hungry.b
+    [ "$status" -eq 125 ]
+    says "forge pipeline run --force b "
+    says "-p 'n=it'\''s 5' --entry mid --given a=$PWD/g"
+    cd /
+    run forge resume --memory 300M hungry.b
+    [ "$status" -eq 0 ]
+    [ "$(forge outputs --cat p hungry.b)" = "it's 5 given" ]
+    [ "$(runs_of hungry.a)" -eq 0 ]
+    forge show --json hungry.b | jq -e '.step.parts.params.n == "it'\''s 5" and .step.given.entry == "mid"'
+}
+
+@test "forge resume reads the file of parameters again" {
+    hungry
+    echo 'n: seven' >given.yaml
+    run forge pipeline run "it's here" --params given.yaml
+    [ "$status" -eq 1 ]
+    run forge resume --memory 300M hungry.b
+    [ "$status" -eq 0 ]
+    [ "$(forge outputs --cat p hungry.b)" = "seven real" ]
+    [ "$(runs_of hungry.a)" -eq 1 ]
+}
+
+@test "forge resume --detach of a step prints its run, and the pipeline goes on by itself" {
+    hungry
+    cat >>"it's here/pipeline.yaml" <<'Y'
+  c: {inputs: {p: b/p}, run: 'cat $p >q', outputs: [q]}
+Y
+    run forge pipeline run "it's here" -p n=3
+    [ "$status" -eq 1 ]
+    # Whoever reads its output is not kept waiting.
+    id=$(forge resume --detach --json --memory 300M hungry.b | jq -r .run_id)
+    run forge wait "$id"
+    [ "$status" -eq 0 ]
+    has_c() { [ "$(forge ps --json --status succeeded --analysis hungry.c | wc -l)" -eq 1 ]; }
+    patiently has_c
+    [ "$(forge outputs --cat q hungry.c)" = "3 real" ]
+    # What cannot be resumed is told to the one that asks.
+    mv "it's here" elsewhere
+    run forge resume --detach --memory 400M hungry.b
+    [ "$status" -eq 125 ]
+    says "No such file or directory"
+}

@@ -244,7 +244,7 @@ Y
 @test "in a read-only FORGE_HOME nothing is begun, and what there is can be read" {
     small_disk
     "$FORGE" run -q -- true
-    mount -o remount,ro disk
+    wait_for mount -o remount,ro disk # a courier may be about to end
     for command in run submit; do
         timed 0 5000 "$FORGE" "$command" -- true
         [ "$status" -eq 125 ]

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How a pipeline was asked for: as a command line, in the records of its steps, and from there again. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/json.h"
+#include "cli/pipeline_cli.h"
+
+/* ---- as a command line ---- */
+
+char *forge_shell_word(const char *text)
+{
+	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				    "0123456789_@%+=:,./-";
+	char *word = NULL;
+	size_t size;
+
+	if (*text && strspn(text, plain) == strlen(text))
+		return strdup(text);
+	FILE *f = open_memstream(&word, &size);
+	if (!f)
+		return NULL;
+	fputc('\'', f);
+	for (const char *p = text; *p; p++)
+		if (*p == '\'')
+			fputs("'\\''", f);
+		else
+			fputc(*p, f);
+	fputc('\'', f);
+	if (fclose(f) == 0)
+		return word;
+	free(word);
+	return NULL;
+}
+
+static void print_option(FILE *f, const char *option, const char *value)
+{
+	forge_auto_free char *word = value ? forge_shell_word(value) : NULL;
+
+	if (word)
+		fprintf(f, " %s %s", option, word);
+}
+
+static void print_list(FILE *f, const char *option, const struct forge_strv *list)
+{
+	for (size_t i = 0; list && i < list->n; i++)
+		print_option(f, option, list->v[i]);
+}
+
+char *forge_pipeline_words(const struct forge_pipeline_run *r)
+{
+	char *text = NULL;
+	size_t size = 0;
+	FILE *f = open_memstream(&text, &size);
+
+	if (!f)
+		return NULL;
+	print_list(f, "-p", r->params);
+	print_option(f, "--params", r->params_file);
+	print_option(f, "--entry", r->entry);
+	print_list(f, "--given", r->given);
+	print_list(f, "--only", r->only);
+	if (fclose(f) == 0)
+		return text;
+	free(text);
+	return NULL;
+}
+
+/* ---- in records ---- */
+
+/* STEP=DIR, with the directory as seen from anywhere. */
+static json_t *absolute_given(const struct forge_strv *given)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; given && i < given->n; i++) {
+		const char *word = given->v[i], *dir = strchr(word, '=');
+		forge_auto_free char *real = dir ? realpath(dir + 1, NULL) : NULL;
+		forge_auto_free char *text =
+			real ? forge_asprintf("%.*s=%s", (int)(dir - word), word, real)
+			     : strdup(word);
+		json_array_append_new(list, text ? forge_json_text(text) : NULL);
+	}
+	return list;
+}
+
+json_t *forge_pipeline_given_json(const struct forge_pipeline_run *r)
+{
+	forge_auto_free char *cwd = getcwd(NULL, 0);
+	forge_auto_free char *params_file =
+		r->params_file ? realpath(r->params_file, NULL) : NULL;
+	json_t *o = json_pack("{s:o}", "params",
+			      r->params ? forge_json_texts(r->params) : json_array());
+
+	if (params_file)
+		json_object_set_new(o, "params_file", forge_json_text(params_file));
+	if (cwd)
+		json_object_set_new(o, "cwd", forge_json_text(cwd));
+	if (r->entry)
+		json_object_set_new(o, "entry", forge_json_text(r->entry));
+	if (r->given && r->given->n)
+		json_object_set_new(o, "given", absolute_given(r->given));
+	if (r->only && r->only->n)
+		json_object_set_new(o, "only", forge_json_texts(r->only));
+	return o;
+}
+
+static int take_list(const json_t *given, const char *key, struct forge_strv *ret)
+{
+	const json_t *text;
+	size_t i;
+
+	json_array_foreach (json_object_get(given, key), i, text)
+		if (json_is_string(text) &&
+		    forge_strv_add(ret, json_string_value(text)) < 0)
+			return -ENOMEM;
+	return 0;
+}
+
+int forge_pipeline_ask_again(const json_t *step, struct forge_pipeline_asked *lists,
+			     struct forge_pipeline_run *ret, struct forge_error *err)
+{
+	const json_t *given = json_object_get(step, "given");
+
+	*lists = (struct forge_pipeline_asked){ .params = { 0 } };
+	if (take_list(given, "params", &lists->params) < 0 ||
+	    take_list(given, "given", &lists->given) < 0 ||
+	    take_list(given, "only", &lists->only) < 0)
+		return forge_fail(err, ENOMEM, "out of memory");
+	*ret = (struct forge_pipeline_run){
+		.path = forge_json_string(step, "file"),
+		.params = &lists->params,
+		.params_file = forge_json_string(given, "params_file"),
+		.entry = forge_json_string(given, "entry"),
+		.given = &lists->given,
+		.only = &lists->only,
+	};
+	return 0;
+}
+
+void forge_pipeline_asked_done(struct forge_pipeline_asked *lists)
+{
+	forge_strv_done(&lists->params);
+	forge_strv_done(&lists->given);
+	forge_strv_done(&lists->only);
+}
