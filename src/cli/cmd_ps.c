@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/entries.h"
 #include "base/fd.h"
 #include "base/parse.h"
 #include "base/sha256.h"
@@ -314,6 +315,34 @@ static void print_cells(const struct listing *l)
 	free(kept);
 }
 
+static int stop_at_first(const struct forge_run_row *row, void *arg)
+{
+	(void)row;
+	(void)arg;
+	return 1;
+}
+
+/* An empty store is not what people expect who have had runs. */
+static void note_empty(struct forge_session *s)
+{
+	const struct forge_run_filter any = { .with_parts = true, .limit = 1 };
+	forge_auto_entries struct forge_entries d = FORGE_ENTRIES_INIT;
+
+	if (forge_store_list(s->store, &any, stop_at_first, NULL, NULL) != 0)
+		return;
+	(void)forge_entries_open(&d, s->home.runs_fd, "."); /* then there is no hint */
+	for (const char *name; (name = forge_entries_next(&d));)
+		if (forge_run_id_is_valid(name)) {
+			fprintf(stderr,
+				"forge: the store has no run, and there are directories "
+				"of runs in %s: `forge gc` stores those again that were "
+				"in "
+				"it\n",
+				s->home.path);
+			return;
+		}
+}
+
 static int print_table(struct forge_session *s, struct forge_error *err)
 {
 	static const char *const heading[COLUMNS] = { "RUN",  "NAME",	"STATUS",
@@ -342,6 +371,8 @@ static int print_table(struct forge_session *s, struct forge_error *err)
 	if (rc > 0 && o.filter.limit && (unsigned)rc == o.filter.limit && !o.filter.sort)
 		fprintf(stderr, "forge: there may be more: --after %s, or --all\n",
 			last ? last : "");
+	if (rc == 0)
+		note_empty(s);
 	for (size_t i = 0; i < l.rows * COLUMNS; i++)
 		free((char *)l.cells[i].text);
 	free(l.cells);

@@ -439,21 +439,10 @@ static int add_output(struct reader *r, struct forge_step *s, const struct forge
 	else if (!(one->pattern = strdup(n->scalar)))
 		rc = out_of_memory(err);
 	one->is_temp = one->is_temp || s->is_temp;
-	for (size_t i = 0; rc == 0 && i + 1 < s->n_outputs; i++) {
-		const struct forge_step_output *other = &s->outputs[i];
-		if (strcmp(other->pattern, one->pattern) == 0)
+	for (size_t i = 0; rc == 0 && i + 1 < s->n_outputs; i++)
+		if (strcmp(s->outputs[i].pattern, one->pattern) == 0)
 			rc = forge_loader_fail(&r->ld, n, path, err,
 					       "'%.64s' is there twice", one->pattern);
-		/* One of them is the name of a file that the other one matches. */
-		else if (other->is_temp != one->is_temp &&
-			 (forge_glob_match(other->pattern, one->pattern) ||
-			  forge_glob_match(one->pattern, other->pattern)))
-			rc = forge_loader_fail(
-				&r->ld, n, path, err,
-				"'%.64s' and '%.64s' match the same file, and "
-				"only one of them is temporary",
-				other->pattern, one->pattern);
-	}
 	return rc;
 }
 

@@ -390,6 +390,28 @@ static json_t *load(struct gc *g, const char *run_id, int dir)
 }
 
 /*
+ * The store was replaced, by an older copy or by nothing: what was recorded for it is stored again. Records say which store
+ * they are for.
+ */
+static void store_again(struct gc *g, const char *run_id, const json_t *record)
+{
+	struct forge_error err = FORGE_ERROR_INIT;
+	json_t *row = NULL;
+	char mark[FORGE_STORE_MARK_MAX];
+
+	if (!g->store || strcmp(forge_json_string_or(record, "store", "-"),
+				forge_store_mark(g->url, mark)) != 0)
+		return;
+	int rc = forge_store_get(g->store, run_id, &row, NULL);
+	json_decref(row);
+	/* One that has just ended is about to be stored. */
+	if (rc == -ENOENT && !forge_slot_exists(&g->home, run_id) &&
+	    may_change(g, "store again", run_id, 0) &&
+	    forge_deliver_run(&g->home, g->store, run_id, &err) < 0)
+		failed(g, "%s", err.msg);
+}
+
+/*
  * Collects the references of one run and removes its kept workdir if too old. *ret: its
  * logs; its id is empty when there are none to remove.
  */
@@ -416,6 +438,7 @@ static int look_at_run(struct gc *g, const char *run_id, struct run_logs *ret)
 		if (sizes_of_logs(dir, &ret->bytes) < 0 ||
 		    json_is_true(json_object_get(record, "logs_removed")))
 			ret->id[0] = '\0';
+		store_again(g, run_id, record);
 		remove_workdir(g, run_id, dir, record, st.st_mtime);
 		/* Of before it was shared, or when the supervisor could not. */
 		int shared =

@@ -20,6 +20,7 @@
 #include "config-build.h"
 #include "record/adopt.h"
 #include "store/state.h"
+#include "store/store.h"
 
 static json_t *limits_json(const struct forge_limits *l)
 {
@@ -503,6 +504,22 @@ void forge_record_note_kept(json_t *record)
 
 	if (sentence)
 		forge_record_add_notes(record, sentence);
+}
+
+const char *forge_store_mark(const char *url, char buf[FORGE_STORE_MARK_MAX])
+{
+	forge_auto_free char *shown = forge_store_display(url); /* without a password */
+	char digest[FORGE_DIGEST_MAX];
+	struct forge_sha256 h;
+
+	buf[0] = '\0';
+	if (!shown)
+		return buf;
+	forge_sha256_init(&h);
+	forge_sha256_add(&h, shown, strlen(shown));
+	(void)snprintf(buf, FORGE_STORE_MARK_MAX, "%s",
+		       strchr(forge_sha256_done(&h, digest), ':') + 1);
+	return buf;
 }
 
 void forge_record_set_lost(json_t *record)

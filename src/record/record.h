@@ -60,6 +60,9 @@ FORGE_MUST_CHECK int forge_record_sync_logs(struct forge_record *r,
 void forge_record_close(struct forge_record *r);
 
 /* The user in records: a name, or the uid as a number; in buf if need be. */
+/* Which store a record is for: letters and digits that say nothing of its URL. "": out of memory. */
+#define FORGE_STORE_MARK_MAX 17
+const char *forge_store_mark(const char *url, char buf[FORGE_STORE_MARK_MAX]);
 #define FORGE_USER_MAX 64
 const char *forge_user_name(char buf[FORGE_USER_MAX]);
 /* Sets the verdict of a run whose end no supervisor saw. */

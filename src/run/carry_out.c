@@ -235,6 +235,9 @@ static int begin(struct run *r, struct forge_error *err)
 		json_object_set_new(r->record.json, "rerun_of",
 				    json_string(r->req->rerun_of));
 	forge_run_note_guard(r);
+	char mark[FORGE_STORE_MARK_MAX];
+	json_object_set_new(r->record.json, "store",
+			    json_string(forge_store_mark(r->store, mark)));
 	r->courier.url = r->store;
 	/* Without one, or when it is gone, the run has a courier of its own. */
 	if (r->req->courier_fd > 0)

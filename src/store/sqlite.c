@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/strv.h"
 #include "store/backend.h"
@@ -158,6 +159,26 @@ static bool sqlite_has_moved(struct forge_store *st)
 	       moved;
 }
 
+/*
+ * The log of a file that was moved away would be applied to a new, empty one, and neither would be readable after
+ * the file is back.
+ */
+static int check_log(const char *path, struct forge_error *err)
+{
+	forge_auto_free char *log = forge_asprintf("%s-wal", path);
+	struct stat file, left;
+
+	if (!log)
+		return forge_fail(err, ENOMEM, "out of memory");
+	if (stat(path, &file) == 0 || errno != ENOENT || stat(log, &left) < 0 ||
+	    left.st_size == 0)
+		return 0;
+	return forge_hint(
+		err,
+		forge_fail(err, ENOENT, "%s is gone, and its log %s is not", path, log),
+		"Put the file back; to begin with an empty store, remove the log");
+}
+
 static int open_file(struct sqlite_store *s, const char *path, struct forge_error *err)
 {
 	/* Rows name commands and paths, so only the owner may read the file. */
@@ -200,7 +221,9 @@ static int sqlite_store_open(struct forge_store *st, const char *url,
 		path += 2;
 	if (path[0] != '/')
 		return forge_fail(err, EINVAL, "'%s': the path must be absolute", url);
-	int rc = open_file(s, path, err);
+	int rc = check_log(path, err);
+	if (rc == 0)
+		rc = open_file(s, path, err);
 	if (rc < 0)
 		return rc;
 	(void)sqlite3_extended_result_codes(s->db, 1);

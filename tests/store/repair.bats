@@ -608,3 +608,48 @@ forget() {
     "$FORGE" rm -f 01aaaaaaaaaaaaaaaaaaaaaaa1
     [ ! -e "$FORGE_HOME/runs/01aaaaaaaaaaaaaaaaaaaaaaa1" ]
 }
+
+@test "what a store has lost that was replaced by a backup, or by nothing, is stored again" {
+    [ "${FORGE_TEST_STORE:-sqlite}" = sqlite ] || skip_unless "SQLite only" false
+    "$FORGE" run -q --id early -- true
+    /usr/bin/python3 -c 'import sqlite3, sys; a, b = map(sqlite3.connect, sys.argv[1:]); a.backup(b); b.close()' "$FORGE_HOME/forge.db" "$T/backup.db"
+    "$FORGE" run -q --id late -o out -- sh -c 'echo kept >out'
+    # Of another store: it stays there.
+    FORGE_STORE=sqlite:$T/other.db "$FORGE" run -q --id other -- true
+    rm "$FORGE_HOME"/forge.db*
+    mv "$T/backup.db" "$FORGE_HOME/forge.db"
+    [ "$("$FORGE" ps -a --json | jq -r .analysis_id | xargs)" = early ]
+    run "$FORGE" gc
+    [ "$status" -eq 0 ]
+    [ "$(grep -c "store again" <<<"$output")" -eq 1 ]
+    [ "$("$FORGE" ps -a --json | jq -r .analysis_id | xargs)" = "late early" ]
+    [ "$("$FORGE" outputs --cat out late)" = kept ]
+    [ "$("$FORGE" gc)" = "nothing to repair" ]
+    rm "$FORGE_HOME"/forge.db*
+    run "$FORGE" ps
+    [[ "$output" == *"the store has no run, and there are directories of runs in $FORGE_HOME"* ]]
+    [[ "$output" == *"forge gc"* ]]
+    "$FORGE" gc
+    [ "$("$FORGE" ps -a --json | jq -r .analysis_id | xargs)" = "late early" ]
+    "$BATS_TEST_DIRNAME/../tools/check-store.py" "$FORGE_HOME" "sqlite:$FORGE_HOME/forge.db" chain >bad
+    [ ! -s bad ]
+}
+
+@test "a store that was moved away without its log is not replaced by an empty one" {
+    [ "${FORGE_TEST_STORE:-sqlite}" = sqlite ] || skip_unless "SQLite only" false
+    "$FORGE" run -q --id early -- true
+    echo log >>"$FORGE_HOME/forge.db-wal"
+    cp "$FORGE_HOME/forge.db" "$FORGE_HOME/forge.db-wal" "$T"
+    mv "$FORGE_HOME/forge.db" "$T/away.db"
+    run "$FORGE" ps
+    [ "$status" -ne 0 ]
+    [[ "$output" == *"forge.db is gone, and its log "*"forge.db-wal is not"* ]]
+    [[ "$output" == *"Put the file back"* ]]
+    # Runs go on, and wait for it.
+    "$FORGE" run -q --id late -- true
+    [ ! -e "$FORGE_HOME/forge.db" ]
+    : >"$FORGE_HOME/forge.db-wal"
+    mv "$T/away.db" "$FORGE_HOME/forge.db"
+    "$FORGE" gc
+    [ "$("$FORGE" ps -a --json | jq -r .analysis_id | xargs)" = "late early" ]
+}
