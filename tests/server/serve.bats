@@ -203,6 +203,28 @@ teardown() { teardown_store; }
     [[ "$(answer .error.message)" == *"has succeeded"* ]]
 }
 
+@test "a step of a pipeline is resumed with more, and the pipeline goes on" {
+    mkdir p
+    printf '%s\n' 'name: hungry' 'params: {n: 1}' 'steps:' '  b: {run: "head -c 60M /dev/zero | tail -c 59M | wc -c >/dev/null; echo $n >p", outputs: [p], limits: {memory: 40M}}' \
+        '  c: {inputs: {p: b/p}, run: "cat $p >q", outputs: [q]}' >p/pipeline.yaml
+    run "$FORGE" pipeline run -q p -p n=7
+    [ "$status" -eq 1 ]
+    id=$("$FORGE" ps -a --json --analysis hungry.b | jq -r .run_id)
+    start_server
+    post "/api/v1/runs/$id/rerun" '{}'
+    [ "$code" = 400 ]
+    [[ "$(answer .error.hint)" == *"forge pipeline run --force b "*" -p n=7"* ]]
+    post "/api/v1/runs/$id/resume" '{"limits": {"memory": "300M"}}'
+    [ "$code" = 201 ]
+    again=$(answer .run_id)
+    [ "$again" != "$id" ]
+    finished "$again"
+    [ "$(of "$again" .limits.memory_bytes)" = 314572800 ]
+    has_c() { [ "$("$FORGE" ps -a --json --status succeeded --analysis hungry.c | wc -l)" -eq 1 ]; }
+    patiently has_c
+    [ "$("$FORGE" outputs --cat q hungry.c)" = 7 ]
+}
+
 @test "live runs show what they use, queued ones why they wait" {
     configure 'host:' '  budget:' '    cpus: 1'
     start_server

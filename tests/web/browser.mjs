@@ -522,6 +522,16 @@ test("who asked for less motion gets none", async (page) => {
 	assert.equal(await page.evaluate(() => document.getAnimations().filter((a) => a.playState === "running").length), 0);
 });
 
+test("a step that failed offers to resume its pipeline, and nothing that cannot work", async (page) => {
+	const id = JSON.parse(forge("ps", "-a", "--json", "--analysis", "small.bad").split("\n")[0]).run_id;
+	await open(page, "#/runs/" + id);
+	await page.getByRole("button", { name: "Resume the pipeline" }).click();
+	assert.equal(await page.getByRole("button", { name: /Rerun/ }).count(), 0);
+	await page.getByRole("button", { name: "Resume it" }).click();
+	await until("the page of the new run", 30, () => !page.url().includes(id) && /runs\/[0-9a-z]{26}$/.test(page.url()));
+	await page.locator(".verdict").filter({ hasText: "exit code 4" }).waitFor();
+});
+
 test("a million runs: pages, search, filters and orders; no page asks for more than it shows", async (page) => {
 	const many = await world.serve("127.0.0.1:0", [], world.makeMany());
 	page.expected = [/Failed to load resource.*404/]; /* rows alone have no logs */

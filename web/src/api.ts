@@ -33,6 +33,7 @@ export interface Record_ {
 	inputs: { path: string; size: number | null; sha256: string | null }[] | null; workdir: string | null; parent_run: string | null; rerun_of?: string | null;
 	attempt: number | null; priority: number | null; forge_version: string | null;
 	asked: { cwd?: string; env?: unknown[]; outputs?: unknown } | null;
+	step?: { pipeline: string; task: string } | null;
 	isolation: { level: string; missing: string[]; mechanisms: Record<string, string> } | null;
 	health: Record<string, { ok: boolean; checks: HealthCheck[] } | null> | null;
 }

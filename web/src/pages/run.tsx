@@ -118,8 +118,9 @@ function Actions({ record, isLive, onChange }: { record: Record_; isLive: boolea
 	return (
 		<div class="actions">
 			{isLive && <button type="button" class="danger" onClick={() => setDialog("kill")}><Icon name="killed" size={14} /> Kill</button>}
-			{!isLive && record.status !== "succeeded" && <button type="button" onClick={() => setDialog("resume")}><Icon name="running" size={14} /> Resume</button>}
-			{!isLive && <button type="button" class="primary" onClick={() => setDialog("rerun")}><Icon name="rerun" size={14} /> {isBad(record.status) ? "Rerun with more" : "Rerun"}</button>}
+			{!isLive && record.status !== "succeeded" && <button type="button" class={record.step ? "primary" : ""} onClick={() => setDialog("resume")}><Icon name="running" size={14} /> {record.step ? "Resume the pipeline" : "Resume"}</button>}
+			{/* Only its pipeline has the inputs of a step. */}
+			{!isLive && !record.step && <button type="button" class="primary" onClick={() => setDialog("rerun")}><Icon name="rerun" size={14} /> {isBad(record.status) ? "Rerun with more" : "Rerun"}</button>}
 			{dialog === "kill" && <KillDialog record={record} onClose={() => setDialog(null)} onDone={onChange} />}
 			{(dialog === "rerun" || dialog === "resume") && <AgainDialog record={record} verb={dialog} onClose={() => setDialog(null)} />}
 		</div>
@@ -172,9 +173,9 @@ function AgainDialog({ record, verb, onClose }: { record: Record_; verb: "rerun"
 		}
 	};
 	return (
-		<Dialog title={verb === "rerun" ? "Run the same again" : "Resume this run"} onClose={onClose}>
+		<Dialog title={verb === "rerun" ? "Run the same again" : record.step ? "Resume the pipeline at this step" : "Resume this run"} onClose={onClose}>
 			<form onSubmit={(e) => (e.preventDefault(), start())}>
-				<p class="faint">{verb === "rerun" ? "The same command, runtime and inputs as a new run." : "A new attempt that goes on from what this run left."} Only limits that you change are changed.</p>
+				<p class="faint">{verb === "rerun" ? "The same command, runtime and inputs as a new run." : record.step ? "The pipeline goes on: what is done stays done, this step gets these limits, and those after it follow." : "A new attempt that goes on from what this run left."} Only limits that you change are changed.</p>
 				<div class="limit-fields">
 					{FIELDS.map(([key, label, hint]) => (
 						<label key={key} class={values[key] !== before[key] ? "changed" : ""}>
