@@ -199,7 +199,13 @@ static int history(const char *name, struct forge_error *err)
 	if (rc < 0)
 		return rc;
 	time_t since = age == FORGE_UNLIMITED ? 0 : time(NULL) - (time_t)(age / 1000000);
-	return forge_health_history(s.store, name, since, is_json, err);
+	rc = forge_health_history(s.store, name, since, is_json, err);
+	/* A check that is not configured any more has a history, and another word has none. */
+	if (rc == 0)
+		rc = find_check(s.cfg, name, err);
+	if (rc == 0 && !is_json)
+		puts("no check was carried out in this time");
+	return rc;
 }
 
 static int run_history(const char *name)

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <langinfo.h>
+#include <limits.h>
 #include <locale.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,8 +39,8 @@ static void draw(const struct forge_health_sum *s, bool is_utf8, char *buf, size
 enum { CHECK, KIND, RATE, MEAN, SLOWEST, CHART, FAILED, COLUMNS };
 #define TEXT_MAX 320
 
-static void fill_row(const struct forge_health_sum *s, bool is_utf8, char (*text)[TEXT_MAX],
-		     struct forge_cell *row)
+static void fill_row(const struct forge_health_sum *s, bool is_utf8,
+		     char (*text)[TEXT_MAX], struct forge_cell *row)
 {
 	char time[FORGE_FORMAT_MAX];
 
@@ -93,11 +94,10 @@ int forge_health_history(struct forge_store *st, const char *name, time_t since,
 	if (is_json) {
 		forge_auto_json json_t *list = forge_health_sums_json(&s);
 		forge_print_json(list);
-	} else if (s.n == 0) {
-		puts("no check was carried out in this time");
-	} else {
+	} else if (s.n > 0) {
 		rc = print_sums(&s, err);
 	}
+	int n = s.n > INT_MAX ? INT_MAX : (int)s.n;
 	forge_health_sums_done(&s);
-	return rc;
+	return rc < 0 ? rc : n;
 }

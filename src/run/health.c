@@ -45,11 +45,12 @@ static json_t *note_results(struct run *r, const char *phase,
 	return j;
 }
 
-static void warn_of(struct run *r, const char *name, const char *text)
+/* when: " after the run", or "" */
+static void warn_of(struct run *r, const char *when, const char *name, const char *text)
 {
 	struct forge_error e = FORGE_ERROR_INIT;
 
-	(void)forge_fail(&e, EIO, "health: %s: %s", name, text);
+	(void)forge_fail(&e, EIO, "health%s: %s: %s", when, name, text);
 	forge_run_warn(r, &e);
 	forge_record_event(&r->record, "health_warning", e.msg);
 }
@@ -95,7 +96,7 @@ static int find_obstacle(struct run *r, struct obstacle *ret, struct forge_error
 	for (size_t i = 0; i < results.n && !r->has_warned_of_health; i++)
 		if (!results.v[i].report.is_ok &&
 		    strcmp(results.v[i].decl->severity, "warn") == 0)
-			warn_of(r, results.v[i].decl->name, results.v[i].report.text);
+			warn_of(r, "", results.v[i].decl->name, results.v[i].report.text);
 	r->has_warned_of_health |= forge_checks_failed(&results, "warn") != NULL;
 	if (!failed)
 		return 0;
@@ -506,7 +507,9 @@ static void judge_results(struct run *r, const json_t *post, struct forge_verdic
 		compare_tables(r, before, one, "contents", &is_first, v);
 		if (json_is_true(json_object_get(one, "ok")))
 			continue;
-		warn_of(r, name, text);
+		/* Of what failed before, the user has been warned. */
+		if (!json_is_false(json_object_get(before, "ok")))
+			warn_of(r, " after the run", name, text);
 		if (json_is_true(json_object_get(before, "ok")))
 			forge_judge_add(v,
 					"Health: %s, which passed before, fails: %.200s.",

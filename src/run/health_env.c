@@ -10,6 +10,14 @@
 #include "run/runtime_probe.h"
 #include "runtime/runtime.h"
 
+/* What to type is advice for `forge run`; of a check, the limits are its own and those of the profile. */
+static size_t without_advice(const char *notes)
+{
+	const char *advice = strstr(notes, " Retry with --");
+
+	return advice ? (size_t)(advice - notes) : strlen(notes);
+}
+
 static void run_command(const struct forge_check_env *env,
 			const struct forge_check_decl *d, struct forge_check_report *ret)
 {
@@ -32,12 +40,17 @@ static void run_command(const struct forge_check_env *env,
 	if (rc == 0)
 		rc = forge_probe_run(env->cfg, &req, &home, env->store, &result, &err);
 	const char *status = forge_json_string_or(result.record, "status", "");
+	const char *notes =
+		forge_json_string_or(result.record, "completion_notes", status);
+	const char *reason = forge_json_string_or(result.record, "reason", "");
 	if (rc < 0)
 		forge_check_say(ret, false, "%s", err.msg);
 	else
-		forge_check_say(
-			ret, strcmp(status, "succeeded") == 0, "%s",
-			forge_json_string_or(result.record, "completion_notes", status));
+		forge_check_say(ret, strcmp(status, "succeeded") == 0, "%.*s%s",
+				(int)without_advice(notes), notes,
+				strcmp(reason, "wall_time") == 0
+					? " timeout: of the check gives it more."
+					: "");
 	if (result.record)
 		ret->numbers =
 			json_pack("{s:O?, s:O?}", "run_id",

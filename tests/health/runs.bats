@@ -369,3 +369,32 @@ lost_with() {
     run "$FORGE" health check nosuch
     [[ "$output" == *"unknown check 'nosuch' (have: disk, memory)"* ]]
 }
+
+@test "what failed before and fails after is said once; what fails since says when" {
+    checks "$(mark 'severity: warn')"
+    run "$FORGE" run -- true
+    [ "$status" -eq 0 ]
+    [ "$(grep -c "health.*: mark: " <<<"$output")" -eq 1 ]
+    [[ "$output" == *"health: mark: "* ]]
+    touch "$T/mark"
+    "$FORGE" submit -i "$T/gate" -- sh -c "echo ready; $(gated)" >id
+    is_in "$(cat id)" running
+    rm "$T/mark"
+    open_gate
+    finished "$(cat id)" >/dev/null
+    [[ "$("$FORGE" logs --events "$(cat id)")" == *"health after the run: mark: "* ]]
+}
+
+@test "history of a name that is no check names those that there are; a check of a command gives no advice for runs" {
+    "$FORGE" run -q -- true
+    run "$FORGE" health history mrak
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"unknown check 'mrak' (have: "*"disk"* ]]
+    checks '  slow: {kind: command, command: sleep 60, timeout: 1s, when: demand}'
+    run "$FORGE" health history slow
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"no check was carried out in this time"* ]]
+    run "$FORGE" health check slow
+    [ "$status" -eq 1 ]
+    [[ "$output" != *"Retry with"* ]]
+}
