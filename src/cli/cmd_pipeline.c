@@ -362,25 +362,6 @@ static int open_evaluated(struct place *w, const char *path,
 	return rc < 0 ? rc : forge_head_evaluate(&w->h, err);
 }
 
-/* Why each task that would run is not up to date. */
-static int explain_all(struct place *w, struct forge_error *err)
-{
-	int rc = 0;
-
-	for (unsigned i = 0; i < w->g.n && rc == 0; i++) {
-		struct forge_task_files files = { 0 };
-		forge_auto_json json_t *parts = NULL;
-		char key[FORGE_DIGEST_MAX];
-		if (w->h.tasks[i].state != FORGE_TASK_READY)
-			continue;
-		rc = forge_head_task_facts(&w->h, i, &files, &parts, key, err);
-		if (rc == 0)
-			rc = forge_head_explain(&w->h, i, parts, err);
-		forge_task_files_done(&files);
-	}
-	return rc;
-}
-
 static int plan(const char *path, const char *step, struct forge_error *err)
 {
 	FORGE_CLEANUP(place_done) struct place w = PLACE_INIT;
@@ -398,7 +379,7 @@ static int plan(const char *path, const char *step, struct forge_error *err)
 		rc = task < 0 ? task : 0;
 	}
 	if (rc == 0)
-		rc = explain_all(&w, err);
+		rc = forge_head_explain_all(&w.h, err);
 	return rc < 0 ? rc : forge_view_plan(&w.h, task, n, is_json, err);
 }
 
@@ -436,8 +417,7 @@ static int result_record(struct place *w, unsigned task, json_t **ret,
 		       : forge_store_get(w->h.store, w->h.tasks[task].run_id, ret, err);
 }
 
-static int copy_outputs(struct place *w, const bool *chosen,
-			struct forge_error *err)
+static int copy_outputs(struct place *w, const bool *chosen, struct forge_error *err)
 {
 	const struct forge_export how = { .to = to, .replaces = replaces, .stop_fd = -1 };
 	struct forge_export_run *runs = calloc(w->g.n + 1, sizeof(*runs));
@@ -616,7 +596,7 @@ static int report(const char *path, struct forge_error *err)
 	int rc = open_evaluated(&w, path, &o, err);
 
 	if (rc == 0)
-		rc = explain_all(&w, err);
+		rc = forge_head_explain_all(&w.h, err);
 	if (rc < 0)
 		return rc;
 	if (!to)

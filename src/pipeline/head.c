@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "base/glob.h"
 #include "base/json.h"
 #include "base/sys.h"
 #include "config/budget.h"
@@ -250,31 +249,15 @@ static int evaluate(struct forge_head *h, unsigned task, struct forge_error *err
 
 /* ---- starting a task ---- */
 
-/* A file that the task needs of another one and that was dropped; NULL: none. */
-static const char *missing_input(const struct forge_head *h, const struct forge_source *s)
-{
-	const struct forge_result *r = &h->tasks[s->task].result;
-
-	for (size_t i = 0; i < r->n; i++)
-		if (r->v[i].is_missing && forge_glob_match(s->pattern, r->v[i].path))
-			return r->v[i].path;
-	return NULL;
-}
-
 /* The task that made a temporary output runs again. */
 static void redo(struct forge_head *h, unsigned task, const char *missing,
 		 const char *reader)
 {
 	struct forge_head_task *t = &h->tasks[task];
-	char text[300];
 
-	(void)snprintf(text, sizeof(text),
-		       "its temporary output %.100s is needed by %.100s", missing,
-		       reader);
-	forge_head_set_text(&t->why, text);
+	forge_head_demand(h, task, missing, reader);
 	t->is_forced = h->has_redone = true;
-	forge_result_done(&t->result);
-	forge_head_set_state(h, task, FORGE_TASK_READY);
+	forge_result_done(&t->result); /* missing was a part of it */
 	push(h, task);
 }
 
@@ -293,7 +276,7 @@ static int demand_inputs(struct forge_head *h, unsigned task)
 			continue;
 		const struct forge_head_task *dep = &h->tasks[s->task];
 		const char *missing =
-			is_finished(dep->state) ? missing_input(h, s) : NULL;
+			is_finished(dep->state) ? forge_head_missing_input(h, s) : NULL;
 		if (dep->state == FORGE_TASK_FAILED || dep->state == FORGE_TASK_BLOCKED) {
 			block(h, task, h->g->tasks[s->task].name);
 			return 1;
@@ -465,7 +448,7 @@ static int begin(struct forge_head *h, struct forge_error *err)
 	 * In this order: a run that is not active any more has reported, or left its record for the next process to
 	 * deliver.
 	 */
-	h->has_strangers = !h->is_dry && has_runs(h);
+	h->has_strangers = has_runs(h);
 	if (!h->is_dry)
 		rc = forge_head_catch_up(h, err);
 
