@@ -253,7 +253,9 @@ static int check_given(const struct forge_head *h, struct forge_error *err)
 		if (h->tasks[first].is_selected)
 			return forge_hint(
 				err,
-				forge_fail(err, EINVAL, "--given: %s would run", word),
+				forge_fail(err, EINVAL,
+					   "--given: %s would run, although it is given",
+					   word),
 				"Start after it, with --entry or --only");
 	}
 	return 0;
@@ -423,7 +425,10 @@ int forge_head_give(struct forge_head *h, unsigned task, struct forge_error *err
 	char problem[FORGE_PROBLEM_MAX] = "";
 
 	if (dir) {
+		char text[300];
 		int rc = add_given_files(h, t, &state->result, dir, "", 0, err);
+		(void)snprintf(text, sizeof(text), "the files in %.250s", dir);
+		forge_head_set_text(&state->notes, text);
 		return rc < 0 ? forge_wrap(err, rc, "--given %s", t->name) : 0;
 	}
 	int rc = find_by_key(h, task, err);
@@ -441,10 +446,10 @@ int forge_head_give(struct forge_head *h, unsigned task, struct forge_error *err
 		json_decref(last.record);
 		if (rc < 0)
 			return no_result(t->name, " has no result yet", err);
+		static const char notes[] = "is not up to date; its last result is used";
 		forge_result_check(h->home, &state->result, problem);
-		forge_head_event(h, "note", (int)task,
-				 json_pack("{s:s}", "text",
-					   "is not up to date; its last result is used"));
+		forge_head_set_text(&state->notes, notes);
+		forge_head_event(h, "note", (int)task, json_pack("{s:s}", "text", notes));
 	}
 	for (size_t i = 0; i < state->result.n; i++)
 		if (state->result.v[i].is_missing) {

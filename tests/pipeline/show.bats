@@ -1,0 +1,141 @@
+#!/usr/bin/env bats
+# What forge says of a pipeline: plans and explanations, dropped outputs, the report, and a second head.
+# SPDX-License-Identifier: Apache-2.0
+
+load ../lib/pipeline.bash
+setup() { setup_pipeline; }
+teardown() { teardown_pipeline; }
+
+# a -> b -> c; the outputs of a and b are dropped.
+dropped_chain() {
+    cat >pipeline.yaml <<'Y'
+name: chain
+params: {n: 1}
+steps:
+  a: {run: "echo a >o.txt; echo p >p.txt", outputs: [{path: o.txt, temp: true}, p.txt]}
+  b: {inputs: {o: a/o.txt}, run: 'cat $o >x', outputs: [{path: x, temp: true}]}
+  c: {inputs: {x: b/x}, run: 'cat $x >y; echo $n >>y', outputs: [y]}
+Y
+    pipeline_run
+}
+
+@test "plan: the steps whose dropped outputs are needed again, one after the other" {
+    dropped_chain
+    run forge pipeline run -n -p n=2
+    says "a: rerun: its temporary output o.txt is needed by b"
+    says "b: rerun: its temporary output x is needed by c"
+    says "c: rerun: parameter n changed"
+    run forge pipeline explain -p n=2 a
+    says "a: rerun: its temporary output o.txt is needed by b"
+    [ "$(forge pipeline status -p n=2 --json | jq -c '[.[] | .state, .run_id]')" = '["ready",null,"ready",null,"ready",null]' ]
+    # What it says is what happens.
+    pipeline_run -p n=2
+    [ "$(ran)" = "a b c" ]
+    [ "$(why a)" = "its temporary output o.txt is needed by b" ]
+    run forge pipeline run -n -p n=2
+    says_not rerun
+}
+
+@test "plan: a step that only may run does not make others run" {
+    dropped_chain
+    cat >>pipeline.yaml <<'Y'
+  e: {run: 'echo 1 >o', outputs: [o]}
+  f: {inputs: {o: a/o.txt, e: e/o}, run: 'cat $o $e >x', outputs: [x]}
+Y
+    pipeline_run
+    # Its result comes out the same.
+    sed -i 's/echo 1 >o/echo  1 >o/' pipeline.yaml
+    run forge pipeline run -n
+    says "a: up to date"
+    says "its temporary output o.txt is made again if f runs"
+    says "e: rerun: the command changed"
+    says "f: waiting: after e has run"
+    pipeline_run
+    [ "$(ran)" = e ]
+}
+
+# A step b that waits until the gate is open.
+gated() {
+    chmod 755 "$T/gate"
+    configure 'host: {budget: {cpus: 64, memory: 64G}}' "read_only: [$T/gate]"
+    cat >pipeline.yaml <<Y
+name: gated
+steps:
+  a: {run: echo a >o, outputs: [o]}
+  b: {inputs: {o: a/o}, run: 'until [ -e $T/gate/open ]; do sleep 0.05; done; cat \$o >x', outputs: [x]}
+  c: {inputs: {x: b/x}, run: 'cat \$x >y', outputs: [y]}
+Y
+}
+
+@test "status of a step that runs: the run, and the state running" {
+    gated
+    start_head
+    patiently is_running
+    id=$(running_run)
+    run forge pipeline status
+    says "b: running (run $id)"
+    says "c: waiting: after b has run"
+    run forge pipeline explain b
+    says "b: running (run $id)"
+    [ "$(forge pipeline status --json | jq -r '.[1] | "\(.state) \(.run_id)"')" = "running $id" ]
+    # One with another command is not the one that runs.
+    sed 's/cat \$o >x/cat $o $o >x/' pipeline.yaml >other.yaml
+    run forge pipeline explain -f other.yaml b
+    says "b: run: it has not run yet"
+    touch "$T/gate/open"
+    ended "$head"
+    run forge pipeline status
+    says_not running
+}
+
+@test "report: a step that failed has its verdict, its run and its times" {
+    printf 'name: rep\nsteps:\n  a: {run: "exit 3", outputs: [o]}\n  b: {inputs: {o: a/o}, run: "cat $o >x", outputs: [x]}\n' >pipeline.yaml
+    run forge pipeline report
+    says "none: no step has a run that succeeded"
+    pipeline_run || true
+    id=$(run_of a)
+    run forge pipeline report
+    says '<td>a</td><td class="failed">failed</td>'
+    says "<code>$id</code></td><td>Failed: exit code 3"
+    says_not "- of -"
+    says '<div class="bar failed"'
+    says 'fill="#f2b8b5"'
+    says "none: no step has a run that succeeded"
+    # It was edited since.
+    sed -i 's/exit 3/exit 4/' pipeline.yaml
+    run forge pipeline report
+    says "Failed: exit code 3"
+    says "Since then: the command changed"
+    sed -i 's/exit 4/echo >o/' pipeline.yaml
+    pipeline_run
+    run forge pipeline report
+    says_not '"failed"'
+    says_not "no run that succeeded"
+}
+
+@test "a pipeline of the same name in another directory explains nothing" {
+    mkdir q
+    chmod 755 q
+    printf 'name: same\nsteps: {index: {run: "echo 1 >o", outputs: [o]}}' >pipeline.yaml
+    printf 'name: same\nsteps: {index: {run: "echo 2 >o", outputs: [o]}}' >q/pipeline.yaml
+    pipeline_run
+    run forge pipeline explain -f q/pipeline.yaml index
+    [ "$output" = "index: run: it has not run yet" ]
+    pipeline_run q
+    [ "$(why index)" = "it has not run yet" ]
+    # Its own last run does, also below newer runs of the other one.
+    sed -i 's/echo 1/echo 3/' pipeline.yaml
+    run forge pipeline explain index
+    [ "$output" = "index: rerun: the command changed" ]
+}
+
+@test "plan with files that are given: it says so" {
+    dropped_chain
+    mkdir given
+    echo G >given/x
+    run forge pipeline run -n --only c --given b=given
+    says "b: given: the files in given"
+    run forge pipeline run -n --given b=given
+    [ "$status" -ne 0 ]
+    says "--given: b would run, although it is given"
+}
