@@ -422,8 +422,12 @@ static int copy_outputs(struct place *w, const bool *chosen, struct forge_error 
 	const struct forge_export how = { .to = to, .replaces = replaces, .stop_fd = -1 };
 	struct forge_export_run *runs = calloc(w->g.n + 1, sizeof(*runs));
 	forge_auto_strv struct forge_strv below = { 0 };
+	const struct forge_pipeline_run r = { .params = &params,
+					      .params_file = params_file };
+	forge_auto_free char *run = resume_command(&r, w);
 	size_t n = 0;
-	int rc = runs ? 0 : forge_fail(err, ENOMEM, "out of memory");
+	int rc = runs ? forge_dropped_check(&w->h, chosen, run, err)
+		      : forge_fail(err, ENOMEM, "out of memory");
 
 	for (size_t i = 0; i < w->g.n && rc == 0; i++) {
 		const struct forge_task *t = &w->g.tasks[i];

@@ -24,3 +24,12 @@ struct forge_pipeline_run {
 /* Runs it and prints the result. The exit status; negative: it could not go on. */
 FORGE_MUST_CHECK int forge_pipeline_run_file(const struct forge_pipeline_run *r,
 					     struct forge_error *err);
+
+struct forge_head;
+
+/*
+ * -ENOENT if a file of the chosen tasks was temporary and is dropped; the hint is how to get it. run: the command that runs the
+ * pipeline, NULL: not known.
+ */
+FORGE_MUST_CHECK int forge_dropped_check(const struct forge_head *h, const bool *chosen,
+					 const char *run, struct forge_error *err);

@@ -454,9 +454,18 @@ int forge_head_give(struct forge_head *h, unsigned task, struct forge_error *err
 	for (size_t i = 0; i < state->result.n; i++)
 		if (state->result.v[i].is_missing) {
 			char why[300];
-			(void)snprintf(why, sizeof(why), ": output %.200s is gone",
-				       state->result.v[i].path);
-			return no_result(t->name, why, err);
+			bool is_temp = forge_task_is_temp(t, state->result.v[i].path);
+			(void)snprintf(why, sizeof(why), ": %soutput %.200s is %s",
+				       is_temp ? "temporary " : "",
+				       state->result.v[i].path,
+				       is_temp ? "dropped" : "gone");
+			int rc2 = no_result(t->name, why, err);
+			return is_temp ? forge_hint(
+						 err, rc2,
+						 "--only %s as well makes it again; or "
+						 "give its outputs: --given %s=DIR",
+						 t->name, t->name)
+				       : rc2;
 		}
 	(void)snprintf(state->run_id, sizeof(state->run_id), "%s", state->result.run_id);
 	return 0;

@@ -139,3 +139,45 @@ Y
     [ "$status" -ne 0 ]
     says "--given: b would run, although it is given"
 }
+
+@test "a dropped output is said to be one, and how to get it" {
+    dropped_chain
+    run forge outputs chain.a
+    says "o.txt was temporary, and dropped when the last step that reads it had succeeded"
+    says "/pipeline.yaml --only a --force a\` makes it again"
+    says_not "were removed"
+    run forge outputs --cat o.txt chain.a
+    [ "$status" -eq 1 ]
+    says "was temporary, and dropped when the last step that reads it had succeeded"
+    says_not "left no output"
+    run forge outputs --cat other chain.a
+    says "left no output other"
+    # What a user removes is another matter.
+    forge rm -f --outputs-only chain.a >/dev/null
+    run forge outputs chain.a
+    says "1 of its outputs was removed"
+    says "o.txt was temporary"
+    run forge outputs --cat p.txt chain.a
+    [ "$status" -eq 1 ]
+    says "output p.txt of run"
+    says "was removed"
+}
+
+@test "outputs --copy of what is dropped copies nothing, and the command in its hint makes it" {
+    dropped_chain
+    run forge pipeline outputs --only a --only b --copy cc
+    [ "$status" -eq 1 ]
+    says "nothing is copied: a/o.txt and 1 other file were temporary, and dropped"
+    [ ! -e cc ]
+    run forge pipeline outputs -p n=1 --only b --copy cc
+    says "nothing is copied: b/x was temporary, and dropped"
+    command=$(sed -n 's/.*hint: `\(.*\)` makes it again/\1/p' <<<"$output")
+    [[ "$command" == *" --only a --only b --force b" ]]
+    eval "$command --json" >run.json
+    forge pipeline outputs -p n=1 --only b --copy cc
+    [ "$(cat cc/b/x)" = a ]
+    # Without the step before it, the error names that.
+    run forge pipeline run --only b --force b
+    says "step a: temporary output o.txt is dropped"
+    says "--only a as well makes it again"
+}
