@@ -12,6 +12,7 @@
 #include "base/parse.h"
 #include "base/strv.h"
 #include "cli/pipeline_cli.h"
+#include "cli/pipeline_replay.h"
 #include "cli/pipeline_view.h"
 #include "cli/session.h"
 #include "pipeline/draw.h"
@@ -137,9 +138,14 @@ static json_t *given_json(const struct forge_pipeline_run *r)
 
 /* ---- run ---- */
 
+#define DRAW_USEC 500000
+
 struct running {
 	struct forge_pipeline_view view;
 	struct forge_journal journal;
+	struct forge_replay replay; /* the head that is followed */
+	uint64_t drawn_usec;
+	const char *resume;  /* the command that goes on; NULL: not known */
 	const char *options; /* a digest of what was asked for */
 	bool is_other;	     /* the head that is followed was asked for something else */
 };
@@ -167,7 +173,19 @@ static void show_event(void *arg, const json_t *event)
 		r->is_other = strcmp(forge_json_string_or(event, "options", ""),
 				     r->options) != 0;
 
+	forge_replay_event(&r->replay, event);
+	r->view.h = r->replay.h.g ? &r->replay.h : NULL;
 	forge_view_event(&r->view, event);
+}
+
+static void show_tick(void *arg)
+{
+	struct running *r = arg;
+
+	if (forge_now_usec() - r->drawn_usec < DRAW_USEC)
+		return;
+	r->drawn_usec = forge_now_usec();
+	forge_view_draw(&r->view);
 }
 
 /* Shows what the head does that is there already. The exit status; -EAGAIN: it was killed, and this is the head now. */
@@ -184,8 +202,14 @@ static int follow(struct running *r, struct forge_error *err)
 	sigaddset(&ours, SIGTERM);
 	(void)sigprocmask(SIG_BLOCK, &ours, &before);
 	forge_auto_close int signals = signalfd(-1, &ours, SFD_CLOEXEC);
-	int rc = forge_journal_follow(&r->journal, signals, show_event, r, &status, err);
+	int rc = forge_journal_follow(&r->journal, signals, show_event, show_tick, r,
+				      &status, err);
 	(void)sigprocmask(SIG_SETMASK, &before, NULL);
+	if (rc == 0 && !r->is_other && r->view.h)
+		rc = forge_view_end(&r->view, r->resume, err);
+	forge_view_clear(&r->view);
+	r->view.h = NULL;
+	forge_replay_done(&r->replay);
 	if (rc == -ECANCELED)
 		return 130;
 	if (rc == 1) {
@@ -204,6 +228,7 @@ static int become_head(struct place *w, struct running *r, struct forge_error *e
 {
 	int rc = forge_journal_open(&w->home, w->p, &r->journal, err);
 
+	r->replay.h.home = &w->home;
 	while (rc == 1) {
 		rc = follow(r, err);
 		if (rc != -EAGAIN)
@@ -334,8 +359,10 @@ int forge_pipeline_run_file(const struct forge_pipeline_run *r, struct forge_err
 	running.options = options;
 	forge_auto_json json_t *how = given_json(r);
 	int rc = open_place(&w, r->path, err);
+	forge_auto_free char *resume = rc == 0 ? resume_command(r, &w) : NULL;
 
 	with.given_json = how;
+	running.resume = resume;
 	if (rc == 0)
 		rc = become_head(&w, &running, err);
 	if (rc == 0)

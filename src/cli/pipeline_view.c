@@ -175,9 +175,8 @@ void forge_view_event(struct forge_pipeline_view *v, const json_t *event)
 	bool has_failed = strcmp(what, "failed") == 0;
 	bool is_problem =
 		has_failed || strcmp(what, "warning") == 0 || strcmp(what, "retry") == 0;
-	/* Of another head there are no lines to draw: its events are shown. "plan" is for programs. */
-	if (v->is_quiet ? !has_failed
-			: (!is_problem && v->h) || strcmp(what, "plan") == 0)
+	/* The others are in the table, and for programs. */
+	if (v->is_quiet ? !has_failed : !is_problem)
 		return;
 	forge_view_clear(v);
 	const char *text = forge_json_string(event, "notes");

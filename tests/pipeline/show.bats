@@ -181,3 +181,68 @@ Y
     says "step a: temporary output o.txt is dropped"
     says "--only a as well makes it again"
 }
+
+# The time of the whole is not the same to the microsecond.
+without_time() { sed -E 's/, [0-9.]+ [a-z]+$/, TIME/' "$1"; }
+
+@test "a second head prints the sentences and the table of the first" {
+    gated
+    cat >>pipeline.yaml <<'Y'
+  d: {foreach: {v: [p, q]}, run: 'echo $v >o', outputs: [{path: o, temp: true}]}
+  e: {inputs: {o: d/o}, run: 'cat $o/*/o >x', outputs: [x]}
+  f: {inputs: {o: a/o}, run: "echo >y; exit 4", outputs: [y], retry: {exit: {times: 1}}}
+  g: {inputs: {f: f/y}, run: "true"}
+  h: {when: $no, run: "true"}
+  i: {run: "sleep 0.01; echo >x", outputs: [x]}
+params: {no: false}
+Y
+    forge pipeline run --json --only i >run.json
+    forge pipeline run >first.out 2>first.err 3>&- &
+    first=$!
+    patiently is_running
+    forge pipeline run >second.out 2>second.err 3>&- &
+    second=$!
+    patiently grep -q "running already" second.err
+    # It has what was before it, too.
+    patiently grep -q "failed f" second.err
+    touch "$T/gate/open"
+    ended "$first"
+    [ "$status" -eq 1 ]
+    ended "$second"
+    [ "$status" -eq 1 ]
+    diff first.err <(grep -v "running already" second.err)
+    diff <(without_time first.out) <(without_time second.out)
+    grep -q "^b .*done" second.out
+    grep -q "^to go on: " second.out
+    run cat second.out second.err
+    says_not "forge: begin"
+    # With nothing to do, the same as well.
+    printf 'name: z\nsteps: {a: {run: "until [ -e %s/gate/again ]; do sleep 0.05; done; echo >o", outputs: [o]}}' "$T" >pipeline.yaml
+    forge pipeline run -q 3>&- &
+    first=$!
+    patiently is_running
+    forge pipeline run -q >second.out 2>second.err 3>&- &
+    second=$!
+    patiently grep -q "running already" second.err
+    touch "$T/gate/again"
+    ended "$first"
+    ended "$second"
+    [ "$status" -eq 0 ]
+    [ ! -s second.out ]
+}
+
+@test "a second head that takes over prints its own table" {
+    gated
+    start_head
+    patiently is_running
+    forge pipeline run >second.out 2>second.err 3>&- &
+    second=$!
+    patiently grep -q "running already" second.err
+    kill_head
+    patiently grep -q "going on" second.err
+    touch "$T/gate/open"
+    ended "$second"
+    [ "$status" -eq 0 ]
+    [ "$(grep -c ^STEP second.out)" -eq 1 ]
+    grep -Eq "^c +done" second.out
+}
