@@ -246,3 +246,42 @@ Y
     [ "$(grep -c ^STEP second.out)" -eq 1 ]
     grep -Eq "^c +done" second.out
 }
+
+@test "an output that is only a link: links are not kept, and the message says so" {
+    cat >pipeline.yaml <<'Y'
+steps:
+  a: {run: "echo >f; ln -s f l1", outputs: ["l*"]}
+  b: {run: "mkfifo p", outputs: [p]}
+  c: {run: "ln -s nowhere l1; echo >l2", outputs: ["l*"]}
+Y
+    run forge pipeline run
+    [ "$status" -eq 1 ]
+    says "it left no output 'l*', only symbolic links, which are not kept."
+    says "it left no output 'p', only special files, which are not kept."
+    says "1 ran, 0 up to date, 2 failed"
+}
+
+@test "a file whose name is not UTF-8 is named" {
+    touch "data/$(printf 'a\xe9b')" data/x
+    printf 'steps: {a: {inputs: {f: "data/*"}, run: "true"}}' >pipeline.yaml
+    run forge pipeline lint
+    [ "$status" -eq 1 ]
+    says "'data/*': the name of the file '"
+    says '/data/a\xe9b'"' is not UTF-8"
+    printf 'steps: {a: {foreach: {f: "data/*"}, run: "true"}}' >pipeline.yaml
+    run forge pipeline lint
+    says 'the value '"'"'a\xe9b'"' is not UTF-8"
+}
+
+@test "parameters: the form of a list, and a pipeline that has none" {
+    printf 'params: {ks: [1, 2]}\nsteps: {a: {foreach: {k: $ks}, run: "echo $k"}}' >pipeline.yaml
+    run forge pipeline lint -p 'ks=[1,5]'
+    [ "$status" -eq 1 ]
+    says "'[1' has brackets"
+    says "with -p, a list is NAME=VALUE,VALUE"
+    run forge pipeline lint -p ks=1,5
+    [ "$status" -eq 0 ]
+    printf 'steps: {a: {run: "true"}}' >pipeline.yaml
+    run forge pipeline lint -p zz=1
+    says "unknown parameter 'zz' (there are none)"
+}
