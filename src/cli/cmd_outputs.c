@@ -80,7 +80,10 @@ static void print_owner(const json_t *record)
 	putc('\n', stderr);
 }
 
-/* The command that makes the temporary outputs of a step again, and keeps them: no step that reads them is part of it. NULL: not known. */
+/*
+ * The command that makes the temporary outputs of a step again. They stay, as no step that reads them is part of it.
+ * NULL: not known.
+ */
 static char *remake_command(const json_t *record)
 {
 	const json_t *step = json_object_get(record, "step");

@@ -28,8 +28,8 @@ FORGE_MUST_CHECK int forge_pipeline_run_file(const struct forge_pipeline_run *r,
 struct forge_head;
 
 /*
- * -ENOENT if a file of the chosen tasks was temporary and is dropped; the hint is how to get it. run: the command that runs the
- * pipeline, NULL: not known.
+ * -ENOENT if a file of the chosen tasks was temporary and is dropped; the hint is how to get it. run: the command that
+ * runs the pipeline, NULL: not known.
  */
 FORGE_MUST_CHECK int forge_dropped_check(const struct forge_head *h, const bool *chosen,
 					 const char *run, struct forge_error *err);

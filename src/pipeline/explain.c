@@ -94,8 +94,8 @@ static int take_open(const struct forge_run_row *row, void *arg)
 }
 
 /*
- * Whether a run with the key of the task is carried out here: a head that runs follows it, or waits for it. A row without a slot
- * is that of another FORGE_HOME, and nothing waits for that.
+ * Whether a run with the key of the task is carried out here: a head that runs follows it, or waits for it. A row
+ * without a slot is that of another FORGE_HOME, and nothing waits for that.
  */
 static int find_running(struct forge_head *h, unsigned task, struct forge_error *err)
 {

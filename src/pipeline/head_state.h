@@ -128,8 +128,8 @@ FORGE_MUST_CHECK int forge_head_task_facts(struct forge_head *h, unsigned task,
 					   char ret_key[FORGE_DIGEST_MAX],
 					   struct forge_error *err);
 /*
- * explain.c: the record of the newest run of a task of this pipeline file, in *ret; NULL: there is none. Another file may have the
- * same name.
+ * explain.c: the record of the newest run of a task of this pipeline file, in *ret; NULL: there is none. Another
+ * file may have the same name.
  */
 FORGE_MUST_CHECK int forge_head_last_run(struct forge_head *h, unsigned task,
 					 json_t **ret, struct forge_error *err);
@@ -141,8 +141,8 @@ FORGE_MUST_CHECK int forge_head_last_run(struct forge_head *h, unsigned task,
 FORGE_MUST_CHECK int forge_head_explain(struct forge_head *h, unsigned task,
 					const json_t *parts, struct forge_error *err);
 /*
- * The same for all tasks of a dry head that was evaluated. Those that a run would make again for their dropped outputs get the state
- * "ready", and those that are being run, by another head, "running".
+ * The same for all tasks of a dry head that was evaluated. Those that a run would make again for their dropped outputs
+ * get the state "ready", and those that another head runs "running".
  */
 FORGE_MUST_CHECK int forge_head_explain_all(struct forge_head *h,
 					    struct forge_error *err);
