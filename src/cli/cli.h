@@ -65,16 +65,14 @@ struct forge_cmd {
 extern const struct forge_cmd *const forge_cmds[]; /* main.c; ends with NULL */
 extern const struct forge_cmd forge_cmd_run, forge_cmd_doctor, forge_cmd_gc,
 	forge_cmd_submit, forge_cmd_ps, forge_cmd_show, forge_cmd_logs, forge_cmd_wait,
-	forge_cmd_kill, forge_cmd_outputs, forge_cmd_post_process, forge_cmd_runtime, forge_cmd_executor, forge_cmd_health,
-	forge_cmd_rm, forge_cmd_rerun, forge_cmd_resume, forge_cmd_diff, forge_cmd_top, forge_cmd_setup,
-	forge_cmd_config, forge_cmd_completion, forge_cmd_help, forge_cmd_names, forge_cmd_attend,
-	forge_cmd_watch, forge_cmd_node,
-	forge_cmd_retry, forge_cmd_guard, forge_cmd_verify, forge_cmd_pipeline,
-	forge_cmd_serve, forge_cmd_token,
-	forge_cmd_mcp,
-	forge_cmd_man_options, forge_cmd_man_commands,
-	forge_cmd_metrics,
-	forge_cmd_man_config;
+	forge_cmd_kill, forge_cmd_outputs, forge_cmd_post_process, forge_cmd_runtime,
+	forge_cmd_executor, forge_cmd_health, forge_cmd_rm, forge_cmd_rerun,
+	forge_cmd_resume, forge_cmd_diff, forge_cmd_top, forge_cmd_setup,
+	forge_cmd_config, forge_cmd_completion, forge_cmd_help, forge_cmd_names,
+	forge_cmd_attend, forge_cmd_watch, forge_cmd_node, forge_cmd_retry,
+	forge_cmd_guard, forge_cmd_verify, forge_cmd_pipeline, forge_cmd_serve,
+	forge_cmd_token, forge_cmd_mcp, forge_cmd_man_options, forge_cmd_man_commands,
+	forge_cmd_metrics, forge_cmd_man_config;
 
 /* Every command's table has this row; main.c handles it. */
 extern bool forge_help_wanted;
@@ -85,7 +83,6 @@ extern const char *forge_store_wanted;
 #define FORGE_STORE_ROW                                                                  \
 	FORGE_STRING(0, "store", "URL", &forge_store_wanted,                             \
 		     "Keep records there: sqlite:/path or postgresql://...")
-
 
 /* The options of `forge` itself. */
 const struct forge_opt *forge_main_opts(void);
@@ -125,6 +122,8 @@ int forge_print_usage(const struct forge_cmd *cmd, const struct forge_error *err
 int forge_refuse_words(const struct forge_cmd *cmd, int argc, char **argv, int n);
 /* Prints untrusted text: control characters, which could drive a terminal, become '?'. */
 void forge_print_clean(FILE *f, const char *text, size_t len);
+/* Prints a blank and a word of a command, in quotes where a shell needs them. */
+void forge_print_word(FILE *f, const char *word);
 /* Prints JSON on stdout: indented, keys in order of insertion, with a newline. */
 void forge_print_json(const json_t *json);
 

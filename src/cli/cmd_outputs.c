@@ -11,6 +11,7 @@
 #include "base/fd.h"
 #include "base/json.h"
 #include "base/parse.h"
+#include "cli/pipeline_cli.h"
 #include "cli/session.h"
 #include "cli/table.h"
 #include "record/clear.h"
@@ -80,6 +81,70 @@ static void print_owner(const json_t *record)
 	putc('\n', stderr);
 }
 
+/*
+ * The command that makes the temporary outputs of a step again. They stay, as no step that reads them is part of it.
+ * NULL: not known.
+ */
+static char *remake_command(const json_t *record)
+{
+	FORGE_CLEANUP(forge_pipeline_asked_done)
+	struct forge_pipeline_asked lists = { .params = { 0 } };
+	const json_t *step = json_object_get(record, "step");
+	char *task = (char *)forge_json_string(step, "task");
+	const struct forge_strv one = { .v = &task, .n = 1 };
+	struct forge_pipeline_run r;
+
+	if (!task || forge_pipeline_ask_again(step, &lists, &r, NULL) < 0 || !r.path)
+		return NULL;
+	r.only = r.force = &one;
+	return forge_pipeline_command(&r, r.path);
+}
+
+#define DROPPED_LISTED 5
+#define DROPPED	       "temporary, and dropped when the last step that reads it had succeeded"
+
+static bool is_temporary(const json_t *output)
+{
+	return json_is_true(json_object_get(output, "temporary"));
+}
+
+/* Outputs that a pipeline dropped, and those that a user removed. */
+static void print_removed(const json_t *record)
+{
+	const json_t *removed = json_object_get(record, "outputs_removed"), *f;
+	size_t n = json_array_size(removed), i, dropped = 0;
+	bool has_others = json_array_size(json_object_get(record, "outputs")) > 0;
+
+	json_array_foreach (removed, i, f) {
+		const char *path = forge_json_string_or(f, "path", "?");
+		if (!is_temporary(f) || dropped++ >= DROPPED_LISTED)
+			continue;
+		fputs("forge: ", stderr);
+		forge_print_clean(stderr, path, strlen(path));
+		fputs(" was " DROPPED "\n", stderr);
+	}
+	if (dropped > DROPPED_LISTED)
+		fprintf(stderr, "forge: so %s %zu more\n",
+			dropped == DROPPED_LISTED + 1 ? "was" : "were",
+			dropped - DROPPED_LISTED);
+	forge_auto_free char *command = dropped ? remake_command(record) : NULL;
+	if (command) {
+		fputs("  hint: `", stderr);
+		forge_print_clean(stderr, command, strlen(command));
+		fputs(dropped == 1 ? "` makes it again\n" : "` makes them again\n",
+		      stderr);
+	}
+	if (n > dropped && (has_others || dropped))
+		fprintf(stderr,
+			"forge: %zu of its outputs %s removed; `forge show --json` names "
+			"%s\n",
+			n - dropped, n - dropped == 1 ? "was" : "were",
+			n - dropped == 1 ? "it" : "them");
+	else if (n > dropped)
+		fputs("forge: its outputs were removed; `forge show --json` names them\n",
+		      stderr);
+}
+
 #define DAMAGED " (damaged)"
 
 static void print_notes(const json_t *record)
@@ -94,9 +159,7 @@ static void print_notes(const json_t *record)
 			"forge: %zu of these %s damaged; `forge verify %s` says how\n",
 			damaged, damaged == 1 ? "is" : "are",
 			forge_json_string(record, "run_id"));
-	if (json_object_get(record, "outputs_removed"))
-		fputs("forge: its outputs were removed; `forge show --json` names them\n",
-		      stderr);
+	print_removed(record);
 }
 
 static int list(const struct forge_session *s, const json_t *record,
@@ -258,13 +321,13 @@ static int copy(struct forge_session *s, const struct forge_strv *ids, bool has_
 
 /* ---- --cat ---- */
 
-/* The output with this name, written as in the record or as it is. */
-static const json_t *output_of(const json_t *record, const char *name)
+/* The output with this name, written as in the record or as it is; of "outputs" or "outputs_removed". */
+static const json_t *output_of(const json_t *record, const char *list, const char *name)
 {
 	const json_t *f, *found = NULL;
 	size_t i;
 
-	json_array_foreach (json_object_get(record, "outputs"), i, f) {
+	json_array_foreach (json_object_get(record, list), i, f) {
 		const char *written = forge_json_string(f, "path");
 		if (written && strcmp(written, name) == 0)
 			return f;
@@ -274,6 +337,25 @@ static const json_t *output_of(const json_t *record, const char *name)
 			found = f;
 	}
 	return found;
+}
+
+static int fail_without(const json_t *record, const char *run_id, struct forge_error *err)
+{
+	const json_t *removed = output_of(record, "outputs_removed", cat_path);
+	forge_auto_free char *command = NULL;
+
+	if (!removed)
+		return forge_hint(err,
+				  forge_fail(err, ENOENT, "run %s left no output %s",
+					     run_id, cat_path),
+				  "`forge outputs %s` lists them", run_id);
+	if (!is_temporary(removed))
+		return forge_fail(err, ENOENT, "output %s of run %s was removed",
+				  cat_path, run_id);
+	command = remake_command(record);
+	int rc = forge_fail(err, ENOENT, "output %s of run %s was " DROPPED, cat_path,
+			    run_id);
+	return command ? forge_hint(err, rc, "`%s` makes it again", command) : rc;
 }
 
 /* Nothing is printed unless the whole content has the digest. */
@@ -289,12 +371,9 @@ static int cat(struct forge_session *s, const char *run_id, struct forge_error *
 		rc = forge_check_quarantine(record, err);
 	if (rc < 0)
 		return rc;
-	const json_t *output = output_of(record, cat_path);
+	const json_t *output = output_of(record, "outputs", cat_path);
 	if (!output)
-		return forge_hint(err,
-				  forge_fail(err, ENOENT, "run %s left no output %s",
-					     run_id, cat_path),
-				  "`forge outputs %s` lists them", run_id);
+		return fail_without(record, run_id, err);
 	bool is_foreign = forge_foreign_is(&s->home, record);
 	if (is_foreign)
 		rc = forge_foreign_open(record, "outputs", &other, err);

@@ -12,6 +12,7 @@
 #include "base/parse.h"
 #include "base/strv.h"
 #include "cli/pipeline_cli.h"
+#include "cli/pipeline_replay.h"
 #include "cli/pipeline_view.h"
 #include "cli/session.h"
 #include "pipeline/draw.h"
@@ -131,10 +132,15 @@ static int open_place(struct place *w, const char *path,
 
 /* ---- run ---- */
 
+#define DRAW_USEC 500000
+
 struct running {
 	const struct forge_pipeline_run *asked;
 	struct forge_pipeline_view view;
 	struct forge_journal journal;
+	struct forge_replay replay; /* the head that is followed */
+	uint64_t drawn_usec;
+	const char *resume;  /* the command that goes on; NULL: not known */
 	const char *options; /* a digest of what was asked for */
 	bool is_other;	     /* the head that is followed was asked for something else */
 };
@@ -169,7 +175,19 @@ static void show_event(void *arg, const json_t *event)
 	if (strcmp(forge_json_string_or(event, "event", ""), "begin") == 0)
 		r->is_other = strcmp(forge_json_string_or(event, "options", ""),
 				     r->options) != 0;
+	forge_replay_event(&r->replay, event);
+	r->view.h = r->replay.h.g ? &r->replay.h : NULL;
 	show(r, event);
+}
+
+static void show_tick(void *arg)
+{
+	struct running *r = arg;
+
+	if (forge_now_usec() - r->drawn_usec < DRAW_USEC)
+		return;
+	r->drawn_usec = forge_now_usec();
+	forge_view_draw(&r->view);
 }
 
 /* Shows what the head does that is there already. The exit status; -EAGAIN: it was killed, and this is the head now. */
@@ -186,8 +204,14 @@ static int follow(struct running *r, struct forge_error *err)
 	sigaddset(&ours, SIGTERM);
 	(void)sigprocmask(SIG_BLOCK, &ours, &before);
 	forge_auto_close int signals = signalfd(-1, &ours, SFD_CLOEXEC);
-	int rc = forge_journal_follow(&r->journal, signals, show_event, r, &status, err);
+	int rc = forge_journal_follow(&r->journal, signals, show_event, show_tick, r,
+				      &status, err);
 	(void)sigprocmask(SIG_SETMASK, &before, NULL);
+	if (rc == 0 && !r->is_other && r->view.h)
+		rc = forge_view_end(&r->view, r->resume, err);
+	forge_view_clear(&r->view);
+	r->view.h = NULL;
+	forge_replay_done(&r->replay);
 	if (rc == -ECANCELED)
 		return 130;
 	if (rc == 1) {
@@ -206,6 +230,7 @@ static int become_head(struct place *w, struct running *r, struct forge_error *e
 {
 	int rc = forge_journal_open(&w->home, w->p, &r->journal, err);
 
+	r->replay.h.home = &w->home;
 	while (rc == 1) {
 		rc = follow(r, err);
 		if (rc != -EAGAIN)
@@ -227,13 +252,13 @@ static json_t *summary(const struct forge_head *h, int status)
 			 (double)(forge_now_usec() - h->began_usec) / 1e6);
 }
 
+/* What is forced, or repeated with what follows, is so once. */
 static char *resume_command(const struct forge_pipeline_run *r, const struct place *w)
 {
-	forge_auto_free char *words = forge_pipeline_words(r);
-	forge_auto_free char *path = forge_shell_word(w->p->shown);
+	struct forge_pipeline_run again = *r;
 
-	return words && path ? forge_asprintf("forge pipeline run %s%s", path, words)
-			     : NULL;
+	again.force = NULL;
+	return forge_pipeline_command(&again, w->p->shown);
 }
 
 static int run_head(const struct forge_pipeline_run *r, struct place *w,
@@ -327,8 +352,10 @@ int forge_pipeline_run_file(const struct forge_pipeline_run *r, struct forge_err
 	const struct forge_pipeline_given g = { r->params, r->params_file };
 	forge_auto_json json_t *how = forge_pipeline_given_json(r);
 	int rc = open_place(&w, r->path, &g, err);
+	forge_auto_free char *resume = rc == 0 ? resume_command(r, &w) : NULL;
 
 	with.given_json = how;
+	running.resume = resume;
 	if (rc == 0)
 		rc = become_head(&w, &running, err);
 	if (rc == 0)
@@ -356,25 +383,6 @@ static int open_evaluated(struct place *w, const char *path,
 	return rc < 0 ? rc : forge_head_evaluate(&w->h, err);
 }
 
-/* Why each task that would run is not up to date. */
-static int explain_all(struct place *w, struct forge_error *err)
-{
-	int rc = 0;
-
-	for (unsigned i = 0; i < w->g.n && rc == 0; i++) {
-		struct forge_task_files files = { 0 };
-		forge_auto_json json_t *parts = NULL;
-		char key[FORGE_DIGEST_MAX];
-		if (w->h.tasks[i].state != FORGE_TASK_READY)
-			continue;
-		rc = forge_head_task_facts(&w->h, i, &files, &parts, key, err);
-		if (rc == 0)
-			rc = forge_head_explain(&w->h, i, parts, err);
-		forge_task_files_done(&files);
-	}
-	return rc;
-}
-
 static int plan(const char *path, const char *step, struct forge_error *err)
 {
 	FORGE_CLEANUP(place_done) struct place w = PLACE_INIT;
@@ -392,7 +400,7 @@ static int plan(const char *path, const char *step, struct forge_error *err)
 		rc = task < 0 ? task : 0;
 	}
 	if (rc == 0)
-		rc = explain_all(&w, err);
+		rc = forge_head_explain_all(&w.h, err);
 	return rc < 0 ? rc : forge_view_plan(&w.h, task, n, is_json, err);
 }
 
@@ -435,8 +443,12 @@ static int copy_outputs(struct place *w, const bool *chosen, struct forge_error 
 	const struct forge_export how = { .to = to, .replaces = replaces, .stop_fd = -1 };
 	struct forge_export_run *runs = calloc(w->g.n + 1, sizeof(*runs));
 	forge_auto_strv struct forge_strv below = { 0 };
+	const struct forge_pipeline_run r = { .params = &params,
+					      .params_file = params_file };
+	forge_auto_free char *run = resume_command(&r, w);
 	size_t n = 0;
-	int rc = runs ? 0 : forge_fail(err, ENOMEM, "out of memory");
+	int rc = runs ? forge_dropped_check(&w->h, chosen, run, err)
+		      : forge_fail(err, ENOMEM, "out of memory");
 
 	for (size_t i = 0; i < w->g.n && rc == 0; i++) {
 		const struct forge_task *t = &w->g.tasks[i];
@@ -609,7 +621,7 @@ static int report(const char *path, struct forge_error *err)
 	int rc = open_evaluated(&w, path, &o, err);
 
 	if (rc == 0)
-		rc = explain_all(&w, err);
+		rc = forge_head_explain_all(&w.h, err);
 	if (rc < 0)
 		return rc;
 	if (!to)

@@ -117,16 +117,17 @@ static int refuse_step(const json_t *record, struct forge_error *err)
 	int rc = forge_pipeline_ask_again(step, &lists, &r, err);
 	if (rc < 0)
 		return rc;
-	forge_auto_free char *words = forge_pipeline_words(&r);
-	forge_auto_free char *file = forge_shell_word(r.path ? r.path : "FILE");
+	char *name = (char *)forge_json_string_or(step, "step", "");
+	const struct forge_strv force = { .v = &name, .n = 1 };
+	r.force = &force;
+	forge_auto_free char *command =
+		forge_pipeline_command(&r, r.path ? r.path : "FILE");
 	return forge_hint(err,
 			  forge_fail(err, EINVAL, "run %s is step %s of pipeline %s",
 				     forge_json_string(record, "run_id"),
 				     forge_json_string_or(step, "task", ""),
 				     forge_json_string_or(step, "pipeline", "")),
-			  "To run it again: forge pipeline run --force %s %s%s",
-			  forge_json_string_or(step, "step", ""), file ? file : "FILE",
-			  words ? words : "");
+			  "To run it again: %s", command ? command : "");
 }
 
 static int cmd_rerun(int argc, char **argv)

@@ -8,41 +8,17 @@
 
 #include "base/cleanup.h"
 #include "base/json.h"
+#include "cli/cli.h"
 #include "cli/pipeline_cli.h"
 
 /* ---- as a command line ---- */
 
-char *forge_shell_word(const char *text)
-{
-	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-				    "0123456789_@%+=:,./-";
-	char *word = NULL;
-	size_t size;
-
-	if (*text && strspn(text, plain) == strlen(text))
-		return strdup(text);
-	FILE *f = open_memstream(&word, &size);
-	if (!f)
-		return NULL;
-	fputc('\'', f);
-	for (const char *p = text; *p; p++)
-		if (*p == '\'')
-			fputs("'\\''", f);
-		else
-			fputc(*p, f);
-	fputc('\'', f);
-	if (fclose(f) == 0)
-		return word;
-	free(word);
-	return NULL;
-}
-
 static void print_option(FILE *f, const char *option, const char *value)
 {
-	forge_auto_free char *word = value ? forge_shell_word(value) : NULL;
-
-	if (word)
-		fprintf(f, " %s %s", option, word);
+	if (!value)
+		return;
+	fprintf(f, " %s", option);
+	forge_print_word(f, value);
 }
 
 static void print_list(FILE *f, const char *option, const struct forge_strv *list)
@@ -51,7 +27,7 @@ static void print_list(FILE *f, const char *option, const struct forge_strv *lis
 		print_option(f, option, list->v[i]);
 }
 
-char *forge_pipeline_words(const struct forge_pipeline_run *r)
+char *forge_pipeline_command(const struct forge_pipeline_run *r, const char *path)
 {
 	char *text = NULL;
 	size_t size = 0;
@@ -59,11 +35,14 @@ char *forge_pipeline_words(const struct forge_pipeline_run *r)
 
 	if (!f)
 		return NULL;
+	fputs("forge pipeline run", f);
+	forge_print_word(f, path);
 	print_list(f, "-p", r->params);
 	print_option(f, "--params", r->params_file);
 	print_option(f, "--entry", r->entry);
 	print_list(f, "--given", r->given);
 	print_list(f, "--only", r->only);
+	print_list(f, "--force", r->force);
 	if (fclose(f) == 0)
 		return text;
 	free(text);

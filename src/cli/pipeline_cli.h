@@ -24,10 +24,8 @@ struct forge_pipeline_run {
 	const json_t *given_json; /* set by forge_pipeline_run_file() */
 };
 
-/* What `forge pipeline` of this run adds to the name of its file: " -p n=5 --entry de", as a shell reads it. NULL: out of memory. */
-char *forge_pipeline_words(const struct forge_pipeline_run *r);
-/* One word for a shell, quoted if it has to be. NULL: out of memory. */
-char *forge_shell_word(const char *text);
+/* The command line that asks for this, as a shell reads it. path: the file, as it is shown. NULL: out of memory. */
+char *forge_pipeline_command(const struct forge_pipeline_run *r, const char *path);
 /* How the pipeline was asked for, for the records of its steps: forge_pipeline_ask_again() reads it. */
 json_t *forge_pipeline_given_json(const struct forge_pipeline_run *r);
 /* The request of a step, from its record; what ret points to is there and in lists, which the caller frees. */
@@ -42,3 +40,12 @@ void forge_pipeline_asked_done(struct forge_pipeline_asked *lists);
 /* Runs it and prints the result. The exit status; negative: it could not go on. */
 FORGE_MUST_CHECK int forge_pipeline_run_file(const struct forge_pipeline_run *r,
 					     struct forge_error *err);
+
+struct forge_head;
+
+/*
+ * -ENOENT if a file of the chosen tasks was temporary and is dropped; the hint is how to get it. run: the command that
+ * runs the pipeline, NULL: not known.
+ */
+FORGE_MUST_CHECK int forge_dropped_check(const struct forge_head *h, const bool *chosen,
+					 const char *run, struct forge_error *err);

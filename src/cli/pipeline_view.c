@@ -175,9 +175,8 @@ void forge_view_event(struct forge_pipeline_view *v, const json_t *event)
 	bool has_failed = strcmp(what, "failed") == 0;
 	bool is_problem =
 		has_failed || strcmp(what, "warning") == 0 || strcmp(what, "retry") == 0;
-	/* Of another head there are no lines to draw: its events are shown. "plan" is for programs. */
-	if (v->is_quiet ? !has_failed
-			: (!is_problem && v->h) || strcmp(what, "plan") == 0)
+	/* The others are in the table, and for programs. */
+	if (v->is_quiet ? !has_failed : !is_problem)
 		return;
 	forge_view_clear(v);
 	const char *text = forge_json_string(event, "notes");
@@ -424,8 +423,11 @@ static void waits_for(const struct forge_head *h, size_t i, char *buf, size_t si
 	const struct forge_task *t = &h->g->tasks[i];
 
 	buf[0] = '\0';
+	if (h->tasks[i].state != FORGE_TASK_WAITING)
+		return;
 	for (size_t k = 0; k < t->n_deps && !*buf; k++)
 		if (h->tasks[t->deps[k]].state == FORGE_TASK_READY ||
+		    h->tasks[t->deps[k]].state == FORGE_TASK_RUNNING ||
 		    h->tasks[t->deps[k]].state == FORGE_TASK_WAITING)
 			(void)snprintf(buf, size, "after %.150s has run",
 				       h->g->tasks[t->deps[k]].name);
@@ -456,7 +458,8 @@ int forge_view_plan(const struct forge_head *h, int only_task, size_t n, bool is
 		forge_print_clean(stdout, h->g->tasks[i].name,
 				  strlen(h->g->tasks[i].name));
 		printf(": %s", plan_word(t));
-		if (t->state == FORGE_TASK_CACHED) {
+		/* Without a run: the files are the user's. */
+		if (t->run_id[0] && !t->why) {
 			printf(" (run %s%s", t->run_id, t->notes ? ": " : "");
 			forge_print_clean(stdout, t->notes ? t->notes : "",
 					  t->notes ? strlen(t->notes) : 0);

@@ -5,7 +5,7 @@
 #include "pipeline/head.h"
 
 struct forge_pipeline_view {
-	const struct forge_head *h; /* NULL: events of another head are shown */
+	const struct forge_head *h; /* NULL: none yet */
 	bool is_json, is_quiet, is_live;
 	unsigned drawn; /* lines that are on the terminal */
 	json_t *slots;	/* of the runs, while they are drawn */

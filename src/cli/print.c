@@ -32,6 +32,25 @@ void forge_print_clean(FILE *f, const char *text, size_t len)
 	(void)!fwrite(buf, 1, n, f);
 }
 
+void forge_print_word(FILE *f, const char *word)
+{
+	size_t plain = strspn(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+				    "0123456789_./=:,@%+-");
+
+	putc(' ', f);
+	if (*word && !word[plain]) {
+		fputs(word, f);
+		return;
+	}
+	putc('\'', f);
+	for (const char *p = word; *p; p++)
+		if (*p == '\'')
+			fputs("'\\''", f);
+		else
+			putc(*p, f);
+	putc('\'', f);
+}
+
 static void print_problem(const char *kind, const struct forge_error *err)
 {
 	fprintf(stderr, "forge: %s", kind);

@@ -48,7 +48,8 @@ const char *forge_describe_unknown(char buf[FORGE_UNKNOWN_MAX], const char *what
 				   const char *word, const char *const *words, size_t n)
 {
 	const char *near = forge_near_miss(word, words, n);
-	size_t len = append(buf, FORGE_UNKNOWN_MAX, 0, "%s '%.64s' (have: ", what, word);
+	size_t len = append(buf, FORGE_UNKNOWN_MAX, 0, "%s '%.64s' (%s", what, word,
+			    n ? "have: " : "there are none");
 
 	for (size_t i = 0; i < n; i++)
 		len = append(buf, FORGE_UNKNOWN_MAX, len, "%s%s", i ? ", " : "",

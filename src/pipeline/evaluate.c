@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Is a task up to date? If not, why? */
+/* Is a task up to date? */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -195,57 +195,5 @@ int forge_head_evaluate_task(struct forge_head *h, unsigned task, struct forge_e
 		return rc;
 	forge_head_set_text(&state->why, text);
 	forge_result_done(&state->result);
-	return 0;
-}
-
-/* ---- why not ---- */
-
-struct last {
-	json_t *record;
-	char run_id[FORGE_RUN_ID_MAX];
-};
-
-static int take_last(const struct forge_run_row *row, void *arg)
-{
-	struct last *l = arg;
-
-	(void)snprintf(l->run_id, sizeof(l->run_id), "%s", row->run_id);
-	l->record = row->record ? json_loads(row->record, 0, NULL) : NULL;
-	return 1;
-}
-
-int forge_head_explain(struct forge_head *h, unsigned task, const json_t *parts,
-		       struct forge_error *err)
-{
-	struct forge_head_task *state = &h->tasks[task];
-	const struct forge_run_filter filter = { .pipeline = h->g->p->name,
-						 .step = h->g->tasks[task].name,
-						 .with_record = true,
-						 .limit = 1 };
-	struct last last = { .record = NULL };
-	char change[FORGE_CHANGE_MAX], text[FORGE_CHANGE_MAX + 64];
-
-	if (state->why)
-		return 0;
-	int rc = forge_store_list(h->store, &filter, take_last, &last, err);
-	if (rc < 0)
-		return rc;
-	const json_t *step = json_object_get(last.record, "step");
-	const char *status = forge_json_string_or(last.record, "status", "lost");
-	const char *reason = forge_json_string(last.record, "reason");
-	if (!step)
-		(void)snprintf(text, sizeof(text), FORGE_NOT_RUN_YET);
-	else if (*forge_parts_change(json_object_get(step, "parts"), parts, change))
-		(void)snprintf(text, sizeof(text), "%s", change);
-	else if (strcmp(status, "succeeded") == 0)
-		(void)snprintf(text, sizeof(text), "its result is not in the store");
-	else {
-		bool has_reason = reason && strcmp(reason, status) != 0;
-		(void)snprintf(text, sizeof(text), "its last run %s%.20s%s%.40s",
-			       strcmp(status, "failed") == 0 ? "" : "was ", status,
-			       has_reason ? ": " : "", has_reason ? reason : "");
-	}
-	forge_head_set_text(&state->why, text);
-	json_decref(last.record);
 	return 0;
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/glob.h"
+#include "base/json.h"
 #include "base/near.h"
 #include "base/sha256.h"
 #include "pipeline/loop.h"
@@ -364,6 +365,16 @@ static int add_reference(struct maker *m, unsigned input, const char *text,
 	return rc;
 }
 
+/* A file whose name is not UTF-8; its bytes are written as in records. */
+static int fail_name(const char *pattern, const char *file, struct forge_error *why)
+{
+	forge_auto_json json_t *name = forge_json_name(file);
+
+	return forge_fail(why, EINVAL,
+			  "'%.100s': the name of the file '%.200s' is not UTF-8", pattern,
+			  name ? json_string_value(name) : "?");
+}
+
 /* A file, or files by a pattern. */
 static int add_files(struct maker *m, unsigned input, const char *text,
 		     struct forge_error *why)
@@ -389,8 +400,7 @@ static int add_files(struct maker *m, unsigned input, const char *text,
 		json_t *name = json_string(one);
 		json_decref(name);
 		if (rc == 0 && !name)
-			rc = forge_fail(why, EINVAL, "'%.100s': a name is not UTF-8",
-					path);
+			rc = fail_name(path, one, why);
 		if (rc == 0)
 			rc = add_source(m, input, -1, strdup(one), NULL);
 	}

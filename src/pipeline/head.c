@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "base/glob.h"
 #include "base/json.h"
 #include "base/sys.h"
 #include "config/budget.h"
@@ -63,6 +62,33 @@ void forge_head_event(struct forge_head *h, const char *event, int task, json_t 
 	if (h->o->on_event)
 		h->o->on_event(h->o->arg, e);
 	json_decref(e);
+}
+
+/* Of a task that has a result, for those who show it; takes extra (may be NULL). */
+static void result_event(struct forge_head *h, const char *event, unsigned task,
+			 json_t *extra)
+{
+	const struct forge_head_task *t = &h->tasks[task];
+	json_int_t bytes = 0;
+
+	for (size_t i = 0; i < t->result.n; i++)
+		bytes += t->result.v[i].size == UINT64_MAX
+				 ? 0
+				 : (json_int_t)t->result.v[i].size;
+	/* Without a run: the files are the user's. */
+	json_t *o = json_pack("{s:s?, s:o?, s:I, s:I}", "run_id",
+			      t->run_id[0] ? t->run_id : NULL, "notes",
+			      t->notes ? forge_json_text(t->notes) : NULL, "outputs",
+			      (json_int_t)t->result.n, "output_bytes", bytes);
+	json_object_update(o, extra);
+	json_decref(extra);
+	forge_head_event(h, event, (int)task, o);
+}
+
+static void cached_event(struct forge_head *h, unsigned task)
+{
+	result_event(h, "cached", task,
+		     json_pack("{s:s?}", "from", h->tasks[task].result.from));
 }
 
 static bool is_finished(enum forge_task_state s)
@@ -178,8 +204,10 @@ static void fail(struct forge_head *h, unsigned task, const char *text)
 	forge_head_set_state(h, task, FORGE_TASK_FAILED);
 	forge_head_event(
 		h, "failed", (int)task,
-		json_pack("{s:o, s:s?}", "notes", forge_json_text(notes), "run_id",
-			  h->tasks[task].run_id[0] ? h->tasks[task].run_id : NULL));
+		json_pack(
+			"{s:o, s:s?, s:O?, s:O?}", "notes", forge_json_text(notes),
+			"run_id", h->tasks[task].run_id[0] ? h->tasks[task].run_id : NULL,
+			"usage", h->tasks[task].usage, "limits", h->tasks[task].allowed));
 	block_readers(h, task);
 	h->is_stopping |= h->o->stops_at_failure;
 }
@@ -223,10 +251,7 @@ static int evaluate(struct forge_head *h, unsigned task, struct forge_error *err
 		if (given < 0)
 			return given;
 		forge_head_set_state(h, task, FORGE_TASK_GIVEN);
-		/* Without a run: the files are the user's. */
-		forge_head_event(
-			h, "given", (int)task,
-			json_pack("{s:s?}", "run_id", t->run_id[0] ? t->run_id : NULL));
+		result_event(h, "given", task, NULL);
 		return 0;
 	}
 	int rc = forge_head_evaluate_task(h, task, &why);
@@ -238,9 +263,7 @@ static int evaluate(struct forge_head *h, unsigned task, struct forge_error *err
 		fail(h, task, why.msg);
 	} else if (rc == 1) {
 		forge_head_set_state(h, task, FORGE_TASK_CACHED);
-		forge_head_event(h, "cached", (int)task,
-				 json_pack("{s:s, s:s?}", "run_id", t->run_id, "from",
-					   t->result.from));
+		cached_event(h, task);
 	} else {
 		forge_head_set_state(h, task, FORGE_TASK_READY);
 		push(h, task);
@@ -250,31 +273,15 @@ static int evaluate(struct forge_head *h, unsigned task, struct forge_error *err
 
 /* ---- starting a task ---- */
 
-/* A file that the task needs of another one and that was dropped; NULL: none. */
-static const char *missing_input(const struct forge_head *h, const struct forge_source *s)
-{
-	const struct forge_result *r = &h->tasks[s->task].result;
-
-	for (size_t i = 0; i < r->n; i++)
-		if (r->v[i].is_missing && forge_glob_match(s->pattern, r->v[i].path))
-			return r->v[i].path;
-	return NULL;
-}
-
 /* The task that made a temporary output runs again. */
 static void redo(struct forge_head *h, unsigned task, const char *missing,
 		 const char *reader)
 {
 	struct forge_head_task *t = &h->tasks[task];
-	char text[300];
 
-	(void)snprintf(text, sizeof(text),
-		       "its temporary output %.100s is needed by %.100s", missing,
-		       reader);
-	forge_head_set_text(&t->why, text);
+	forge_head_demand(h, task, missing, reader);
 	t->is_forced = h->has_redone = true;
-	forge_result_done(&t->result);
-	forge_head_set_state(h, task, FORGE_TASK_READY);
+	forge_result_done(&t->result); /* missing was a part of it */
 	push(h, task);
 }
 
@@ -293,7 +300,7 @@ static int demand_inputs(struct forge_head *h, unsigned task)
 			continue;
 		const struct forge_head_task *dep = &h->tasks[s->task];
 		const char *missing =
-			is_finished(dep->state) ? missing_input(h, s) : NULL;
+			is_finished(dep->state) ? forge_head_missing_input(h, s) : NULL;
 		if (dep->state == FORGE_TASK_FAILED || dep->state == FORGE_TASK_BLOCKED) {
 			block(h, task, h->g->tasks[s->task].name);
 			return 1;
@@ -322,9 +329,7 @@ static int start(struct forge_head *h, unsigned task, struct forge_error *err)
 		return 0;
 	}
 	if (rc == 1) {
-		forge_head_event(h, "cached", (int)task,
-				 json_pack("{s:s, s:s?}", "run_id", t->run_id, "from",
-					   t->result.from));
+		cached_event(h, task);
 		return finish(h, task, FORGE_TASK_CACHED, err);
 	}
 	if (rc == 0) {
@@ -372,10 +377,9 @@ int forge_head_record(struct forge_head *h, unsigned task, const json_t *record,
 		forge_result_done(&t->result);
 		if (forge_result_of_record(record, &t->result) < 0)
 			return forge_fail(err, ENOMEM, "out of memory");
-		forge_head_event(h, "done", (int)task,
-				 json_pack("{s:s, s:O?, s:O?, s:I}", "run_id", t->run_id,
-					   "usage", t->usage, "limits", t->allowed,
-					   "outputs", (json_int_t)t->result.n));
+		result_event(h, "done", task,
+			     json_pack("{s:O?, s:O?}", "usage", t->usage, "limits",
+				       t->allowed));
 		return finish(h, task, FORGE_TASK_DONE, err);
 	}
 	if (forge_head_choose_retry(h, task, record)) {
@@ -436,12 +440,13 @@ int forge_head_again(struct forge_head *h, unsigned task, struct forge_error *er
 	/* The other pipeline has made the result, or its run failed and this one tries. */
 	h->tasks[task].is_forced = false;
 	forge_head_set_text(&h->tasks[task].why, NULL);
+	forge_head_set_text(&h->tasks[task].notes, "it was running already");
 	forge_head_set_state(h, task, FORGE_TASK_WAITING);
 	int rc = evaluate(h, task, err);
-	if (rc == 0 && h->tasks[task].state == FORGE_TASK_CACHED) {
-		forge_head_set_text(&h->tasks[task].notes, "it was running already");
-		rc = finish(h, task, FORGE_TASK_CACHED, err);
-	}
+	if (rc == 0 && h->tasks[task].state == FORGE_TASK_CACHED)
+		return finish(h, task, FORGE_TASK_CACHED, err);
+	if (rc == 0 && h->tasks[task].state == FORGE_TASK_READY)
+		forge_head_set_text(&h->tasks[task].notes, NULL);
 	return rc;
 }
 
@@ -465,7 +470,7 @@ static int begin(struct forge_head *h, struct forge_error *err)
 	 * In this order: a run that is not active any more has reported, or left its record for the next process to
 	 * deliver.
 	 */
-	h->has_strangers = !h->is_dry && has_runs(h);
+	h->has_strangers = has_runs(h);
 	if (!h->is_dry)
 		rc = forge_head_catch_up(h, err);
 

@@ -78,7 +78,7 @@ struct forge_head {
 	char *store_url;
 	struct forge_store *store;
 	char user[FORGE_USER_MAX];
-	bool is_shared; /* others may write the store */
+	bool is_shared;			/* others may write the store */
 	struct forge_reuse_home *reuse; /* of users whose results are reused */
 	size_t n_reuse;
 	int stop_fd; /* readable: a long copy is given up; -1: none */
@@ -97,7 +97,7 @@ struct forge_head {
 	size_t counts[FORGE_TASK_STATES];
 	bool is_stopping; /* starts no more tasks */
 	bool is_dry;	  /* only evaluates */
-	/* Runs were active when the head was started: of a head that was killed, perhaps. */
+	/* Runs were active when the head was started: of a head that was killed, perhaps, or of one that works. */
 	bool has_strangers;
 	bool has_redone; /* a task ran again for a temporary output */
 	uint64_t began_usec;
@@ -127,11 +127,25 @@ FORGE_MUST_CHECK int forge_head_task_facts(struct forge_head *h, unsigned task,
 					   json_t **ret_parts,
 					   char ret_key[FORGE_DIGEST_MAX],
 					   struct forge_error *err);
+/*
+ * explain.c: the record of the newest run of a task of this pipeline file, in *ret; NULL: there is none. Another
+ * file may have the same name.
+ */
+FORGE_MUST_CHECK int forge_head_last_run(struct forge_head *h, unsigned task,
+					 json_t **ret, struct forge_error *err);
 /* Why a task runs that no run of the store is of. */
 #define FORGE_NOT_RUN_YET "it has not run yet"
+/* Why one runs whose last run, with the same key, has no result: the rest of the text is its status. */
+#define FORGE_LAST_RUN "its last run "
 /* Why a task that has to run is not up to date, from its last run in the store. */
 FORGE_MUST_CHECK int forge_head_explain(struct forge_head *h, unsigned task,
 					const json_t *parts, struct forge_error *err);
+/*
+ * The same for all tasks of a dry head that was evaluated. Those that a run would make again for their dropped outputs
+ * get the state "ready", and those that another head runs "running".
+ */
+FORGE_MUST_CHECK int forge_head_explain_all(struct forge_head *h,
+					    struct forge_error *err);
 /*
  * Looks for results that are not in the store yet: of supervisors that died before they could report. To be called when
  * the lock of a key was had by another process.
@@ -144,6 +158,12 @@ FORGE_MUST_CHECK int forge_head_catch_up(struct forge_head *h, struct forge_erro
 FORGE_MUST_CHECK int forge_head_drop_temp(struct forge_head *h, unsigned task,
 					  struct forge_error *err);
 FORGE_MUST_CHECK int forge_head_flush_temp(struct forge_head *h, struct forge_error *err);
+/* A file that a task needs of the other one that the source names, and that was dropped; NULL: none. */
+const char *forge_head_missing_input(const struct forge_head *h,
+				     const struct forge_source *s);
+/* The task is ready again: a task that has to run reads an output of it that was dropped. */
+void forge_head_demand(struct forge_head *h, unsigned task, const char *missing,
+		       const char *reader);
 /* retry.c: whether it is tried again; then its limits are raised as its rules say. */
 bool forge_head_choose_retry(struct forge_head *h, unsigned task, const json_t *record);
 /* select.c */

@@ -185,8 +185,9 @@ static bool is_head_gone(struct forge_journal *j)
 }
 
 int forge_journal_follow(struct forge_journal *j, int stop_fd,
-			 void (*visit)(void *arg, const json_t *event), void *arg,
-			 int *ret_status, struct forge_error *err)
+			 void (*visit)(void *arg, const json_t *event),
+			 void (*tick)(void *arg), void *arg, int *ret_status,
+			 struct forge_error *err)
 {
 	FORGE_CLEANUP(tail_done) struct tail t = { .fd = -1 };
 
@@ -200,6 +201,8 @@ int forge_journal_follow(struct forge_journal *j, int stop_fd,
 			return 0;
 		if (is_gone)
 			return 1;
+		if (tick)
+			tick(arg);
 		struct pollfd p = { .fd = stop_fd, .events = POLLIN };
 		if (poll(&p, 1, FOLLOW_MSEC) > 0)
 			return -ECANCELED;

@@ -30,11 +30,12 @@ FORGE_MUST_CHECK int forge_journal_open(const struct forge_home *home,
 void forge_journal_add(struct forge_journal *j, const json_t *event);
 /*
  * Calls visit for each event of the head, from its first one, as they come, until it ends. 0: it has ended, and
- * *ret_status is the exit status that it reported; 1: it was killed; -ECANCELED: stop_fd became readable.
+ * *ret_status is the exit status that it reported; 1: it was killed; -ECANCELED: stop_fd became readable. tick is called
+ * in between, some times a second; it may be NULL.
  */
 FORGE_MUST_CHECK int forge_journal_follow(struct forge_journal *j, int stop_fd,
 					  void (*visit)(void *arg, const json_t *event),
-					  void *arg, int *ret_status,
-					  struct forge_error *err);
+					  void (*tick)(void *arg), void *arg,
+					  int *ret_status, struct forge_error *err);
 void forge_journal_close(struct forge_journal *j);
 #define forge_auto_journal FORGE_CLEANUP(forge_journal_close)

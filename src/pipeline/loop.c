@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/entries.h"
+#include "base/json.h"
 
 static const char *find_param(const char *name, size_t len, void *arg)
 {
@@ -43,13 +44,21 @@ static int check_value(const char *value, struct forge_error *err)
 				  value);
 	json_t *text = json_string(value);
 	json_decref(text);
-	if (!text)
-		return forge_fail(err, EINVAL, "a value is not UTF-8");
+	if (!text) {
+		forge_auto_json json_t *name = forge_json_name(value);
+		return forge_fail(err, EINVAL, "the value '%.200s' is not UTF-8",
+				  name ? json_string_value(name) : "?");
+	}
 	for (const char *c = value; *c; c++)
-		if ((unsigned char)*c < ' ' || *c == 0x7f || *c == '[' || *c == ']')
-			return forge_fail(err, EINVAL,
-					  "'%.64s' has control characters or brackets",
+		if ((unsigned char)*c < ' ' || *c == 0x7f)
+			return forge_fail(err, EINVAL, "'%.64s' has control characters",
 					  value);
+	/* As in a file, but -p takes texts. */
+	if (strpbrk(value, "[]"))
+		return forge_hint(err,
+				  forge_fail(err, EINVAL, "'%.64s' has brackets", value),
+				  "A value of foreach has none; with -p, a list is "
+				  "NAME=VALUE,VALUE");
 	return 0;
 }
 

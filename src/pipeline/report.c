@@ -96,7 +96,8 @@ const char *forge_report_advice(const json_t *record, char buf[FORGE_ADVICE_MAX]
 struct page {
 	FILE *f;
 	struct forge_head *h;
-	json_t **records; /* of each task; NULL: it has no run */
+	json_t **
+		records; /* of each task: its result, or its last run; NULL: it has none */
 	double first, last;
 };
 
@@ -104,10 +105,15 @@ static int load_records(struct page *p, struct forge_error *err)
 {
 	p->first = p->last = -1;
 	for (size_t i = 0; i < p->h->g->n; i++) {
-		const char *id = p->h->tasks[i].run_id;
-		if (!id[0])
-			continue;
-		int rc = forge_store_get(p->h->store, id, &p->records[i], err);
+		const struct forge_head_task *t = &p->h->tasks[i];
+		bool is_run = t->state != FORGE_TASK_GIVEN &&
+			      t->state != FORGE_TASK_SKIPPED &&
+			      t->state != FORGE_TASK_LEFT;
+		int rc = 0;
+		if (t->run_id[0])
+			rc = forge_store_get(p->h->store, t->run_id, &p->records[i], err);
+		else if (is_run)
+			rc = forge_head_last_run(p->h, (unsigned)i, &p->records[i], err);
 		if (rc < 0 && rc != -ENOENT)
 			return rc;
 		double from = time_of(p->records[i], "started_at");
@@ -117,6 +123,32 @@ static int load_records(struct page *p, struct forge_error *err)
 		p->last = to > p->last ? to : p->last;
 	}
 	return 0;
+}
+
+static bool has_succeeded(const json_t *record)
+{
+	return strcmp(forge_json_string_or(record, "status", ""), "succeeded") == 0;
+}
+
+/* Whether the last run of a task that is not up to date left no result: then its verdict is what the reader looks for. */
+static bool has_failed(const struct page *p, size_t i)
+{
+	enum forge_task_state s = p->h->tasks[i].state;
+
+	return p->records[i] && (s == FORGE_TASK_READY || s == FORGE_TASK_WAITING) &&
+	       !has_succeeded(p->records[i]);
+}
+
+static const char *state_of(const struct page *p, size_t i)
+{
+	return has_failed(p, i) ? forge_json_string_or(p->records[i], "status", "lost")
+				: forge_task_state_names[p->h->tasks[i].state];
+}
+
+static const char *class_of(const struct page *p, size_t i)
+{
+	return has_failed(p, i) ? forge_task_state_names[FORGE_TASK_FAILED]
+				: forge_task_state_names[p->h->tasks[i].state];
 }
 
 /* ---- the page ---- */
@@ -133,7 +165,8 @@ static void print_head(const struct page *p)
 	      "body{font:14px/1.5 sans-serif;margin:2em;color:#222}\n"
 	      "table{border-collapse:collapse}td,th{padding:3px 10px;text-align:left;"
 	      "border-bottom:1px solid #ddd;vertical-align:top}\n"
-	      ".bar{background:#b9d6f2;height:12px}.lane{width:640px;background:#f4f4f4}"
+	      ".bar{background:#b9d6f2;height:12px}.bar.failed{background:#e8a0a8}"
+	      ".lane{width:640px;background:#f4f4f4}"
 	      "\n"
 	      ".failed{color:#b00020}.cached,.done{color:#1b6e1b}code{font-size:12px}\n"
 	      "</style></head><body>\n<h1>",
@@ -153,8 +186,13 @@ static int print_graph(const struct page *p, struct forge_error *err)
 
 	if (!states)
 		return forge_fail(err, ENOMEM, "out of memory");
-	for (size_t i = 0; i < g->p->n_steps; i++)
-		states[i] = forge_task_state_names[p->h->tasks[g->first[i]].state];
+	for (size_t i = 0; i < g->p->n_steps; i++) {
+		size_t shown = g->first[i];
+		for (size_t k = 0; k < g->count[i] && !has_failed(p, shown); k++)
+			if (has_failed(p, g->first[i] + k))
+				shown = g->first[i] + k;
+		states[i] = class_of(p, shown);
+	}
 	fputs("<h2>Steps</h2>\n", p->f);
 	int rc = forge_draw_svg(p->f, g, states, err);
 	return rc;
@@ -174,9 +212,10 @@ static void print_timeline(const struct page *p)
 		fputs("<tr><td>", p->f);
 		print_escaped(p->f, p->h->g->tasks[i].name);
 		fprintf(p->f,
-			"</td><td><div class=\"lane\"><div class=\"bar\" "
+			"</td><td><div class=\"lane\"><div class=\"bar%s\" "
 			"style=\"margin-left:%.1fpx;width:%.1fpx\"></div></div></td>"
 			"<td>%s</td></tr>\n",
+			has_failed(p, i) ? " failed" : "",
 			(from - p->first) / span * BAR_PIXELS,
 			(to - from) / span * BAR_PIXELS + 1,
 			forge_format_duration(text, (uint64_t)((to - from) * 1e6)));
@@ -191,11 +230,41 @@ static void print_size(const struct page *p, double bytes)
 	fputs(bytes < 0 ? "-" : forge_format_size(text, (uint64_t)bytes), p->f);
 }
 
+static void print_memory(const struct page *p, const json_t *record)
+{
+	double used = number_of(record, "usage", "memory_peak_bytes");
+	double asked = number_of(record, "limits", "memory_bytes");
+
+	print_size(p, used);
+	if (used < 0 && asked < 0)
+		return;
+	fputs(" of ", p->f);
+	print_size(p, asked);
+}
+
+/* How its last run ended; of one that is out of date, what changed since then. */
+static void print_text(const struct page *p, size_t i)
+{
+	const struct forge_head_task *t = &p->h->tasks[i];
+	const char *why = t->why ? t->why : "";
+
+	if (!has_failed(p, i)) {
+		print_escaped(p->f, t->notes ? t->notes : why);
+		return;
+	}
+	print_escaped(p->f, forge_json_string_or(p->records[i], "completion_notes", why));
+	if (*why && strncmp(why, FORGE_LAST_RUN, strlen(FORGE_LAST_RUN)) != 0) {
+		fputs(" Since then: ", p->f);
+		print_escaped(p->f, why);
+	}
+}
+
 static void print_row(const struct page *p, size_t i)
 {
 	const struct forge_head_task *t = &p->h->tasks[i];
 	const json_t *record = p->records[i];
-	const char *state = forge_task_state_names[t->state];
+	const char *run_id =
+		t->run_id[0] ? t->run_id : forge_json_string_or(record, "run_id", "-");
 	double wall = number_of(record, "usage", "wall_seconds");
 	char text[FORGE_FORMAT_MAX];
 	uint64_t bytes = 0;
@@ -204,14 +273,16 @@ static void print_row(const struct page *p, size_t i)
 		bytes += t->result.v[k].size == UINT64_MAX ? 0 : t->result.v[k].size;
 	fputs("<tr><td>", p->f);
 	print_escaped(p->f, p->h->g->tasks[i].name);
-	fprintf(p->f, "</td><td class=\"%s\">%s</td><td>%s</td><td>", state, state,
+	fprintf(p->f, "</td><td class=\"%s\">", class_of(p, i));
+	print_escaped(p->f, state_of(p, i));
+	fprintf(p->f, "</td><td>%s</td><td>",
 		wall < 0 ? "-" : forge_format_duration(text, (uint64_t)(wall * 1e6)));
-	print_size(p, number_of(record, "usage", "memory_peak_bytes"));
-	fputs(" of ", p->f);
-	print_size(p, number_of(record, "limits", "memory_bytes"));
-	fprintf(p->f, "</td><td>%s</td><td><code>%s</code></td><td>",
-		forge_format_size(text, bytes), t->run_id[0] ? t->run_id : "-");
-	print_escaped(p->f, t->notes ? t->notes : t->why ? t->why : "");
+	print_memory(p, record);
+	fprintf(p->f, "</td><td>%s</td><td><code>",
+		t->result.n ? forge_format_size(text, bytes) : "-");
+	print_escaped(p->f, run_id);
+	fputs("</code></td><td>", p->f);
+	print_text(p, i);
 	fputs("</td></tr>\n", p->f);
 }
 
@@ -228,27 +299,42 @@ static void print_tasks(const struct page *p)
 			p->h->g->n);
 }
 
+/* A run of the step that went to its end: what another one used says little. NULL: there is none. */
+static const json_t *good_record(const struct page *p, size_t step)
+{
+	const struct forge_graph *g = p->h->g;
+
+	for (size_t k = 0; k < g->count[step]; k++)
+		if (has_succeeded(p->records[g->first[step] + k]))
+			return p->records[g->first[step] + k];
+	return NULL;
+}
+
 /* One line a step: its tasks ask for the same. */
 static void print_advice(const struct page *p)
 {
+	size_t known = 0, advised = 0, n = p->h->g->p->n_steps;
 	char buf[FORGE_ADVICE_MAX];
-	bool has_any = false;
 
 	fputs("<h2>Advice</h2>\n<ul>\n", p->f);
-	for (size_t i = 0; i < p->h->g->p->n_steps; i++) {
-		const json_t *record = p->records[p->h->g->first[i]];
-		if (!*forge_report_advice(record, buf))
+	for (size_t i = 0; i < n; i++) {
+		const json_t *record = good_record(p, i);
+		known += record != NULL;
+		if (!record || !*forge_report_advice(record, buf))
 			continue;
-		has_any = true;
+		advised++;
 		fputs("<li>", p->f);
 		print_escaped(p->f, p->h->g->p->steps[i].name);
 		fputs(" ", p->f);
 		print_escaped(p->f, buf);
 		fputs("</li>\n", p->f);
 	}
-	fputs(has_any ? "</ul>\n"
-		      : "<li>none: every step used what it asked for</li></ul>\n",
-	      p->f);
+	if (known == 0)
+		fputs("<li>none: no step has a run that succeeded</li>", p->f);
+	else if (advised == 0)
+		fprintf(p->f, "<li>none: %s asked for much more than it used</li>",
+			known == n ? "no step" : "no step that has succeeded");
+	fputs("</ul>\n", p->f);
 }
 
 int forge_report_write(FILE *f, struct forge_head *h, struct forge_error *err)

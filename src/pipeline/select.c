@@ -264,7 +264,9 @@ static int check_given(const struct forge_head *h, struct forge_error *err)
 		if (h->tasks[first].is_selected)
 			return forge_hint(
 				err,
-				forge_fail(err, EINVAL, "--given: %s would run", word),
+				forge_fail(err, EINVAL,
+					   "--given: %s would run, although it is given",
+					   word),
 				"Start after it, with --entry or --only");
 	}
 	return 0;
@@ -434,7 +436,10 @@ int forge_head_give(struct forge_head *h, unsigned task, struct forge_error *err
 	char problem[FORGE_PROBLEM_MAX] = "";
 
 	if (dir) {
+		char text[300];
 		int rc = add_given_files(h, t, &state->result, dir, "", 0, err);
+		(void)snprintf(text, sizeof(text), "the files in %.250s", dir);
+		forge_head_set_text(&state->notes, text);
 		return rc < 0 ? forge_wrap(err, rc, "--given %s", t->name) : 0;
 	}
 	int rc = find_by_key(h, task, err);
@@ -452,17 +457,26 @@ int forge_head_give(struct forge_head *h, unsigned task, struct forge_error *err
 		json_decref(last.record);
 		if (rc < 0)
 			return no_result(t->name, " has no result yet", err);
+		static const char notes[] = "is not up to date; its last result is used";
 		forge_result_check(h->home, &state->result, problem);
-		forge_head_event(h, "note", (int)task,
-				 json_pack("{s:s}", "text",
-					   "is not up to date; its last result is used"));
+		forge_head_set_text(&state->notes, notes);
+		forge_head_event(h, "note", (int)task, json_pack("{s:s}", "text", notes));
 	}
 	for (size_t i = 0; i < state->result.n; i++)
 		if (state->result.v[i].is_missing) {
 			char why[300];
-			(void)snprintf(why, sizeof(why), ": output %.200s is gone",
-				       state->result.v[i].path);
-			return no_result(t->name, why, err);
+			bool is_temp = forge_task_is_temp(t, state->result.v[i].path);
+			(void)snprintf(why, sizeof(why), ": %soutput %.200s is %s",
+				       is_temp ? "temporary " : "",
+				       state->result.v[i].path,
+				       is_temp ? "dropped" : "gone");
+			int rc2 = no_result(t->name, why, err);
+			return is_temp ? forge_hint(
+						 err, rc2,
+						 "--only %s as well makes it again; or "
+						 "give its outputs: --given %s=DIR",
+						 t->name, t->name)
+				       : rc2;
 		}
 	(void)snprintf(state->run_id, sizeof(state->run_id), "%s", state->result.run_id);
 	return 0;

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Temporary outputs: dropped when the last task that reads them is done. */
+#include <stdio.h>
 #include <string.h>
 
+#include "base/glob.h"
 #include "base/json.h"
 #include "pipeline/head_state.h"
 #include "record/deliver.h"
@@ -97,4 +99,29 @@ int forge_head_drop_temp(struct forge_head *h, unsigned task, struct forge_error
 	if (rc == 0 && h->temp_bytes >= FLUSH_BYTES)
 		rc = forge_head_flush_temp(h, err);
 	return rc;
+}
+
+/* ---- made again ---- */
+
+const char *forge_head_missing_input(const struct forge_head *h,
+				     const struct forge_source *s)
+{
+	const struct forge_result *r = &h->tasks[s->task].result;
+
+	for (size_t i = 0; i < r->n; i++)
+		if (r->v[i].is_missing && forge_glob_match(s->pattern, r->v[i].path))
+			return r->v[i].path;
+	return NULL;
+}
+
+void forge_head_demand(struct forge_head *h, unsigned task, const char *missing,
+		       const char *reader)
+{
+	char text[300];
+
+	(void)snprintf(text, sizeof(text),
+		       "its temporary output %.100s is needed by %.100s", missing,
+		       reader);
+	forge_head_set_text(&h->tasks[task].why, text);
+	forge_head_set_state(h, task, FORGE_TASK_READY);
 }

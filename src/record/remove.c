@@ -152,9 +152,11 @@ static int move_outputs(json_t *record, bool (*is_chosen)(void *arg, const char 
 	json_array_foreach (outputs, i, o) {
 		forge_auto_free char *path =
 			forge_json_name_decode(forge_json_string_or(o, "path", ""));
-		json_array_append(!is_chosen || (path && is_chosen(arg, path)) ? removed
-									       : left,
-				  o);
+		bool is_dropped = is_chosen && path && is_chosen(arg, path);
+		/* What a user removes has no mark. */
+		if (is_dropped)
+			json_object_set_new(o, "temporary", json_true());
+		json_array_append(!is_chosen || is_dropped ? removed : left, o);
 	}
 	if (!left || !removed) {
 		json_decref(left);

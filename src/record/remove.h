@@ -32,7 +32,7 @@ FORGE_MUST_CHECK int forge_remove_run(const struct forge_home *home,
 				      struct forge_error *err);
 /*
  * Removes those outputs of a finished run that are chosen by their paths; the record keeps their names and digests in
- * outputs_removed. A run of another FORGE_HOME is left as it is.
+ * outputs_removed, as temporary ones. A run of another FORGE_HOME is left as it is.
  */
 FORGE_MUST_CHECK int forge_remove_outputs(const struct forge_home *home,
 					  struct forge_store *st, const char *run_id,

@@ -30,6 +30,9 @@
 #define THREADS_MAX   8
 #define SYNC_EACH_MAX 32 /* with more files one syncfs is cheaper */
 
+/* What a pattern matched. */
+enum { MATCHED_FILE = 1, MATCHED_LINK = 2, MATCHED_SPECIAL = 4 };
+
 struct file {
 	char *path;
 	uint64_t size;
@@ -43,8 +46,8 @@ struct walk {
 	struct file *files;
 	size_t n, cap;
 	uint64_t bytes, holes, seen, names;
-	uint8_t *is_matched; /* one flag per pattern */
-	unsigned aside;	     /* the number of hidden directories above */
+	uint8_t *matched; /* of each pattern: MATCHED_ flags */
+	unsigned aside;	  /* the number of hidden directories above */
 	char path[PATH_LEN_MAX + 256];
 	bool is_out_of_memory;
 };
@@ -119,8 +122,8 @@ static bool is_checkpoint(const struct forge_collect_spec *spec, const char *pat
 	return spec->checkpoint && forge_glob_match(spec->checkpoint, path);
 }
 
-/* Whether any pattern matches w->path. Marks the patterns that match a regular file. */
-static bool is_declared(struct walk *w, bool is_file)
+/* Whether any pattern matches w->path. Marks those that do; mark: a MATCHED_ flag, 0 for a directory. */
+static bool is_declared(struct walk *w, uint8_t mark)
 {
 	const char *always = w->spec->always;
 	bool found = (w->spec->takes_all && w->aside == 0) ||
@@ -129,7 +132,7 @@ static bool is_declared(struct walk *w, bool is_file)
 
 	for (size_t i = 0; i < w->spec->patterns->n; i++)
 		if (forge_glob_match(w->spec->patterns->v[i], w->path)) {
-			w->is_matched[i] |= is_file;
+			w->matched[i] |= mark;
 			found = true;
 		}
 	return found;
@@ -206,7 +209,9 @@ static void look_at(struct walk *w, const struct stat *st)
 {
 	if (S_ISLNK(st->st_mode) && is_our_link(w))
 		return;
-	if (!is_declared(w, S_ISREG(st->st_mode))) {
+	if (!is_declared(w, S_ISREG(st->st_mode)   ? MATCHED_FILE
+			    : S_ISLNK(st->st_mode) ? MATCHED_LINK
+						   : MATCHED_SPECIAL)) {
 		if (!is_checkpoint(w->spec, w->path))
 			add_undeclared(w, st);
 		return;
@@ -253,7 +258,7 @@ static void enter(struct walk *w, int dir, const char *name, unsigned depth)
 
 	if (depth == DEPTH_MAX || n > PATH_LEN_MAX - 256) {
 		skip(w, "too deep");
-		if (is_declared(w, false)) {
+		if (is_declared(w, 0)) {
 			too_much(w);
 			problem(w->ret, "its directories are nested too deep to collect");
 		}
@@ -352,7 +357,7 @@ static void *publish_some(void *arg)
 static bool has_all(const struct walk *w)
 {
 	for (size_t i = 0; w->spec->must_match && i < w->spec->patterns->n; i++)
-		if (!w->is_matched[i])
+		if (!(w->matched[i] & MATCHED_FILE))
 			return false;
 	return !w->ret->problem[0];
 }
@@ -467,10 +472,15 @@ static bool is_within_size(struct walk *w)
 static void check_patterns(struct walk *w)
 {
 	for (size_t i = 0; w->spec->must_match && i < w->spec->patterns->n; i++)
-		if (!w->is_matched[i]) {
+		if (!(w->matched[i] & MATCHED_FILE)) {
 			w->ret->is_missing |= !w->ret->problem[0];
-			problem(w->ret, "it left no output '%s'",
-				w->spec->patterns->v[i]);
+			problem(w->ret, "it left no output '%.200s'%s",
+				w->spec->patterns->v[i],
+				w->matched[i] & MATCHED_LINK
+					? ", only symbolic links, which are not kept"
+				: w->matched[i]
+					? ", only special files, which are not kept"
+					: "");
 		}
 }
 
@@ -514,7 +524,7 @@ int forge_collect(const struct forge_collect_spec *spec, struct forge_objects *o
 	if (w && matched && ret->outputs && ret->skipped && ret->undeclared) {
 		w->spec = spec;
 		w->ret = ret;
-		w->is_matched = matched;
+		w->matched = matched;
 		rc = collect(w, objects, err);
 	} else {
 		rc = forge_fail(err, ENOMEM, "collect outputs: out of memory");

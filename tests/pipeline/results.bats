@@ -47,7 +47,7 @@ Y
     grep -q 'asked for 4.00 GiB of memory, used' page.html
     grep -q 'a &lt;b&gt;bold' page.html
     grep -q 'class="cached">cached' page.html
-    grep -q 'its last run failed: exit' page.html
+    grep -q '<td class="failed">failed</td>.*Failed: exit code 1' page.html
     # Nothing is loaded from anywhere.
     run grep -E 'src=|href=|@import|<script' page.html
     [ "$status" -eq 1 ]

@@ -427,8 +427,7 @@ Y
     says_not "unknown"
     run forge rerun hungry.b
     [ "$status" -eq 125 ]
-    says "forge pipeline run --force b "
-    says "-p 'n=it'\''s 5' --entry mid --given a=$PWD/g"
+    says "-p 'n=it'\''s 5' --entry mid --given a=$PWD/g --force b"
     cd /
     run forge resume --memory 300M hungry.b
     [ "$status" -eq 0 ]

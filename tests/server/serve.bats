@@ -213,7 +213,7 @@ teardown() { teardown_store; }
     start_server
     post "/api/v1/runs/$id/rerun" '{}'
     [ "$code" = 400 ]
-    [[ "$(answer .error.hint)" == *"forge pipeline run --force b "*" -p n=7"* ]]
+    [[ "$(answer .error.hint)" == *"forge pipeline run "*" -p n=7 --force b"* ]]
     post "/api/v1/runs/$id/resume" '{"limits": {"memory": "300M"}}'
     [ "$code" = 201 ]
     again=$(answer .run_id)

@@ -107,7 +107,8 @@ static void a_follower_reads_only_what_is_new(void **state)
 	assert_int_equal(read(c.from, &byte, 1), 1);
 	assert_int_equal(forge_journal_open(&home, &pipeline, &j, NULL), 1);
 	uint64_t before = bytes_read();
-	assert_int_equal(forge_journal_follow(&j, -1, count, &next, &status, NULL), 0);
+	assert_int_equal(forge_journal_follow(&j, -1, count, NULL, &next, &status, NULL),
+			 0);
 	uint64_t now = bytes_read() - before;
 	assert_int_equal(next, FIRST + SLOW + 1);
 	assert_int_equal(status, 3);
@@ -131,7 +132,8 @@ static void a_head_that_is_gone_has_no_end(void **state)
 	assert_int_equal(write(j.events_fd, "{\"event\": \"e", 12), 12);
 	close(j.lock_fd);
 	j.lock_fd = -1;
-	assert_int_equal(forge_journal_follow(&j, -1, count, &next, &status, NULL), 1);
+	assert_int_equal(forge_journal_follow(&j, -1, count, NULL, &next, &status, NULL),
+			 1);
 	assert_int_equal(next, 1);
 }
 
