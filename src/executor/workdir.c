@@ -139,17 +139,27 @@ int forge_workdir_make(const char *path, const struct forge_home *home, unsigned
 		       : forge_fail_errno(err, -rc, "open workdir %s", path);
 }
 
+/* The run's own directory while it is being removed. */
+#define REMOVED "removed"
+
 int forge_workdir_remove(const struct forge_workdir *w, const struct forge_home *home,
 			 unsigned slot, struct forge_rmtree_stats *ret,
 			 struct forge_error *err)
 {
 	forge_auto_free char *inner =
 		forge_asprintf("%s/%s", w->path, FORGE_WORKDIR_INNER);
+	forge_auto_free char *removed = forge_asprintf("%s/" REMOVED, w->path);
 	char spare[32];
 
-	if (!inner)
+	if (!inner || !removed)
 		return forge_fail(err, ENOMEM, "out of memory");
-	int rc = forge_rmtree(inner, w->dev, w->inner, ret, err);
+	/*
+	 * If this process is killed now, repair must not take what is left of the files for what the run has left: it would
+	 * be kept, and another attempt would go on from it. Should the name stay, the next call says why.
+	 */
+	bool is_moved =
+		renameat2(AT_FDCWD, inner, AT_FDCWD, removed, RENAME_NOREPLACE) == 0;
+	int rc = forge_rmtree(is_moved ? removed : inner, w->dev, w->inner, ret, err);
 	if (rc < 0)
 		return rc;
 	struct stat st;

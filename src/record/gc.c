@@ -243,13 +243,16 @@ static void remove_workdir(struct gc *g, const char *run_id, int dir, json_t *re
 		       st.st_ino != kept.ino;
 	if (!may_change(g, is_gone ? "forget workdir" : "remove workdir", kept.path, 0))
 		return;
+	/* First: of a gc that is killed half of the files may stay, and nothing may go on from those. */
+	if (json_is_true(json_object_get(record, "workdir_kept"))) {
+		json_object_set_new(record, "workdir_kept", json_false());
+		note_change(g, run_id, record, "workdir_removed");
+	}
 	if (!is_gone && forge_rmtree(kept.path, kept.dev, kept.ino, NULL, &err) < 0) {
 		failed(g, "%s: %s", run_id, err.msg);
 		return;
 	}
 	forge_kept_forget(dir);
-	json_object_set_new(record, "workdir_kept", json_false());
-	note_change(g, run_id, record, "workdir_removed");
 }
 
 static int by_age(const void *a, const void *b)

@@ -653,3 +653,18 @@ forget() {
     "$FORGE" gc
     [ "$("$FORGE" ps -a --json | jq -r .analysis_id | xargs)" = "late early" ]
 }
+
+@test "a supervisor that is killed while it removes the workdir leaves no half of it to go on from" {
+    # As the files of the run are removed: it is over, and nobody knows yet.
+    for moment in 1 30; do
+        run strace -qq -o /dev/null -e trace=unlinkat -e "inject=unlinkat:signal=SIGKILL:when=$moment" \
+            "$FORGE" run -q --id "cut$moment" -o out -- sh -c 'echo x >out; mkdir d; for i in $(seq 60); do echo $i >d/$i; done'
+        [ "$status" -eq 137 ]
+        "$FORGE" gc
+        id=$("$FORGE" ps -a --json --analysis "cut$moment" | jq -r .run_id)
+        "$FORGE" show --json "$id" >"$record"
+        [ "$(field .status)" = lost ]
+        [ "$(field .workdir_kept)" = null ]
+        [ ! -e "$(field .workdir)" ]
+    done
+}
