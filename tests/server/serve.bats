@@ -49,6 +49,21 @@ teardown() { teardown_store; }
     [ "$output" = 0 ]
 }
 
+@test "a token has a name, and of two with one name each has an id" {
+    run "$FORGE" token new 'a b'
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"NAME: 'a b' is not a name for a token (write 1 to 64 letters, digits"* ]]
+    "$FORGE" token new twin 2>/dev/null
+    "$FORGE" token new twin 2>/dev/null
+    run "$FORGE" token revoke twin
+    [ "$status" -eq 1 ]
+    for id in $("$FORGE" token list --json | jq -r '.[].id'); do
+        [[ "$output" == *"2 tokens are named 'twin': "*"$id (made 2"*"Revoke each by its id"* ]] || { echo "$output"; return 1; }
+        "$FORGE" token revoke "$id"
+    done
+    [ "$("$FORGE" token list --json)" = '[]' ]
+}
+
 @test "the token of the link ends with the server" {
     start_server
     old=$token
@@ -597,6 +612,13 @@ teardown() { teardown_store; }
     [[ "$output" == *"Address already in use"*"chooses another port"* ]]
     run "$FORGE" serve --listen nowhere
     [ "$status" -eq 1 ]
+    for wrong in 99999 65536 999999999999999999999 00; do
+        run "$FORGE" serve --listen "127.0.0.1:$wrong"
+        [ "$status" -eq 1 ]
+        [[ "$output" == *"--listen: '127.0.0.1:$wrong': port "*" is not one of 1 to 65535"*"Port 0 is any free one"* ]] || { echo "$output"; return 1; }
+    done
+    run "$FORGE" serve --listen 127.0.0.1:http
+    [[ "$output" == *"'127.0.0.1:http' is not host:port"* ]]
 }
 
 @test "a service manager passes the socket" {
