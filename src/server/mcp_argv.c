@@ -173,16 +173,23 @@ static const struct forge_limit_row *advised(const char *option, size_t len,
 	return NULL;
 }
 
+/* How much longer the sentence can become. */
+#define ADDED_MAX 200
+
 const char *forge_mcp_notes(const struct forge_mcp_options *o, const char *notes,
 			    char buf[FORGE_MCP_NOTES_MAX])
 {
 	static const char advice[] = "Retry with --";
-	const char *at = strstr(notes, advice), *cap = NULL;
+	const char *at = NULL, *cap = NULL;
 	char text[FORGE_FORMAT_MAX], most[FORGE_FORMAT_MAX];
 	uint64_t value = 0;
 
 	(void)snprintf(buf, FORGE_MCP_NOTES_MAX, "%s", notes);
-	if (!at)
+	/* The last one: what is before it may be the name of a process. */
+	for (const char *p = notes; (p = strstr(p, advice)); p++)
+		at = p;
+	/* A record from elsewhere can have any length. */
+	if (!at || strlen(notes) + ADDED_MAX > FORGE_MCP_NOTES_MAX)
 		return buf;
 	const char *option = at + strlen(advice);
 	size_t len = strcspn(option, " "), n = (size_t)(at - notes);

@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "scratch.h"
 #include "server/body.h"
+#include "server/mcp_state.h"
 #include "server/target.h"
 #include "server/token.h"
 #include "server/utf8.h"
@@ -315,6 +316,42 @@ static void a_wrong_body_is_refused(void **state)
 			    "there is no key 'key' (have: " AGAIN_KEYS ")");
 }
 
+/* ---- verdicts for an agent ---- */
+
+static void advice_is_in_words_of_the_tools(void **state)
+{
+	static const char *const cases[][2] = {
+		{ "Succeeded in 3 s.", "Succeeded in 3 s." },
+		{ "Killed: memory 1 of 1. Retry with --memory 1G.",
+		  "Killed: memory 1 of 1. Retry with memory 1G." },
+		{ "Killed: memory 1 of 1. Retry with --memory 3G. More.",
+		  "Killed: memory 1 of 1. memory 3G would be above the 2.00 GiB that "
+		  "were fixed for this server (--max-memory): make it need less. More." },
+		{ "Killed: ran 2 h of 1 h. Retry with --timeout 4h.",
+		  "Killed: ran 2 h of 1 h. Retry with timeout 4h." },
+		{ "x. Retry with --pids 64.",
+		  "x. No argument of a tool changes this limit (pids)." },
+		{ "(largest: Retry with --m 4M). Retry with --memory 1G.",
+		  "(largest: Retry with --m 4M). Retry with memory 1G." },
+		{ "Retry with --", "No argument of a tool changes this limit ()" },
+		{ "Retry with --memory", "No argument of a tool changes this limit "
+					 "(memory)" },
+	};
+	const struct forge_mcp_options o = { .caps.memory_bytes = 2ull << 30 };
+	char buf[FORGE_MCP_NOTES_MAX];
+	static char longest[2 * FORGE_MCP_NOTES_MAX];
+
+	(void)state;
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(cases); i++)
+		assert_string_equal(forge_mcp_notes(&o, cases[i][0], buf), cases[i][1]);
+	assert_string_equal(forge_mcp_notes(NULL, cases[1][0], buf),
+			    "Killed: memory 1 of 1. Its limit is in the file of the "
+			    "pipeline (memory).");
+	memset(longest, 'x', sizeof(longest) - 1);
+	memcpy(longest + sizeof(longest) - 32, "Retry with --memory 1G.", 23);
+	assert_int_equal(strlen(forge_mcp_notes(&o, longest, buf)), sizeof(buf) - 1);
+}
+
 /* ---- tokens ---- */
 
 static struct forge_home home = { NULL, -1, -1, -1, 0 };
@@ -468,6 +505,7 @@ int main(void)
 		cmocka_unit_test(only_our_names_are_served),
 		cmocka_unit_test(a_body_becomes_a_command_line),
 		cmocka_unit_test(a_wrong_body_is_refused),
+		cmocka_unit_test(advice_is_in_words_of_the_tools),
 		cmocka_unit_test_setup_teardown(tokens_are_made_checked_and_revoked,
 						set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_damaged_file_lets_nobody_in, set_up,
