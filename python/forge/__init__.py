@@ -44,6 +44,7 @@ from .compat import (
 )
 from .errors import (
     Cancelled,
+    CliError,
     CommandFailed,
     Corrupted,
     DiskFull,
@@ -68,6 +69,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Cancelled",
+    "CliError",
     "CommandFailed",
     "Corrupted",
     "DiskFull",

@@ -798,12 +798,19 @@ class HealthCheck:
 
 def health(*, config: Optional[Path] = None) -> List[HealthCheck]:
     """Carries out the checks of this host now."""
-    words: List[Word] = ["health", "check", "--json", *place_words(None, config)]
-    process = _binary.popen(words)
+    process = _binary.popen(health_words(config))
     out, err = _collect(process)
+    return health_of(process.returncode, out, err)
+
+
+def health_words(config: Optional[Path]) -> List[Word]:
+    return ["health", "check", "--json", *place_words(None, config)]
+
+
+def health_of(status: int, out: bytes, err: bytes) -> List[HealthCheck]:
     # 1 is also a check that failed: then there is a list.
     if not out.strip():
-        raise _binary.failure(process.returncode, err)
+        raise _binary.failure(status, err)
     return [
         HealthCheck(row["name"], row["kind"], row["ok"], row["severity"], row["text"], row)
         for row in _binary.parse(out)

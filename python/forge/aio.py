@@ -3,75 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import subprocess
-from typing import Any, AsyncIterator, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, AsyncIterator, Iterable, List, Mapping, Optional, Tuple
 
 from . import _binary, _run
+from . import _pipelines_aio as pipelines
 from ._binary import Word
+from ._process_aio import communicate, end, start_shielded
 from ._request import Command, Duration, Path, _duration, place_words, request_words, words_of
-from ._run import LINE_MAX, OVER, STILL_RUNNING, LogLine, Logs, Output, Stdin
-from .errors import NotOver, UsageError
+from ._run import LINE_MAX, OVER, STILL_RUNNING, HealthCheck, LogLine, Logs, Output, Runtime, Stdin
+from .errors import NotOver
 
-
-async def _start(words: Sequence[Word], cwd: Optional[str], stdin: Any) -> asyncio.subprocess.Process:
-    argv = _binary.argv_of(words)
-    if cwd is not None and not os.path.isdir(cwd):
-        raise UsageError(f"cwd: {cwd} is no directory", None, 2)
-    try:
-        return await asyncio.create_subprocess_exec(
-            *argv, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=cwd
-        )
-    except ValueError as error:
-        raise UsageError(str(error), None, 2) from error
-    except OSError as error:
-        raise _binary.not_executable(error) from error
-
-
-async def _start_shielded(words: Sequence[Word], cwd: Optional[str], stdin: Any) -> asyncio.subprocess.Process:
-    """asyncio would kill a process whose start is cancelled, and forge could not end its run."""
-    starting = asyncio.ensure_future(_start(words, cwd, stdin))
-    try:
-        return await asyncio.shield(starting)
-    except asyncio.CancelledError:
-        process = await starting
-        await _end(process)
-        raise
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    """Cancels the run and waits for the verdict; being cancelled again ends the grace period."""
-
-    def ask() -> None:
-        try:
-            process.terminate()
-        except ProcessLookupError:
-            pass  # it has ended
-
-    ask()
-    ended = asyncio.ensure_future(process.communicate())
-    while not ended.done():
-        try:
-            await asyncio.shield(ended)
-        except asyncio.CancelledError:
-            ask()
-
-
-async def _communicate(
-    words: Sequence[Word],
-    cwd: Optional[str],
-    *,
-    stdin: Any = subprocess.DEVNULL,
-    feed: Optional[bytes] = None,
-) -> Tuple[int, bytes, bytes]:
-    process = await _start_shielded(words, cwd, stdin)
-    try:
-        out, err = await process.communicate(feed)
-    except BaseException:
-        await _end(process)
-        raise
-    assert process.returncode is not None
-    return process.returncode, out, err
+__all__ = ["Run", "get", "health", "pipelines", "run", "runs", "runtimes", "submit"]
 
 
 class Run:
@@ -120,7 +63,7 @@ class Run:
     # These do.
 
     async def _ask(self, *words: Word, changes: Iterable[str] = ()) -> Tuple[int, bytes, bytes]:
-        return await _communicate([*words, *self.sync._place, "--", self.run_id], self.sync._there(changes))
+        return await communicate([*words, *self.sync._place, "--", self.run_id], self.sync._there(changes))
 
     async def refresh(self) -> "Run":
         await asyncio.to_thread(self.sync.refresh)
@@ -163,6 +106,16 @@ class Run:
         status, out, err = await self._ask(*words, changes=changes)
         return Run(_run.finished(status, out, err, self.sync._place, self.sync._cwd, check))
 
+    async def resume(self, *, check: bool = False, **changes: Any) -> "Run":
+        """Goes on after a kill, a crash or a limit; cancelling this cancels the new run."""
+        words: List[Word] = ["resume", "--json", "--until-closed", *request_words(**changes)]
+        step = await asyncio.to_thread(lambda: self.sync.record.get("step"))
+        status, out, err = await self._ask(*words, changes=changes)
+        if not step:
+            return Run(_run.finished(status, out, err, self.sync._place, self.sync._cwd, check))
+        run = await asyncio.to_thread(self.sync._step_after, step, status, out, err)
+        return Run(run.check() if check else run)
+
     async def follow(self, stream: Optional[str] = None) -> AsyncIterator[LogLine]:
         """The lines of its log, those that are there and those that come, until it is over."""
         if stream not in (None, "stdout", "stderr"):
@@ -187,7 +140,7 @@ class Run:
     async def _read_log(self, stream: str, queue: "asyncio.Queue[Optional[LogLine]]") -> None:
         words: List[Word] = ["logs", "--follow", f"--{stream}", *self.sync._place, "--", self.run_id]
         try:
-            process = await _start_shielded(words, None, subprocess.DEVNULL)
+            process = await start_shielded(words, None, subprocess.DEVNULL)
             assert process.stdout is not None and process.stderr is not None
             error = asyncio.ensure_future(process.stderr.read())
             rest = b""
@@ -205,7 +158,7 @@ class Run:
                         break
                 status, said = await process.wait(), await error
             except BaseException:
-                await _end(process)
+                await end(process)
                 raise
             if status != 0:
                 raise _binary.failure(status, said)
@@ -231,7 +184,7 @@ async def run(
     words = _run.run_words(cmd, stdin, request_words(**options), place)
     source, feed = _run.input_of(stdin)
     where = _run.cwd_of(cwd)
-    status, out, err = await _communicate(words, None if cwd is None else where, stdin=source, feed=feed)
+    status, out, err = await communicate(words, None if cwd is None else where, stdin=source, feed=feed)
     record = _binary.record_of(status, out, err)
     if record.get("existing"):
         other = Run(_run.Run({"run_id": record["run_id"]}, place=place, cwd=where))
@@ -251,7 +204,7 @@ async def submit(
     place = place_words(store, config)
     words: List[Word] = ["submit", "--json", *request_words(**options), *place, "--", *words_of(cmd)]
     where = _run.cwd_of(cwd)
-    asking = asyncio.ensure_future(_communicate(words, None if cwd is None else where))
+    asking = asyncio.ensure_future(communicate(words, None if cwd is None else where))
     try:
         status, out, err = await asyncio.shield(asking)
     except asyncio.CancelledError:
@@ -275,3 +228,14 @@ async def get(word: str, *, store: Optional[str] = None, config: Optional[Path] 
 async def runs(**filters: Any) -> List[Run]:
     """As forge.runs()."""
     return [Run(run) for run in await asyncio.to_thread(lambda: _run.runs(**filters))]
+
+
+async def runtimes(*, config: Optional[Path] = None) -> List[Runtime]:
+    """As forge.runtimes()."""
+    return await asyncio.to_thread(lambda: _run.runtimes(config=config))
+
+
+async def health(*, config: Optional[Path] = None) -> List[HealthCheck]:
+    """As forge.health(). Cancelling the task ends the checks."""
+    status, out, err = await communicate(_run.health_words(config), None)
+    return _run.health_of(status, out, err)

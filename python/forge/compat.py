@@ -114,7 +114,8 @@ def isolated_run(
     """Runs a command in a sandbox; does not raise when it fails.
 
     It sees the files in ``cwd``, read-only, and those that its arguments name. The files that it
-    leaves are copied into ``cwd``.
+    leaves are copied into ``cwd``. Without ``cwd`` they are in ``outputs`` of the result only, and
+    nothing is left in the current directory.
     """
     return _run_in(cmd, cwd, env, timeout_seconds, analysis_id)
 
@@ -128,7 +129,7 @@ def run_python_script(
     analysis_id: Optional[str] = None,
     runtime: Optional[str] = None,
 ) -> RuntimeResult:
-    """Runs a Python script with arguments."""
+    """Runs a Python script with arguments; ``cwd="."`` for one that reads and writes beside itself."""
     cmd: List[Any] = ["python3", script, *args]
     return _run_in(cmd, cwd, env, timeout_seconds, analysis_id, runtime=runtime)
 

@@ -115,6 +115,58 @@ def _take(tasks: Dict[str, Task], event: Event) -> None:
     task.run_id = event.get("run_id") or task.run_id
 
 
+def _run_words(
+    file: Optional[Path],
+    params: Optional[Mapping[str, Any]],
+    only: Many,
+    force: Many,
+    from_: Many,
+    entry: Optional[str],
+    given: Optional[Mapping[str, Path]],
+    jobs: Optional[int],
+    stop: bool,
+    store: Optional[str],
+    config: Optional[Path],
+) -> List[Word]:
+    words = _words("run", file, params, only, store, config)
+    for option, steps in (("--force", force), ("--from", from_)):
+        for step in many(steps, option):
+            words += [option, step]
+    if entry is not None:
+        words += ["--entry", entry]
+    for step_name, directory in (given or {}).items():
+        words += ["--given", os.fsencode(step_name) + b"=" + os.path.abspath(os.fsencode(directory))]
+    if jobs is not None:
+        words += ["--jobs", str(jobs)]
+    if stop:
+        words.append("--stop")
+    return words
+
+
+class _Progress:
+    """The events of a pipeline so far, and what they say of its tasks."""
+
+    def __init__(self, on_event: Optional[Callable[[Event], None]]) -> None:
+        self._on_event = on_event
+        self._tasks: Dict[str, Task] = {}
+        self._events: List[Event] = []
+
+    def take(self, line: bytes) -> None:
+        event = _binary.parse(line)
+        self._events.append(event)
+        _take(self._tasks, event)
+        if self._on_event is not None:
+            self._on_event(event)
+
+    def result(self, status: int, said: bytes, check: bool) -> Result:
+        if not self._events:
+            raise _binary.failure(status, said)
+        last = self._events[-1]
+        counts = last.get("tasks") or {} if last.get("event") == "end" else {}
+        result = Result(status, self._tasks, counts, self._events)
+        return result.check() if check else result
+
+
 def run(
     file: Optional[Path] = None,
     *,
@@ -136,31 +188,15 @@ def run(
 
     ``on_event`` is called with each event as it happens: ``forge pipeline run --json`` has them.
     """
-    words = _words("run", file, params, only, store, config)
-    for option, steps in (("--force", force), ("--from", from_)):
-        for step in many(steps, option):
-            words += [option, step]
-    if entry is not None:
-        words += ["--entry", entry]
-    for step_name, directory in (given or {}).items():
-        words += ["--given", os.fsencode(step_name) + b"=" + os.path.abspath(os.fsencode(directory))]
-    if jobs is not None:
-        words += ["--jobs", str(jobs)]
-    if stop:
-        words.append("--stop")
-    tasks: Dict[str, Task] = {}
-    events: List[Event] = []
+    words = _run_words(file, params, only, force, from_, entry, given, jobs, stop, store, config)
+    done = _Progress(on_event)
     # Standard error goes to a file: events are read while the pipeline runs.
     with tempfile.TemporaryFile() as said:
         process = _binary.popen(words, cwd=None if cwd is None else os.fsdecode(cwd), stderr=said)
         assert process.stdout is not None
         try:
             for line in process.stdout:
-                event = _binary.parse(line)
-                events.append(event)
-                _take(tasks, event)
-                if on_event is not None:
-                    on_event(event)
+                done.take(line)
             process.wait()
         except BaseException:
             _run.cancel(process)
@@ -168,11 +204,7 @@ def run(
         finally:
             _binary.close(process)
         said.seek(0)
-        if not events:
-            raise _binary.failure(process.returncode, said.read())
-    counts = events[-1].get("tasks") or {} if events[-1].get("event") == "end" else {}
-    result = Result(process.returncode, tasks, counts, events)
-    return result.check() if check else result
+        return done.result(process.returncode, said.read(), check)
 
 
 def status(
@@ -184,8 +216,7 @@ def status(
     config: Optional[Path] = None,
 ) -> List[Task]:
     """Which tasks are up to date (``cached``), and why the others are not."""
-    rows = _read(_words("status", file, params, (), store, config), cwd)
-    return [Task(row["task"], row["state"], row.get("why") or "", row.get("run_id")) for row in rows]
+    return _tasks_of(_ask(_words("status", file, params, (), store, config), cwd))
 
 
 def outputs(
@@ -201,21 +232,33 @@ def outputs(
 ) -> List[PipelineOutput]:
     """The outputs of the last steps, or of ``only``; copied below a directory with ``copy``."""
     words = _words("outputs", file, params, only, store, config)
-    rows = _read(words, cwd)
+    rows = _outputs_of(_ask(words, cwd))
     if copy is not None:
-        how: List[Word] = ["--copy", os.path.abspath(os.fsencode(copy))]
-        _ask(words + how + (["--replace"] if replace else []), cwd)
-    return [PipelineOutput(r["task"], r["path"], r["size"], r["sha256"], r["run_id"]) for r in rows]
+        _ask(words + _copy_words(copy, replace), cwd)
+    return rows
+
+
+def _tasks_of(out: bytes) -> List[Task]:
+    return [Task(r["task"], r["state"], r.get("why") or "", r.get("run_id")) for r in _binary.parse(out)]
+
+
+def _outputs_of(out: bytes) -> List[PipelineOutput]:
+    return [PipelineOutput(r["task"], r["path"], r["size"], r["sha256"], r["run_id"]) for r in _binary.parse(out)]
+
+
+def _copy_words(copy: Path, replace: bool) -> List[Word]:
+    words: List[Word] = ["--copy", os.path.abspath(os.fsencode(copy))]
+    return words + ["--replace"] if replace else words
 
 
 def _ask(words: List[Word], cwd: Optional[Path]) -> bytes:
     process = _binary.popen(words, cwd=None if cwd is None else os.fsdecode(cwd))
     out, err = _run._collect(process)
+    return _checked(process.returncode, out, err)
+
+
+def _checked(status: int, out: bytes, err: bytes) -> bytes:
     # status exits 1 when something is not up to date, and prints it.
-    if process.returncode not in (0, 1) or (process.returncode == 1 and not out.strip()):
-        raise _binary.failure(process.returncode, err)
+    if status not in (0, 1) or (status == 1 and not out.strip()):
+        raise _binary.failure(status, err)
     return out
-
-
-def _read(words: List[Word], cwd: Optional[Path]) -> Any:
-    return _binary.parse(_ask(words, cwd))

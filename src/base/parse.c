@@ -299,11 +299,14 @@ int forge_parse_address(const char *s, char ret_host[FORGE_HOST_MAX],
 	unsigned long n = digits && digits < FORGE_PORT_MAX ? strtoul(port, NULL, 10) : 0;
 	char q[QUOTED_MAX];
 
-	if (len == 0 || len >= FORGE_HOST_MAX || port[digits] || n < 1 || n > 65535 ||
+	if (len == 0 || len >= FORGE_HOST_MAX || port[digits] || !digits ||
 	    (!is_bracketed && strcspn(host, ":[] \t") < len))
 		return forge_fail(err, EINVAL,
 				  "%s is not host:port (an IPv6 address is in brackets)",
 				  quoted(q, s, strlen(s)));
+	if (n < 1 || n > 65535)
+		return forge_fail(err, EINVAL, "%s: port %.10s is not one of 1 to 65535",
+				  quoted(q, s, strlen(s)), port);
 	(void)snprintf(ret_host, FORGE_HOST_MAX, "%.*s", (int)len, host);
 	(void)snprintf(ret_port, FORGE_PORT_MAX, "%s", port);
 	return 0;

@@ -12,11 +12,18 @@
 #include "base/parse.h"
 #include "cli/session.h"
 #include "config/config.h"
+#include "executor/executor.h"
+#include "pipeline/graph.h"
+#include "pipeline/pipeline.h"
+#include "run/admit.h"
+#include "runtime/runtime.h"
 #include "server/mcp.h"
 
 static struct forge_mcp_options o;
 static struct forge_strv inputs, pipelines;
 static const char *memory, *cpus, *wall, *disk;
+#define NOT_GIVEN UINT_MAX
+static unsigned max_runs = NOT_GIVEN;
 
 static const struct forge_opt *mcp_opts(void)
 {
@@ -28,8 +35,8 @@ static const struct forge_opt *mcp_opts(void)
 		FORGE_STRING(0, "max-time", "TIME", &wall, "Wall time of a run, at most"),
 		FORGE_STRING(0, "max-disk", "SIZE", &disk,
 			     "What a run may write in its workdir, at most"),
-		FORGE_UINT(0, "max-runs", "N", &o.max_runs,
-			   "Runs of this server at once, at most"),
+		FORGE_UINT(0, "max-runs", "N", &max_runs,
+			   "Runs of this server at once, at most; from 1"),
 		FORGE_STRV(0, "allow-input", "DIR", &inputs,
 			   "Inputs may be in this directory; without it there are none"),
 		FORGE_STRV('r', "runtime", "NAME", &o.runtimes,
@@ -52,15 +59,22 @@ static const struct forge_opt *mcp_opts(void)
 	return opts;
 }
 
+static const struct {
+	const char *limit, *option, **text;
+} caps[] = { { "memory", "max-memory", &memory },
+	     { "cpus", "max-cpus", &cpus },
+	     { "timeout", "max-time", &wall },
+	     { "disk", "max-disk", &disk } };
+
 static int read_caps(struct forge_error *err)
 {
-	static const struct {
-		const char *limit, *option, **text;
-	} caps[] = { { "memory", "max-memory", &memory },
-		     { "cpus", "max-cpus", &cpus },
-		     { "timeout", "max-time", &wall },
-		     { "disk", "max-disk", &disk } };
-
+	if (max_runs == 0)
+		return forge_hint(
+			err,
+			forge_fail(err, EINVAL, "--max-runs: 0 is not a number from 1"),
+			"Without it there is no bound; --read-only allows no "
+			"run at all");
+	o.max_runs = max_runs == NOT_GIVEN ? 0 : max_runs;
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(caps); i++)
 		for (size_t k = 0; k < FORGE_LIMIT_COUNT_ROWS; k++) {
 			const struct forge_limit_row *row = &forge_limit_rows[k];
@@ -94,16 +108,114 @@ static int read_inputs(struct forge_error *err)
 	return 0;
 }
 
-static int check_names(struct forge_error *err)
+/* Whether a run may get to a cluster, which can have more than this host. */
+static bool may_be_elsewhere(const struct forge_config *cfg)
 {
+	const char *name = o.executor ? o.executor : cfg->executor;
+	size_t n = o.executor ? 0 : cfg->n_runtimes;
+
+	for (size_t i = 0; i <= n; i++) {
+		const struct forge_executor_decl *decl;
+		const struct forge_executor_ops *ops = NULL;
+		name = i ? cfg->runtimes[i - 1].executor : name;
+		if (name && forge_config_executor(cfg, name, &decl, NULL) == 0)
+			ops = forge_executor_find(decl->kind);
+		if (ops && ops->caps & FORGE_EXECUTOR_REMOTE)
+			return true;
+	}
+	return false;
+}
+
+/* A cap that no run on this host can reach is a mistake: most often another unit was meant. */
+static int check_cap(const struct forge_config *cfg, const char *option,
+		     const struct forge_limit_row *row, struct forge_error *err)
+{
+	uint64_t value = forge_limit_value(&o.caps, row);
+	uint64_t most = forge_limit_value(&cfg->caps, row);
+	struct forge_need need = { .memory_bytes = 0 };
+	char have[FORGE_FORMAT_MAX], can[FORGE_FORMAT_MAX];
+
+	if (value && most && value > most)
+		return forge_hint(err,
+				  forge_fail(err, ERANGE,
+					     "--%s: %s is more than this host allows: %s "
+					     "(host.max.%s)",
+					     option, forge_limit_format(have, row, value),
+					     forge_limit_format(can, row, most),
+					     row->key),
+				  "Give at most %s", can);
+	if (may_be_elsewhere(cfg))
+		return 0;
+	if (strcmp(option, "max-memory") == 0)
+		need.memory_bytes = value;
+	else if (strcmp(option, "max-cpus") == 0)
+		need.cpus_milli = value;
+	int rc = forge_admit_check(cfg, &need, err);
+	return rc < 0 ? forge_wrap(err, rc, "--%s", option) : 0;
+}
+
+static int check_caps(const struct forge_config *cfg, struct forge_error *err)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(caps); i++)
+		for (size_t k = 0; k < FORGE_LIMIT_COUNT_ROWS && rc == 0; k++)
+			if (strcmp(forge_limit_rows[k].name, caps[i].limit) == 0)
+				rc = check_cap(cfg, caps[i].option, &forge_limit_rows[k],
+					       err);
+	return rc;
+}
+
+/* A runtime is a name here, and never a path. */
+static int check_runtimes(const struct forge_config *cfg, struct forge_error *err)
+{
+	struct forge_catalog catalog;
+	int rc = 0;
+
 	forge_strv_foreach (name, &o.runtimes) {
-		int rc = forge_parse_id(name, err);
+		rc = forge_parse_id(name, err);
 		if (rc < 0)
 			return forge_wrap(err, rc, "--runtime");
 	}
+	if (o.runtimes.n == 0)
+		return 0;
+	rc = forge_catalog_open(cfg, &catalog, err);
+	if (rc < 0)
+		return rc;
+	for (size_t i = 0; i < o.runtimes.n && rc == 0; i++) {
+		struct forge_runtime rt;
+		rc = forge_runtime_open(&catalog, o.runtimes.v[i], &rt, err);
+		if (rc == 0)
+			forge_runtime_close(&rt);
+	}
+	forge_catalog_close(&catalog);
+	return rc < 0 ? forge_wrap(err, rc, "--runtime") : 0;
+}
+
+/* What `forge pipeline lint` finds. */
+static int check_pipeline(const char *path, struct forge_error *err)
+{
+	static const struct forge_pipeline_given given;
+	forge_auto_pipeline struct forge_pipeline *p = NULL;
+	forge_auto_graph struct forge_graph g = { 0 };
+
+	int rc = forge_pipeline_read(path, &given, &p, err);
+	if (rc == 0)
+		rc = forge_graph_make(p, &g, err);
+	/* Which files it reads can be a matter of its parameters, which an agent gives. */
+	for (size_t i = 0; i < g.n && rc == 0 && p->n_params == 0; i++)
+		rc = forge_graph_check_files(&g, &g.tasks[i], err);
+	return rc;
+}
+
+static int check_pipelines(struct forge_error *err)
+{
 	forge_strv_foreach (path, &pipelines) {
 		if (access(path, R_OK) < 0)
 			return forge_fail_errno(err, errno, "--pipeline %s", path);
+		int rc = check_pipeline(path, err);
+		if (rc < 0)
+			return forge_wrap(err, rc, "--pipeline");
 		if (forge_strv_add(&o.pipelines, path) < 0)
 			return forge_fail(err, ENOMEM, "out of memory");
 	}
@@ -119,7 +231,9 @@ static int check_config(struct forge_error *err)
 
 	if (rc == 0 && o.executor)
 		rc = forge_config_executor(cfg, o.executor, &decl, err);
-	return rc;
+	if (rc == 0)
+		rc = check_caps(cfg, err);
+	return rc == 0 ? check_runtimes(cfg, err) : rc;
 }
 
 /* Programs that start servers often pass no locale on: code and results are UTF-8 nevertheless. */
@@ -143,9 +257,9 @@ static int cmd_mcp(int argc, char **argv)
 	if (rc == 0)
 		rc = read_inputs(&err);
 	if (rc == 0)
-		rc = check_names(&err);
-	if (rc == 0)
 		rc = check_config(&err);
+	if (rc == 0)
+		rc = check_pipelines(&err);
 	if (rc == 0)
 		rc = set_locale(&err);
 	if (rc < 0) {

@@ -52,7 +52,8 @@ static int parse_expiry(int64_t *ret, struct forge_error *err)
 	if (rc < 0)
 		return forge_wrap(err, rc, "--expires");
 	if (usec != FORGE_UNLIMITED && usec / 1000000 > EXPIRES_MAX)
-		return forge_fail(err, EINVAL, "--expires: %s is more than 100 years", expires);
+		return forge_fail(err, EINVAL, "--expires: %s is more than 100 years",
+				  expires);
 	if (usec != FORGE_UNLIMITED)
 		*ret = (int64_t)time(NULL) + (int64_t)(usec / 1000000);
 	return 0;
@@ -65,8 +66,14 @@ static int run_new(const char *name)
 	forge_auto_json json_t *made = NULL;
 	char token[FORGE_TOKEN_MAX];
 	int64_t until;
-	int rc = name ? forge_parse_id(name, &err) : 0;
+	int rc = name ? forge_parse_id(name, NULL) : 0;
 
+	if (rc < 0)
+		rc = forge_fail(&err, EINVAL,
+				"NAME: '%.64s' is not a name for a token (write 1 to 64 "
+				"letters, digits, '.', '_' or '-', first a letter or "
+				"digit, without '..')",
+				name);
 	if (rc == 0)
 		rc = parse_expiry(&until, &err);
 	if (rc < 0)

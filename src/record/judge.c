@@ -10,6 +10,13 @@
 #include <string.h>
 #include <sys/wait.h>
 
+const char *const forge_reasons[] = {
+	"exit",	  "signal",	    "wall_time",  "cpu_time",	 "memory",    "disk",
+	"output", "pids",	    "cancelled",  "exec",	 "sandbox",   "runtime",
+	"input",  "missing_output", "health_pre", "health_post", "host_lost", "admission",
+	NULL,
+};
+
 static void set(struct forge_verdict *v, const char *status, const char *reason,
 		int exit_status)
 {

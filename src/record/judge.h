@@ -11,12 +11,15 @@
 struct forge_verdict {
 	const char *
 		status; /* "succeeded", "failed", "killed", "cancelled", "lost", "rejected" */
-	const char *reason; /* DESIGN's list */
+	const char *reason; /* one of forge_reasons, "" */
 	char notes[1100];   /* completion_notes */
 	int exit_status;    /* of forge run */
 	int exit_code;	    /* of the command, -1: it did not exit */
 	int signal;	    /* that the command died of, 0: none */
 };
+
+/* Every reason that a verdict can have, as forge-run(1) lists them; ends with NULL. */
+extern const char *const forge_reasons[];
 
 void forge_judge(const struct forge_outcome *o, const struct forge_limits *limits,
 		 struct forge_verdict *ret);

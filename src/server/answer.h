@@ -21,8 +21,10 @@ struct forge_ask {
 	struct forge_target target;
 	const char *params[FORGE_PARAMS_MAX]; /* what stands for {} in the route */
 	enum forge_access access;
-	const char *range; /* the header; NULL: none */
-	json_t *body;	   /* of a POST: an object; borrowed */
+	const char *range;	/* the header; NULL: none */
+	const char *last_event; /* the header Last-Event-ID; NULL: none */
+	bool takes_gzip;	/* Accept-Encoding */
+	json_t *body;		/* of a POST: an object; borrowed */
 };
 
 struct forge_answer {
@@ -35,12 +37,13 @@ struct forge_answer {
 	struct forge_follower *follower; /* owned: events of a log, until it ends */
 
 	uint64_t offset, size;
-	uint64_t total;	  /* of a file: how large it is as a whole */
-	bool is_part;	  /* a range of it */
-	bool has_total;	  /* X-Log-Size says how large it is */
-	const char *type; /* Content-Type; static */
-	const char *etag; /* static; NULL: not to be stored */
-	char *attachment; /* owned: the name under which a browser saves it */
+	uint64_t total;	     /* of a file: how large it is as a whole */
+	bool is_part;	     /* a range of it */
+	bool has_total;	     /* X-Log-Size says how large it is */
+	const char *type;    /* Content-Type; static */
+	const char *etag;    /* static; NULL: not to be stored */
+	const char *allowed; /* of status 405: the methods of the path; static */
+	char *attachment;    /* owned: the name under which a browser saves it */
 	bool is_gzip;
 	bool is_preview; /* may be shown in a frame, without scripts */
 	bool is_page;	 /* of the dashboard */

@@ -84,7 +84,12 @@ void forge_api_kill(struct forge_server *sv, const struct forge_ask *ask,
 	forge_auto_strv struct forge_strv words = { 0 };
 	struct forge_command_result r;
 	struct forge_error err = FORGE_ERROR_INIT;
+	int rc = forge_body_only(ask->body, NULL, &err);
 
+	if (rc < 0) {
+		refuse(a, rc, &err);
+		return;
+	}
 	forge_auto_json json_t *record = forge_api_find(sv, ask, a);
 	if (!record)
 		return;
@@ -92,7 +97,7 @@ void forge_api_kill(struct forge_server *sv, const struct forge_ask *ask,
 		forge_answer_error(a, 409, "over", "the run is over", NULL);
 		return;
 	}
-	int rc = forge_strv_add(&words, "kill");
+	rc = forge_strv_add(&words, "kill");
 	if (rc == 0)
 		rc = forge_strv_add(&words, ask->params[0]);
 	if (rc == 0)

@@ -15,6 +15,7 @@
 #include "record/foreign.h"
 #include "record/record.h"
 #include "record/verify.h"
+#include "server/body.h"
 #include "server/route.h"
 #include "server/shared.h"
 #include "state/objects.h"
@@ -84,6 +85,10 @@ void forge_api_follow(struct forge_server *sv, const struct forge_ask *ask,
 	if (!is_stream(stream, a))
 		return;
 	int rc = forge_target_number(&ask->target, "from", INT64_MAX, 0, &from, &err);
+	/* A reader that comes again sends the id of its last event, with the target that it had. */
+	if (rc == 0 && ask->last_event && *ask->last_event)
+		rc = forge_number_parse("Last-Event-ID", ask->last_event, INT64_MAX,
+					&from, &err);
 	if (rc < 0) {
 		forge_answer_fail(a, rc, &err);
 		return;
@@ -307,7 +312,13 @@ void forge_api_ticket(struct forge_server *sv, const struct forge_ask *ask,
 	char ticket[FORGE_TICKET_MAX];
 	struct forge_target t;
 	const char *path = forge_json_string(ask->body, "path");
+	struct forge_error err = FORGE_ERROR_INIT;
+	int rc = forge_body_only(ask->body, "path", &err);
 
+	if (rc < 0) {
+		forge_answer_fail(a, rc, &err);
+		return;
+	}
 	if (!path || strncmp(path, below, sizeof(below) - 1) != 0 ||
 	    forge_target_parse(path, &t, NULL) < 0 || strstr(path, "ticket=")) {
 		forge_answer_error(a, 400, "bad_request",

@@ -15,12 +15,13 @@ void forge_api_page(struct forge_server *sv, const struct forge_ask *ask,
 	for (const struct forge_web_asset *w = forge_web_assets; w->path; w++) {
 		if (strcmp(w->path + 1, name) != 0)
 			continue;
+		a->is_gzip = w->gzip.data && ask->takes_gzip;
+		const struct forge_web_form *form = a->is_gzip ? &w->gzip : &w->plain;
 		a->status = 200;
-		a->data = w->data;
-		a->len = w->size;
+		a->data = form->data;
+		a->len = form->size;
 		a->type = w->type;
-		a->etag = w->etag;
-		a->is_gzip = w->is_gzip;
+		a->etag = form->etag;
 		a->is_page = true;
 		return;
 	}

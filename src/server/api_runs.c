@@ -12,6 +12,7 @@
 #include "config-build.h"
 #include "config/budget.h"
 #include "record/foreign.h"
+#include "record/judge.h"
 #include "record/record.h"
 #include "record/view.h"
 #include "run/admit.h"
@@ -93,6 +94,34 @@ static json_t *list(struct forge_server *sv, const struct forge_run_filter *filt
 	return NULL;
 }
 
+static int no_status(const char *word, struct forge_error *err)
+{
+	char list[160];
+	size_t n = 0;
+
+	for (unsigned i = FORGE_STATUS_QUEUED; i < FORGE_STATUS_COUNT && n < sizeof(list);
+	     i++)
+		n += (size_t)snprintf(list + n, sizeof(list) - n, "%s%s", n ? ", " : "",
+				      forge_status_name((enum forge_status)i));
+	return forge_fail(err, EINVAL, "status: there is no '%.32s' (have: %s)", word,
+			  list);
+}
+
+static int check_reason(const char *word, struct forge_error *err)
+{
+	char list[256];
+	size_t n = 0;
+
+	for (const char *const *r = forge_reasons; *r && n < sizeof(list); r++) {
+		if (strcmp(*r, word) == 0)
+			return 0;
+		n += (size_t)snprintf(list + n, sizeof(list) - n, "%s%s", n ? ", " : "",
+				      *r);
+	}
+	return forge_fail(err, EINVAL, "reason: there is no '%.32s' (have: %s)", word,
+			  list);
+}
+
 static int read_filter(const struct forge_ask *ask, struct forge_run_filter *f,
 		       char since[FORGE_RUN_ID_MAX], char until[FORGE_RUN_ID_MAX],
 		       struct forge_error *err)
@@ -121,10 +150,13 @@ static int read_filter(const struct forge_ask *ask, struct forge_run_filter *f,
 		.with_record = true,
 	};
 	if (rc == 0 && limit == 0)
-		rc = forge_fail(err, EINVAL, "limit: 0 is no page");
+		rc = forge_fail(err, EINVAL, "limit: 0 is no page: it is 1 to %d",
+				PAGE_MAX);
 	f->limit = rc == 0 ? (unsigned)limit : PAGE_DEFAULT;
 	if (rc == 0 && f->status && forge_status_of(f->status) == FORGE_STATUS_NONE)
-		rc = forge_fail(err, EINVAL, "status: there is no '%.32s'", f->status);
+		rc = no_status(f->status, err);
+	if (rc == 0 && f->reason)
+		rc = check_reason(f->reason, err);
 	if (rc == 0 && f->sort && strcmp(f->sort, "created") != 0 &&
 	    strcmp(f->sort, "ended") != 0 && strcmp(f->sort, "wall") != 0 &&
 	    strcmp(f->sort, "memory") != 0)

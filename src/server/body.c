@@ -3,6 +3,7 @@
 #include "server/body.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/parse.h"
@@ -178,6 +179,18 @@ static int add_key(struct forge_strv *words, const struct key *k, const json_t *
 	return 0;
 }
 
+static int unknown_key(const char *name, bool is_again, struct forge_error *err)
+{
+	char list[256];
+	size_t n = 0;
+
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(keys) && n < sizeof(list); i++)
+		if (keys[i].is_for_again || !is_again)
+			n += (size_t)snprintf(list + n, sizeof(list) - n, "%s%s",
+					      n ? ", " : "", keys[i].name);
+	return forge_fail(err, EINVAL, "there is no key '%.64s' (have: %s)", name, list);
+}
+
 static int add_keys(struct forge_strv *words, const json_t *body, bool is_again,
 		    struct forge_error *err)
 {
@@ -192,7 +205,7 @@ static int add_keys(struct forge_strv *words, const json_t *body, bool is_again,
 			    (keys[i].is_for_again || !is_again))
 				k = &keys[i];
 		if (!k)
-			return forge_fail(err, EINVAL, "there is no key '%.64s'", name);
+			return unknown_key(name, is_again, err);
 		if (json_is_null(value))
 			continue; /* as if it was not there */
 		int rc = add_key(words, k, value, err);
@@ -260,4 +273,23 @@ int forge_body_again(const char *command, const char *run_id, const json_t *body
 	if (rc == 0)
 		rc = add_keys(ret, body, true, err);
 	return rc < 0 ? rc : forge_strv_add(ret, run_id);
+}
+
+int forge_body_only(const json_t *body, const char *only, struct forge_error *err)
+{
+	const char *name;
+	json_t *value;
+
+	json_object_foreach((json_t *)body, name, value)
+	{
+		if (!only)
+			return forge_fail(err, EINVAL,
+					  "there is no key '%.64s': the body is {}",
+					  name);
+		if (strcmp(name, only) != 0)
+			return forge_fail(err, EINVAL,
+					  "there is no key '%.64s' (have: %s)", name,
+					  only);
+	}
+	return 0;
 }

@@ -14,3 +14,6 @@ FORGE_MUST_CHECK int forge_body_submit(const json_t *body, struct forge_strv *re
 FORGE_MUST_CHECK int forge_body_again(const char *command, const char *run_id,
 				      const json_t *body, struct forge_strv *ret,
 				      struct forge_error *err);
+/* Refuses every key but this one; NULL: every key. */
+FORGE_MUST_CHECK int forge_body_only(const json_t *body, const char *only,
+				     struct forge_error *err);

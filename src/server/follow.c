@@ -248,14 +248,19 @@ void forge_follower_free(struct forge_follower *r)
 	free(r);
 }
 
-/* Takes j. Without memory the stream ends, and its reader asks again. */
+/*
+ * Takes j. The id is how far the reader has got: a browser sends it as Last-Event-ID when it comes again. Without memory the
+ * stream ends, and its reader asks again.
+ */
 static void put_event(struct forge_follower *r, const char *name, json_t *j)
 {
 	forge_auto_free char *data = j ? json_dumps(j, JSON_COMPACT) : NULL;
 
 	json_decref(j);
 	free(r->text);
-	r->text = data ? forge_asprintf("event: %s\ndata: %s\n\n", name, data) : NULL;
+	r->text = data ? forge_asprintf("event: %s\nid: %llu\ndata: %s\n\n", name,
+					(unsigned long long)r->offset, data)
+		       : NULL;
 	r->len = r->text ? strlen(r->text) : 0;
 	r->at = 0;
 	r->has_ended = r->has_ended || !r->text;

@@ -329,8 +329,8 @@ static bool check(struct request *r, const char *method)
 {
 	struct forge_server *sv = r->h->sv;
 	struct forge_error err = FORGE_ERROR_INIT;
-	const char *host = header(r, "Host");
-	bool is_known;
+	const char *host = header(r, "Host"), *allowed = NULL;
+	char sentence[128];
 
 	r->ask.method = strcmp(method, "HEAD") == 0   ? "GET"
 			: strcmp(method, "POST") == 0 ? "POST"
@@ -351,14 +351,25 @@ static bool check(struct request *r, const char *method)
 	if (rc < 0)
 		return refuse(r, rc == -E2BIG ? 414 : 400, "bad_request", err.msg, NULL);
 	r->route =
-		forge_route_find(r->ask.method, &r->ask.target, r->ask.params, &is_known);
-	if (!r->route && is_known)
-		return refuse(r, 405, "method", "this path has no such method", NULL);
+		forge_route_find(r->ask.method, &r->ask.target, r->ask.params, &allowed);
+	if (!r->route && allowed) {
+		(void)snprintf(sentence, sizeof(sentence),
+			       "this path has no method %.16s (have: %s)", method,
+			       allowed);
+		refuse(r, 405, "method", sentence, NULL);
+		r->answer.allowed = allowed;
+		return false;
+	}
 	if (!r->route)
 		return refuse(r, 404, "not_found", "there is no such path",
 			      "/api/v1/openapi.json lists them");
 	if (!check_access(r))
 		return false;
+	rc = r->route->query ? forge_target_check(&r->ask.target, r->route->query, &err)
+			     : 0;
+	if (rc < 0)
+		return refuse(r, 400, "bad_request", err.msg,
+			      "/api/v1/openapi.json describes them");
 	/* Those who may only read must not keep others from ending a run. */
 	if (strcmp(r->ask.method, "POST") == 0 &&
 	    !take_token(r->h, r->route->access == FORGE_ACCESS_OPERATOR ? &r->h->posts
@@ -366,28 +377,38 @@ static bool check(struct request *r, const char *method)
 		return refuse(r, 429, "too_many",
 			      "too many requests that change something", NULL);
 	r->ask.range = header(r, "Range");
+	r->ask.last_event = header(r, "Last-Event-ID");
+	r->ask.takes_gzip = forge_takes_gzip(header(r, "Accept-Encoding"));
 	return true;
 }
 
-/* The whole request is there. */
+/* The whole request is there. No body at all is an empty object. */
 static bool check_body(struct request *r)
 {
 	json_error_t why;
+	char sentence[256];
 
 	if (strcmp(r->ask.method, "POST") != 0)
 		return true;
+	if (r->len == 0) {
+		r->ask.body = json_object();
+		return r->ask.body ? true : refuse(r, 503, "busy", "out of memory", NULL);
+	}
 	/* A form, which any page can send, has another type. */
 	const char *type = header(r, "Content-Type");
 	if (!type || strncasecmp(type, "application/json", 16) != 0)
 		return refuse(r, 400, "bad_request", "the body must be application/json",
-			      NULL);
-	r->ask.body =
-		json_loadb(r->body ? r->body : "", r->len, JSON_REJECT_DUPLICATES, &why);
-	if (!json_is_object(r->ask.body))
-		return refuse(r, 400, "bad_request",
-			      r->ask.body ? "the body must be a JSON object" : why.text,
-			      NULL);
-	return true;
+			      "Send `Content-Type: application/json`");
+	r->ask.body = json_loadb(r->body, r->len,
+				 JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &why);
+	if (json_is_object(r->ask.body))
+		return true;
+	(void)snprintf(sentence, sizeof(sentence),
+		       "the body is no valid JSON: line %d, column %d: %s", why.line,
+		       why.column, why.text);
+	return refuse(r, 400, "bad_request",
+		      r->ask.body ? "the body must be a JSON object" : sentence,
+		      "An empty one is {}");
 }
 
 /* ---- answers ---- */
@@ -465,6 +486,9 @@ static void add_headers(const struct request *r, struct MHD_Response *response)
 	add(response, "ETag", a->etag);
 	if (a->is_gzip)
 		add(response, "Content-Encoding", "gzip");
+	if (a->is_page) /* with and without gzip */
+		add(response, "Vary", "Accept-Encoding");
+	add(response, "Allow", a->allowed);
 	add(response, "Content-Disposition", a->attachment);
 	if (a->status == 206 || a->status == 200)
 		add(response, "Accept-Ranges", a->total ? "bytes" : NULL);

@@ -133,7 +133,8 @@ static int bind_to(const char *address, struct forge_listen *l, struct forge_err
 	int rc = split(address, host, port, err);
 
 	if (rc < 0)
-		return rc;
+		return forge_hint(err, forge_wrap(err, rc, "--listen"),
+				  "Port 0 is any free one");
 	int code = getaddrinfo(host, port, &hints, &found);
 	if (code != 0)
 		return forge_fail(err, EINVAL, "%s: %s", address, gai_strerror(code));

@@ -151,6 +151,89 @@ int forge_mcp_build_limits(struct forge_mcp_call *c, const json_t *explained,
 	return 0;
 }
 
+/* ---- advice ---- */
+
+/* "4G": how much of which limit; NULL: it is none that a tool has. */
+static const struct forge_limit_row *advised(const char *option, size_t len,
+					     const char *text, const char **ret_cap,
+					     uint64_t *ret_value)
+{
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(limited); i++) {
+		struct forge_limits l = { .memory_bytes = 0 };
+		if (strlen(limited[i].name) != len ||
+		    strncmp(limited[i].name, option, len) != 0)
+			continue;
+		const struct forge_limit_row *row = row_of(limited[i].name);
+		if (forge_limit_set(&l, row, text, NULL) < 0)
+			return NULL;
+		*ret_cap = limited[i].cap;
+		*ret_value = forge_limit_value(&l, row);
+		return row;
+	}
+	return NULL;
+}
+
+/* How much longer the sentence can become. */
+#define ADDED_MAX 200
+
+const char *forge_mcp_notes(const struct forge_mcp_options *o, const char *notes,
+			    char buf[FORGE_MCP_NOTES_MAX])
+{
+	static const char advice[] = "Retry with --";
+	const char *at = NULL, *cap = NULL;
+	char text[FORGE_FORMAT_MAX], most[FORGE_FORMAT_MAX];
+	uint64_t value = 0;
+
+	(void)snprintf(buf, FORGE_MCP_NOTES_MAX, "%s", notes);
+	/* The last one: what is before it may be the name of a process. */
+	for (const char *p = notes; (p = strstr(p, advice)); p++)
+		at = p;
+	/* A record from elsewhere can have any length. */
+	if (!at || strlen(notes) + ADDED_MAX > FORGE_MCP_NOTES_MAX)
+		return buf;
+	const char *option = at + strlen(advice);
+	size_t len = strcspn(option, " "), n = (size_t)(at - notes);
+	const char *amount = option + len + (option[len] == ' ');
+	size_t size = strspn(amount, "0123456789abcdefghijklmnopqrstuvwxyz"
+				     "ABCDEFGHIJKLMNOPQRSTUVWXYZ");
+	const char *rest = amount + size;
+	(void)snprintf(text, sizeof(text), "%.*s", (int)(size < 32 ? size : 0), amount);
+	const struct forge_limit_row *row = advised(option, len, text, &cap, &value);
+	uint64_t fixed = row && o ? forge_limit_value(&o->caps, row) : 0;
+	if (!o)
+		(void)snprintf(buf + n, FORGE_MCP_NOTES_MAX - n,
+			       "Its limit is in the file of the pipeline (%.*s)%s",
+			       (int)len, option, rest);
+	else if (!row)
+		(void)snprintf(buf + n, FORGE_MCP_NOTES_MAX - n,
+			       "No argument of a tool changes this limit (%.*s)%s",
+			       (int)len, option, rest);
+	else if (fixed && value > fixed)
+		(void)snprintf(buf + n, FORGE_MCP_NOTES_MAX - n,
+			       "%s %s would be above the %s that were fixed for this "
+			       "server (%s): make it need less%s",
+			       row->name, text, forge_limit_format(most, row, fixed), cap,
+			       rest);
+	else
+		(void)snprintf(buf + n, FORGE_MCP_NOTES_MAX - n, "Retry with %s %s%s",
+			       row->name, text, rest);
+	return buf;
+}
+
+void forge_mcp_reword(const struct forge_mcp_options *o, json_t *list, const char *key)
+{
+	char notes[FORGE_MCP_NOTES_MAX];
+	size_t i;
+	json_t *one;
+
+	json_array_foreach (list, i, one) {
+		const char *said = forge_json_string(one, key);
+		if (said)
+			json_object_set_new(one, key,
+					    json_string(forge_mcp_notes(o, said, notes)));
+	}
+}
+
 /* ---- inputs ---- */
 
 static int not_allowed(const char *what, const char *path,
@@ -573,6 +656,23 @@ const char *forge_mcp_find_pipeline(const struct forge_mcp_options *o, const cha
 	return NULL;
 }
 
+/* As a file has it: 1, 0.5, true. The shortest text of a number that is still the same number. */
+static char *param_text(const json_t *value)
+{
+	char *text = NULL;
+
+	if (json_is_string(value))
+		return strdup(json_string_value(value));
+	for (size_t digits = 15; digits <= 17; digits++) {
+		free(text);
+		text = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(digits));
+		if (!json_is_real(value) ||
+		    (text && strtod(text, NULL) == json_real_value(value)))
+			break;
+	}
+	return text;
+}
+
 int forge_mcp_add_params(const struct forge_mcp_options *o, const json_t *params,
 			 struct forge_strv *argv, struct forge_error *err)
 {
@@ -581,10 +681,12 @@ int forge_mcp_add_params(const struct forge_mcp_options *o, const json_t *params
 
 	json_object_foreach((json_t *)params, name, value)
 	{ /* NOLINT: not changed */
-		const char *text = json_string_value(value);
+		forge_auto_free char *text = param_text(value);
 		int rc = forge_parse_env_name(name, strlen(name), err);
 		if (rc < 0)
 			return forge_wrap(err, rc, "params");
+		if (!text)
+			return forge_fail(err, ENOMEM, "out of memory");
 		/* A step may make a path of it. */
 		if (strstr(text, ".."))
 			return forge_fail(err, EPERM, "params: %s has '..' in it", name);

@@ -266,7 +266,7 @@ static void tell(struct forge_mcp_call *c)
 		return;
 	(void)snprintf(
 		text, sizeof(text), "%s %llu s since the request.",
-		forge_mcp_run_sentence(record, sentence),
+		forge_mcp_run_sentence(c->m->o, record, sentence),
 		(unsigned long long)((forge_now_usec() - c->began_usec) / 1000000));
 	forge_mcp_tell(c, text);
 }

@@ -21,7 +21,8 @@ bool forge_mcp_run_is_over(const json_t *record)
 	return true;
 }
 
-const char *forge_mcp_run_sentence(const json_t *record, char buf[FORGE_MCP_SENTENCE_MAX])
+const char *forge_mcp_run_sentence(const struct forge_mcp_options *o,
+				   const json_t *record, char buf[FORGE_MCP_SENTENCE_MAX])
 {
 	const char *notes = forge_json_string(record, "completion_notes");
 	const char *status = forge_json_string_or(record, "status", "unknown");
@@ -32,10 +33,8 @@ const char *forge_mcp_run_sentence(const json_t *record, char buf[FORGE_MCP_SENT
 	char have[FORGE_FORMAT_MAX], most[FORGE_FORMAT_MAX];
 	int n = 0;
 
-	if (notes) {
-		(void)snprintf(buf, FORGE_MCP_SENTENCE_MAX, "%s", notes);
-		return buf;
-	}
+	if (notes)
+		return forge_mcp_notes(o, notes, buf);
 	n = snprintf(buf, FORGE_MCP_SENTENCE_MAX, "The run is %s", status);
 	if (forge_json_string(now, "waits"))
 		n += snprintf(buf + n, FORGE_MCP_SENTENCE_MAX - (size_t)n, ": it %.300s",
@@ -79,8 +78,9 @@ static void add_files(json_t *to, const json_t *record, const char *key,
 	json_object_set_new(to, count, json_integer((json_int_t)json_array_size(files)));
 }
 
-json_t *forge_mcp_run_json(const json_t *record)
+json_t *forge_mcp_run_json(const struct forge_mcp_options *o, const json_t *record)
 {
+	char text[FORGE_MCP_NOTES_MAX];
 	static const char *const keys[] = {
 		"run_id",	"analysis_id", "status",       "reason",
 		"exit_code",	"signal",      "exit_status",  "command",
@@ -95,7 +95,8 @@ json_t *forge_mcp_run_json(const json_t *record)
 	json_t *j = json_object();
 
 	json_object_set_new(j, "completion_notes",
-			    notes ? json_string(notes) : json_null());
+			    notes ? json_string(forge_mcp_notes(o, notes, text))
+				  : json_null());
 	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
 		copy(j, record, keys[i]);
 	if (forge_json_string(runtime, "name"))

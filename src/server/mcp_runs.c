@@ -113,7 +113,8 @@ static void reply(struct forge_mcp_call *c)
 
 	if (forge_mcp_run_is_over(c->record))
 		forge_mcp_forget_run(c->m, forge_json_string_or(c->record, "run_id", ""));
-	forge_mcp_reply(c, forge_mcp_run_sentence(c->record, sentence), c->result, NULL);
+	forge_mcp_reply(c, forge_mcp_run_sentence(c->m->o, c->record, sentence),
+			c->result, NULL);
 	c->result = NULL;
 }
 
@@ -156,7 +157,7 @@ static void after_stdout(struct forge_mcp_call *c)
 
 static void report(struct forge_mcp_call *c)
 {
-	c->result = forge_mcp_run_json(c->record);
+	c->result = forge_mcp_run_json(c->m->o, c->record);
 	read_tail(c, "--stdout", after_stdout);
 }
 

@@ -53,6 +53,11 @@ static json_t *arg_json(const struct forge_mcp_arg *a)
 		j = json_pack("{s:s, s:{s:s}}", "type", "object", "additionalProperties",
 			      "type", "string");
 		break;
+	case FORGE_MCP_PARAMS:
+		j = json_pack("{s:s, s:{s:[s, s, s]}}", "type", "object",
+			      "additionalProperties", "type", "string", "number",
+			      "boolean");
+		break;
 	case FORGE_MCP_END:
 		break;
 	}
@@ -130,22 +135,34 @@ static const struct forge_mcp_arg *find_arg(const struct forge_mcp_tool *t,
 static int unknown(const struct forge_mcp_tool *t, const char *name,
 		   struct forge_error *err)
 {
-	const char *names[32], *near;
-	size_t n = 0;
+	const char *names[32] = { NULL }, *near;
+	char list[300] = "";
+	size_t n = 0, len = 0;
 
-	for (const struct forge_mcp_arg *a = t->args; a && a->type; a++)
+	for (const struct forge_mcp_arg *a = t->args; a && a->type; a++) {
+		if (len < sizeof(list))
+			len += (size_t)snprintf(list + len, sizeof(list) - len, "%s%s",
+						n ? ", " : "", a->name);
 		if (n < FORGE_ARRAY_SIZE(names))
 			names[n++] = a->name;
+	}
 	near = forge_near_miss(name, names, n);
-	return forge_fail(err, EINVAL, "%s has no argument '%.64s'%s%s%s", t->name, name,
-			  near ? " (did you mean " : "", near ? near : "",
-			  near ? "?)" : "");
+	return forge_hint(err,
+			  forge_fail(err, EINVAL, "%s has no argument '%.64s'%s%s%s",
+				     t->name, name, near ? " (did you mean " : "",
+				     near ? near : "", near ? "?)" : ""),
+			  "It has %s", n ? list : "none");
 }
 
 /* A string that can be an argument of a program: no NUL is in it. */
 static bool is_plain(const json_t *j)
 {
 	return json_is_string(j) && strlen(json_string_value(j)) == json_string_length(j);
+}
+
+static bool is_scalar(const json_t *j)
+{
+	return json_is_number(j) || json_is_boolean(j);
 }
 
 static int check_list(const struct forge_mcp_arg *a, const json_t *value,
@@ -170,12 +187,19 @@ static int check_map(const struct forge_mcp_arg *a, const json_t *value,
 	json_t *word;
 
 	if (!json_is_object(value))
-		return forge_fail(err, EINVAL, "%s is not an object with strings",
-				  a->name);
+		return forge_fail(err, EINVAL, "%s is not an object with %s", a->name,
+				  a->type == FORGE_MCP_MAP ? "strings" : "values");
 	/* The cast is for jansson: nothing is changed. */
 	json_object_foreach((json_t *)value, name, word) /* NOLINT */
-		if (!is_plain(word)) return forge_fail(
-			err, EINVAL, "%s: '%.64s' is not a string", a->name, name);
+		if (!is_plain(word) &&
+		    (a->type == FORGE_MCP_MAP ||
+		     !is_scalar(word))) return forge_fail(err, EINVAL,
+							  "%s: '%.64s' is not a string%s",
+							  a->name, name,
+							  a->type == FORGE_MCP_MAP
+								  ? ""
+								  : ", a number, true or "
+								    "false");
 	return 0;
 }
 
@@ -238,6 +262,7 @@ static int check_value(const struct forge_mcp_arg *a, const json_t *value,
 	case FORGE_MCP_STRINGS:
 		return check_list(a, value, err);
 	case FORGE_MCP_MAP:
+	case FORGE_MCP_PARAMS:
 		return check_map(a, value, err);
 	case FORGE_MCP_END:
 		break;

@@ -26,6 +26,7 @@ enum forge_mcp_type {
 	FORGE_MCP_BOOLEAN,
 	FORGE_MCP_STRINGS, /* a list */
 	FORGE_MCP_MAP,	   /* names and strings */
+	FORGE_MCP_PARAMS,  /* names and strings, numbers, true or false */
 	FORGE_MCP_WORD,	   /* one of words, "a|b" */
 };
 
@@ -184,18 +185,28 @@ FORGE_MUST_CHECK int forge_mcp_check_runtime(const struct forge_mcp_options *o,
 /* The pipeline of this name. NULL: refused. */
 const char *forge_mcp_find_pipeline(const struct forge_mcp_options *o, const char *name,
 				    struct forge_error *err);
-/* Adds "-p NAME=VALUE" of each parameter. */
+/* Adds "-p NAME=VALUE" of each parameter; numbers, true and false as a pipeline's file has them. */
 FORGE_MUST_CHECK int forge_mcp_add_params(const struct forge_mcp_options *o,
 					  const json_t *params, struct forge_strv *argv,
 					  struct forge_error *err);
 
 /* ---- mcp_result.c ---- */
 
+/*
+ * The sentence of a verdict for an agent: advice to use an option becomes advice to use an argument of a tool, or says that what was
+ * fixed allows no more. o: NULL for a step of a pipeline, whose limits are in its file. Returns buf.
+ */
+#define FORGE_MCP_NOTES_MAX 1400
+const char *forge_mcp_notes(const struct forge_mcp_options *o, const char *notes,
+			    char buf[FORGE_MCP_NOTES_MAX]);
+/* The same for this key of each object of a list. */
+void forge_mcp_reword(const struct forge_mcp_options *o, json_t *list, const char *key);
 /* What an agent wants to know of a run. New reference. */
-json_t *forge_mcp_run_json(const json_t *record);
+json_t *forge_mcp_run_json(const struct forge_mcp_options *o, const json_t *record);
 /* The sentence about it: its verdict, or what it does now. Returns buf. */
-#define FORGE_MCP_SENTENCE_MAX 1024
-const char *forge_mcp_run_sentence(const json_t *record,
+#define FORGE_MCP_SENTENCE_MAX FORGE_MCP_NOTES_MAX
+const char *forge_mcp_run_sentence(const struct forge_mcp_options *o,
+				   const json_t *record,
 				   char buf[FORGE_MCP_SENTENCE_MAX]);
 /* Whether nothing more happens to it. */
 bool forge_mcp_run_is_over(const json_t *record);

@@ -117,12 +117,12 @@ static const struct forge_mcp_arg runtime_args[] = {
 #define PIPELINE NEEDED(FORGE_MCP_STRING, "pipeline", "As list_pipelines shows it")
 static const struct forge_mcp_arg pipeline_args[] = {
 	PIPELINE,
-	ARG(FORGE_MCP_MAP, "params", "Parameters of the pipeline"),
+	ARG(FORGE_MCP_PARAMS, "params", "Parameters of the pipeline"),
 	WAIT("45"),
 	END,
 };
 static const struct forge_mcp_arg status_args[] = {
-	PIPELINE, ARG(FORGE_MCP_MAP, "params", "Parameters of the pipeline"), END
+	PIPELINE, ARG(FORGE_MCP_PARAMS, "params", "Parameters of the pipeline"), END
 };
 static const struct forge_mcp_arg no_args[] = { END };
 

@@ -39,10 +39,11 @@ static void after_show(struct forge_mcp_call *c)
 	c->record = forge_mcp_answer_of(c);
 	if (!c->record)
 		return;
-	json_t *result = forge_mcp_run_json(c->record);
+	json_t *result = forge_mcp_run_json(c->m->o, c->record);
 	if (json_is_true(json_object_get(c->args, "full")))
 		json_object_set(result, "record", c->record);
-	forge_mcp_reply(c, forge_mcp_run_sentence(c->record, sentence), result, NULL);
+	forge_mcp_reply(c, forge_mcp_run_sentence(c->m->o, c->record, sentence), result,
+			NULL);
 }
 
 void forge_mcp_show_run(struct forge_mcp_call *c)
@@ -85,6 +86,7 @@ static void after_ps(struct forge_mcp_call *c)
 		return;
 	json_t *runs = read_lines(c->child->text);
 	size_t n = json_array_size(runs);
+	forge_mcp_reword(c->m->o, runs, "completion_notes");
 	const char *last =
 		forge_json_string(json_array_get(runs, n ? n - 1 : 0), "run_id");
 	bool is_full = n > 0 && n == number(c, "limit", 20);
@@ -503,6 +505,7 @@ static void after_status(struct forge_mcp_call *c)
 		done += strcmp(state, "cached") == 0 || strcmp(state, "done") == 0 ||
 			strcmp(state, "skipped") == 0;
 	}
+	forge_mcp_reword(NULL, tasks, "why");
 	const char *pipeline = arg(c, "pipeline");
 	bool is_running = running_head(c->m, pipeline) != NULL;
 	(void)snprintf(text, sizeof(text), "%zu of %zu tasks are up to date%s.", done,
@@ -602,6 +605,7 @@ static void reply_ended(struct forge_mcp_call *c, const struct forge_mcp_child *
 		forge_mcp_refuse_text(c, problem ? problem : "out of memory");
 		return;
 	}
+	forge_mcp_reword(NULL, events, "notes");
 	forge_mcp_reply(
 		c,
 		is_good		       ? "Every step is up to date."

@@ -14,17 +14,19 @@ struct forge_route {
 			*ask); /* the same, decided for each request; NULL: never */
 	void (*answer)(struct forge_server *sv, const struct forge_ask *ask,
 		       struct forge_answer *a);
+	/* Parameters that it may have, for forge_target_check(); docs/openapi.json has the same. NULL: any. */
+	const char *query;
 };
 extern const struct forge_route forge_routes[]; /* ends with a row without a method */
 
 /*
- * The route of a request; params gets what stands for {}. NULL: there is none; *ret_is_known: the path has
- * one for another method.
+ * The route of a request; params gets what stands for {}. NULL: there is none; *ret_allowed has the methods of the path, as the
+ * header Allow lists them, and is NULL when it has none.
  */
 const struct forge_route *forge_route_find(const char *method,
 					   const struct forge_target *t,
 					   const char *params[FORGE_PARAMS_MAX],
-					   bool *ret_is_known);
+					   const char **ret_allowed);
 
 /* Whether text is the full id of a run; otherwise a is the error. */
 bool forge_api_is_run(const char *text, struct forge_answer *a);

@@ -3,6 +3,7 @@
 #include "server/target.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -144,32 +145,100 @@ static bool is_number(const char *text)
 	return n > 0 && n < 20 && !text[n];
 }
 
+int forge_number_parse(const char *name, const char *text, uint64_t max, uint64_t *ret,
+		       struct forge_error *err)
+{
+	if (!is_number(text) || strtoull(text, NULL, 10) > max)
+		return forge_fail(err, EINVAL,
+				  "%s: '%.32s' is not a whole number from 0 to %llu",
+				  name, text, (unsigned long long)max);
+	*ret = strtoull(text, NULL, 10);
+	return 0;
+}
+
 int forge_target_number(const struct forge_target *t, const char *name, uint64_t max,
 			uint64_t fallback, uint64_t *ret, struct forge_error *err)
 {
 	const char *text = forge_target_get(t, name);
 
-	if (!text) {
-		*ret = fallback;
-		return 0;
+	if (text)
+		return forge_number_parse(name, text, max, ret, err);
+	*ret = fallback;
+	return 0;
+}
+
+/* "limit after open?" as a sentence has it: "limit, after, open". */
+static const char *list_names(const char *names, char *buf, size_t size)
+{
+	size_t n = 0;
+
+	buf[0] = '\0';
+	while (*names && n < size) {
+		size_t len = strcspn(names, " ?");
+		n += (size_t)snprintf(buf + n, size - n, "%s%.*s", n ? ", " : "",
+				      (int)len, names);
+		names += strcspn(names, " ");
+		names += *names == ' ';
 	}
-	if (!is_number(text) || strtoull(text, NULL, 10) > max)
-		return forge_fail(err, EINVAL,
-				  "%s: '%.32s' is not a whole number up to %llu", name,
-				  text, (unsigned long long)max);
-	*ret = strtoull(text, NULL, 10);
+	return buf;
+}
+
+/* Its place in names, NULL: it is none of them. */
+static const char *find_name(const char *names, const char *name)
+{
+	size_t n = strlen(name);
+
+	while (*names) {
+		size_t len = strcspn(names, " ?");
+		if (len == n && strncmp(names, name, n) == 0)
+			return names;
+		names += strcspn(names, " ");
+		names += *names == ' ';
+	}
+	return NULL;
+}
+
+static bool is_switch(const char *value)
+{
+	return strcmp(value, "0") == 0 || strcmp(value, "1") == 0 ||
+	       strcmp(value, "false") == 0 || strcmp(value, "true") == 0;
+}
+
+int forge_target_check(const struct forge_target *t, const char *names,
+		       struct forge_error *err)
+{
+	char list[256];
+
+	for (size_t i = 0; i < t->n_query; i++) {
+		const char *name = t->query[i].name, *value = t->query[i].value;
+		/* "?" and "&" with nothing between them */
+		if (!*name && !*value)
+			continue;
+		const char *known = find_name(names, name);
+		if (!known && !*names)
+			return forge_fail(err, EINVAL,
+					  "this path has no parameters, and no '%.32s'",
+					  name);
+		if (!known)
+			return forge_fail(err, EINVAL,
+					  "this path has no parameter '%.32s' (have: %s)",
+					  name, list_names(names, list, sizeof(list)));
+		for (size_t k = 0; k < i; k++)
+			if (strcmp(t->query[k].name, name) == 0)
+				return forge_fail(err, EINVAL, "%s is there twice", name);
+		if (known[strlen(name)] == '?' && !is_switch(value))
+			return forge_fail(err, EINVAL,
+					  "%s: '%.32s' is none of 0, 1, false, true",
+					  name, value);
+	}
 	return 0;
 }
 
 bool forge_target_flag(const struct forge_target *t, const char *name)
 {
-	for (size_t i = 0; i < t->n_query; i++)
-		if (strcmp(t->query[i].name, name) == 0)
-			return !*t->query[i].value ||
-			       strcmp(t->query[i].value, "1") == 0 ||
-			       strcmp(t->query[i].value, "true") == 0 ||
-			       strcmp(t->query[i].value, "yes") == 0;
-	return false;
+	const char *value = forge_target_get(t, name);
+
+	return value && (strcmp(value, "1") == 0 || strcmp(value, "true") == 0);
 }
 
 int forge_range_parse(const char *header, uint64_t size, uint64_t *ret_from,
@@ -205,6 +274,34 @@ int forge_range_parse(const char *header, uint64_t size, uint64_t *ret_from,
 	*ret_from = a;
 	*ret_len = *last && b < size ? b - a + 1 : size - a;
 	return 1;
+}
+
+/* "gzip;q=0" refuses it; any other weight, and none, asks for it. */
+static bool has_weight(const char *params)
+{
+	const char *q = strstr(params, "q=");
+
+	return !q || strpbrk(q + 2, "123456789");
+}
+
+bool forge_takes_gzip(const char *header)
+{
+	bool takes_any = false;
+
+	for (const char *p = header; p && *p;) {
+		char one[64];
+		size_t len = strcspn(p, ",");
+		(void)snprintf(one, sizeof(one), "%.*s", (int)(len < 63 ? len : 63), p);
+		const char *word = one + strspn(one, " \t");
+		size_t n = strcspn(word, " \t;");
+		if ((n == 4 && strncasecmp(word, "gzip", 4) == 0) ||
+		    (n == 6 && strncasecmp(word, "x-gzip", 6) == 0))
+			return has_weight(word + n);
+		if (n == 1 && *word == '*')
+			takes_any = has_weight(word + n);
+		p += len + (p[len] == ',');
+	}
+	return takes_any;
 }
 
 /* The name without its port. */

@@ -38,7 +38,16 @@ const char *forge_target_get(const struct forge_target *t, const char *name);
 FORGE_MUST_CHECK int forge_target_number(const struct forge_target *t, const char *name,
 					 uint64_t max, uint64_t fallback, uint64_t *ret,
 					 struct forge_error *err);
-/* "", "1", "true" and "yes" are true. */
+/* The same of a text that is there. name: for err. -EINVAL */
+FORGE_MUST_CHECK int forge_number_parse(const char *name, const char *text, uint64_t max,
+					uint64_t *ret, struct forge_error *err);
+/*
+ * Whether every parameter is one of names, "limit after open?", comes once, and, where the name has a question mark, is 0, 1, true
+ * or false. -EINVAL; err lists what is legal.
+ */
+FORGE_MUST_CHECK int forge_target_check(const struct forge_target *t, const char *names,
+					struct forge_error *err);
+/* "1" and "true" are true. */
 bool forge_target_flag(const struct forge_target *t, const char *name);
 
 /*
@@ -47,6 +56,8 @@ bool forge_target_flag(const struct forge_target *t, const char *name);
  */
 FORGE_MUST_CHECK int forge_range_parse(const char *header, uint64_t size,
 				       uint64_t *ret_from, uint64_t *ret_len);
+/* Whether an Accept-Encoding header asks for gzip; NULL (none was sent): it does not. */
+bool forge_takes_gzip(const char *header);
 /*
  * Whether a Host header (NULL: none was sent) names this server: a loopback name or address, or one of names, each with any
  * port. Pages of other names must not reach a server on loopback by making their name resolve to it.

@@ -192,6 +192,23 @@ static bool is_meant(const json_t *token, const char *word)
 	       strcmp(forge_json_string_or(token, "name", ""), word) == 0;
 }
 
+/* "5c0ffee0 (made 2026-01-31T12:00:00Z)" of each that is meant; as many as fit. */
+static const char *list_meant(const json_t *list, const char *word, char *buf,
+			      size_t size)
+{
+	size_t i, n = 0;
+	json_t *token;
+
+	buf[0] = '\0';
+	json_array_foreach (list, i, token)
+		if (is_meant(token, word) && n < size)
+			n += (size_t)snprintf(
+				buf + n, size - n, "%s%s (made %s)", n ? ", " : "",
+				forge_json_string_or(token, "id", ""),
+				forge_json_string_or(token, "created_at", ""));
+	return buf;
+}
+
 int forge_token_revoke(const struct forge_home *home, const char *word,
 		       struct forge_error *err)
 {
@@ -200,6 +217,7 @@ int forge_token_revoke(const struct forge_home *home, const char *word,
 	int rc = held < 0 ? held : load(home, &list, err);
 	size_t i, found = 0, at = 0;
 	json_t *token;
+	char text[400];
 
 	if (rc < 0)
 		return rc;
@@ -209,15 +227,19 @@ int forge_token_revoke(const struct forge_home *home, const char *word,
 		found++;
 		at = i;
 	}
-	if (found != 1)
-		return forge_hint(
-			err,
-			found ? forge_fail(err, ENOTUNIQ, "%zu tokens are named '%.64s'",
-					   found, word)
-			      : forge_fail(err, ENOENT,
-					   "no token has the id or the name '%.64s'",
-					   word),
-			"`forge token list` shows their ids");
+	if (found > 1)
+		return forge_hint(err,
+				  forge_fail(err, ENOTUNIQ,
+					     "%zu tokens are named '%.64s': %s", found,
+					     word,
+					     list_meant(list, word, text, sizeof(text))),
+				  "Revoke each by its id");
+	if (found == 0)
+		return forge_hint(err,
+				  forge_fail(err, ENOENT,
+					     "no token has the id or the name '%.64s'",
+					     word),
+				  "`forge token list` shows their ids");
 	(void)json_array_remove(list, at); /* at is in the list */
 	return save(home, list, err);
 }

@@ -151,6 +151,7 @@ test('the network only with --allow-network', async (t) => {
 test('read-only: nothing that starts or ends a run is there, listed or not', async (t) => {
     const p = place(t)
     p.forge('run', '--id', 'mine', 'echo', 'hello')
+    writeFileSync(p.in('pipeline.yaml'), 'name: p\nsteps:\n  a: {run: "echo 1 > o", outputs: [o]}\n')
     const client = await connect(t, p, ['--read-only', '--pipeline', p.dir])
     const names = (await client.listTools()).tools.map((tool) => tool.name)
     assert.deepEqual(names, ['show_run', 'wait_run', 'list_runs', 'read_log', 'list_outputs', 'read_output', 'list_runtimes',
@@ -198,7 +199,20 @@ test('what would lead out of all that is no argument', async (t) => {
 test('options that are wrong are refused before anything is served', async (t) => {
     const p = place(t)
     writeFileSync(p.in('broken.yaml'), 'version: 1\nnonsense: 2\n')
+    writeFileSync(p.in('small.yaml'), 'version: 1\nhost: {max: {memory: 64M, timeout: 1m}}\n')
+    writeFileSync(p.in('cycle.yaml'), 'name: c\nsteps:\n  a: {inputs: {x: b/o}, run: "cp $x o", outputs: [o]}\n  b: {inputs: {x: a/o}, run: "cp $x o", outputs: [o]}\n')
+    writeFileSync(p.in('absent.yaml'), 'name: c\nsteps:\n  a: {inputs: {x: no-such.csv}, run: "cp $x o", outputs: [o]}\n')
     const wrong = [
+        [['--max-runs', '0'], /--max-runs: 0 is not a number from 1/],
+        [['--runtime', 'nope'], /--runtime: unknown runtime 'nope' \(have: .*plain/],
+        [['--runtime', 'plain', '--runtime', 'plan'], /unknown runtime 'plan'/],
+        [['--max-memory', '900T'], /--max-memory: memory 900\.00 TiB is more than all analyses on this host may have together/],
+        [['--max-cpus', '90000'], /--max-cpus: 90000 CPUs are more than all analyses/],
+        [['--config', 'small.yaml', '--max-memory', '65M'], /--max-memory: 65\.00 MiB is more than this host allows: 64\.00 MiB \(host\.max\.memory\)/],
+        [['--config', 'small.yaml', '--max-time', '2m'], /host\.max\.timeout/],
+        [['--pipeline', 'cycle.yaml'], /cycle\.yaml:3:3: --pipeline: steps that wait for each other/],
+        [['--pipeline', 'absent.yaml'], /absent\.yaml:3:.*--pipeline: .*no-such\.csv/],
+        [['--pipeline', 'broken.yaml'], /broken\.yaml:1:.*--pipeline: /],
         [['--max-memory', 'much'], /--max-memory/],
         [['--allow-input', 'no-such'], /--allow-input no-such/],
         [['--allow-input', 'forge.yaml'], /not a directory/],
@@ -213,6 +227,13 @@ test('options that are wrong are refused before anything is served', async (t) =
         assert.equal(done.status, 2, options.join(' '))
         assert.match(done.stderr, expected)
         assert.equal(done.stdout, '')
+    }
+    // What can be met is not refused: a cap of none, one as high as the host's, files that a parameter names.
+    writeFileSync(p.in('later.yaml'), 'name: l\nparams: {reads: no-such.csv}\nsteps:\n  a: {inputs: {x: $reads}, run: "cp $x o", outputs: [o]}\n')
+    for (const options of [['--max-memory', 'unlimited'], ['--config', 'small.yaml', '--max-memory', '64M', '--max-time', '1m'], ['--max-runs', '1'],
+        ['--pipeline', 'later.yaml']]) {
+        const done = spawnSync(FORGE, ['mcp', ...options], { cwd: p.dir, env: p.env, encoding: 'utf8', input: '' })
+        assert.equal(done.status, 0, options.join(' ') + done.stderr)
     }
 })
 

@@ -3,7 +3,7 @@
 import { test } from 'node:test'
 import assert from 'node:assert/strict'
 import { SUPPORTED_PROTOCOL_VERSIONS } from '@modelcontextprotocol/sdk/types.js'
-import { readFileSync } from 'node:fs'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { place, connect, raw, modernMeta, until } from './lib.mjs'
 
 for (const mode of ['modern', 'auto', 'legacy', 'sdk']) {
@@ -160,7 +160,8 @@ test('two requests with one id are not mixed up', async (t) => {
 
 test('schemas: each tool has both, annotations, and results that match', async (t) => {
     const p = place(t)
-    const client = await connect(t, p, ['--pipeline', p.in('forge.yaml')])
+    writeFileSync(p.in('pipeline.yaml'), 'name: p\nsteps:\n  a: {run: "echo 1 > o", outputs: [o]}\n')
+    const client = await connect(t, p, ['--pipeline', p.in('pipeline.yaml')])
     const { tools } = await client.listTools()
     assert.deepEqual(tools.map((tool) => tool.name), ['run_analysis', 'submit_analysis', 'show_run', 'wait_run', 'list_runs', 'read_log',
         'list_outputs', 'read_output', 'kill_run', 'rerun', 'list_runtimes', 'show_runtime', 'list_pipelines', 'run_pipeline', 'pipeline_status', 'host_status'])

@@ -39,8 +39,17 @@ test('run_analysis: the verdict of a run without memory says what to change', as
     assert.equal(done.status, 'killed')
     assert.equal(done.reason, 'memory')
     assert.equal(done.limits.memory_bytes, 64 << 20)
-    assert.match(done.summary, /^Killed: memory 64\.00 MiB of 64\.00 MiB.*--memory/)
-    assert.equal(done.summary, p.record(done.run_id).completion_notes)
+    // The record is for people, who type options.
+    const notes = p.record(done.run_id).completion_notes
+    assert.match(notes, /^Killed: memory 64\.00 MiB of 64\.00 MiB.*Retry with --memory 128M\.$/)
+    assert.equal(done.summary, notes.replace('--memory', 'memory'))
+    assert.equal(done.completion_notes, done.summary)
+    assert.equal((await client.result('list_runs', { limit: 1 })).runs[0].completion_notes, done.summary)
+    const capped = await connect(t, p, ['--max-memory', '100M'])
+    assert.match((await capped.result('show_run', { run: done.run_id })).summary,
+        /\. memory 128M would be above the 100\.00 MiB that were fixed for this server \(--max-memory\): make it need less\.$/)
+    const printed = await client.result('run_analysis', { command: ['sh', '-c', 'yes'], timeout: '20s', name: 'yes' })
+    assert.match(printed.summary, /^Killed: more than .*No argument of a tool changes this limit \(output-limit\), or print less\.$/)
     const more = await client.result('rerun', { run: done.run_id, memory: '96M' })
     assert.equal(more.limits.memory_bytes, 96 << 20)
     assert.equal(more.rerun_of, done.run_id)
@@ -215,6 +224,12 @@ steps:
     assert.match((await client.result('pipeline_status', { pipeline: 'pipe' })).summary, /^2 of 2/)
     const other = await client.result('run_pipeline', { pipeline: 'pipe', params: { word: 'bye' } })
     assert.equal(other.events.filter((event) => event.event === 'done').length, 2)
+    for (const [word, shown] of [[1, '1'], [-0.5, '-0.5'], [true, 'true'], [0.1, '0.1'], [1e21, '1e21'], ['01', '01']]) {
+        await client.result('run_pipeline', { pipeline: 'pipe', params: { word } })
+        assert.match((await client.result('pipeline_status', { pipeline: 'pipe', params: { word: shown } })).summary, /^2 of 2/, shown)
+    }
+    for (const word of [null, [1], { a: 1 }])
+        assert.match(await client.refusal('run_pipeline', { pipeline: 'pipe', params: { word } }), /params: 'word' is not a string, a number, true or false/)
     assert.match(await client.refusal('run_pipeline', { pipeline: '/etc' }), /is no pipeline of this server/)
     assert.match(await client.refusal('run_pipeline', { pipeline: 'pipe', params: { word: '../x' } }), /'\.\.'/)
     assert.match(await client.refusal('run_pipeline', { pipeline: 'pipe', params: { word: '/etc/passwd' } }), /--allow-input/)
@@ -243,6 +258,8 @@ test('arguments that the schema does not allow are refused with a sentence', asy
         ['run_analysis', { command: ['x'], language: 'R' }, /language belongs to code/],
         ['run_analysis', { code: 'x', language: 'perl' }, /language is not one of/],
         ['run_analysis', { code: 'x', memry: '1G' }, /no argument 'memry' \(did you mean memory\?\)/],
+        ['run_analysis', { code: 'x', limits: { memory: '1G' } }, /no argument 'limits'\nhint: It has code, language, command, .*memory, cpus, timeout, disk, .*wait_seconds$/],
+        ['host_status', { x: 1 }, /no argument 'x'\nhint: It has none/],
         ['run_analysis', { code: 'x', memory: 'much' }, /memory: 'much'/],
         ['run_analysis', { code: 'x', memory: {} }, /neither a string nor a number/],
         ['run_analysis', { code: 'x', wait_seconds: -1 }, /whole number from 0/],

@@ -6,6 +6,12 @@ import forge
 from base import Case
 from forge import aio
 
+PIPELINE = """name: tiny
+params: {word: hello}
+steps:
+  one: {run: "WORK >a.txt", outputs: [a.txt]}
+  two: {inputs: {x: one/a.txt}, run: "cat $x >b.txt", outputs: [b.txt]}
+"""
 READY = "trap 'echo asked; exit 9' TERM; echo ready; while :; do sleep 0.02; done"
 
 
@@ -85,6 +91,81 @@ class Aio(Case):
                 except asyncio.CancelledError:
                     pass
                 self.assertEqual([r.status for r in forge.runs(analysis=f"aio-s{n}") if r.status != "cancelled"], [])
+
+        asyncio.run(main())
+
+    def test_resume(self):
+        """aio: resume goes on after a kill"""
+        async def main():
+            gate = self.write("gate", "")
+            run = await aio.submit(["sh", "-c", "[ ! -s gate ] || exit 0; sleep 60"], inputs="gate")
+            await run.kill(now=True)
+            gate.write_text("open")
+            after = await run.resume(check=True)
+            self.assertNotEqual(after.run_id, run.run_id)
+            self.assertEqual(after.status, "succeeded")
+
+        asyncio.run(main())
+
+    def test_host(self):
+        """aio: runtimes and health are those of forge.runtimes() and forge.health()"""
+        async def main():
+            self.assertEqual([r.name for r in await aio.runtimes()], [r.name for r in forge.runtimes()])
+            checks, found = await asyncio.gather(aio.health(), aio.health())
+            self.assertEqual([c.name for c in checks], [c.name for c in forge.health()])
+            self.assertIsInstance(found[0], forge.HealthCheck)
+            with self.assertRaises(forge.CliError):
+                await aio.health(config="no-such.yaml")
+
+        asyncio.run(main())
+
+    def test_pipelines(self):
+        """aio: pipelines: run, status, outputs, failures"""
+        async def main():
+            self.write("pipeline.yaml", PIPELINE.replace("WORK", "true aio; echo $word"))
+            self.assertNotIn("cached", [t.state for t in await aio.pipelines.status()])
+            seen = []
+            result = await aio.pipelines.run(on_event=lambda e: seen.append(e["event"]), check=True)
+            self.assertEqual((result.counts["done"], result.tasks["two"].state), (2, "done"))
+            self.assertEqual((seen[0], seen[-1]), ("begin", "end"))
+            self.assertEqual([t.state for t in await aio.pipelines.status()], ["cached", "cached"])
+            (output,) = await aio.pipelines.outputs(copy="results")
+            self.assertEqual((output.path, output.read_bytes()), ("b.txt", b"hello\n"))
+            self.assertEqual([p.read_text() for p in (self.dir / "results").rglob("b.txt")], ["hello\n"])
+            other = await aio.pipelines.run(self.dir / "pipeline.yaml", params={"word": 7}, only="one", cwd="/")
+            self.assertEqual(other.tasks["one"].state, "done")
+            self.write("pipeline.yaml", PIPELINE.replace("WORK", "exit 3"))
+            with self.assertRaisesRegex(forge.pipelines.PipelineFailed, "one: .*exit code 3"):
+                await aio.pipelines.run(check=True)
+            self.write("pipeline.yaml", PIPELINE.replace("run:", "rum:", 1))
+            with self.assertRaisesRegex(forge.CliError, r"pipeline.yaml:4:.*rum"):
+                await aio.pipelines.run()
+            with self.assertRaisesRegex(forge.CliError, r"pipeline.yaml:4:.*rum"):
+                await aio.pipelines.status()
+
+        asyncio.run(main())
+
+    def test_pipelines_cancel(self):
+        """aio: pipelines: cancelling the task, and an exception in on_event, end its runs"""
+        self.write("pipeline.yaml", PIPELINE.replace("WORK", "sleep 60; echo $word"))
+
+        async def main():
+            started = asyncio.Event()
+            task = asyncio.ensure_future(
+                aio.pipelines.run(on_event=lambda e: started.set() if e["event"] == "run" else None))
+            await started.wait()
+            task.cancel()
+            with self.assertRaises(asyncio.CancelledError):
+                await task
+            self.assertEqual(forge.runs(running=True), [])
+
+            def fail(event):
+                if event["event"] == "run":
+                    raise RuntimeError("from the caller")
+
+            with self.assertRaisesRegex(RuntimeError, "from the caller"):
+                await aio.pipelines.run(on_event=fail)
+            self.assertEqual(forge.runs(running=True), [])
 
         asyncio.run(main())
 

@@ -7,7 +7,7 @@ import os
 import stat
 
 import forge
-from base import Case
+from base import TOP, Case
 from forge import compat
 
 
@@ -68,6 +68,21 @@ class Compat(Case):
         self.assertTrue(forge.cleanup_analysis_temp_dir(other))
         self.assertFalse(other.parent.exists())
         self.assertFalse(forge.cleanup_analysis_temp_dir(other))
+
+    def test_as_documented(self):
+        """isolated_run: MIGRATING.md says what a change in place prints, and what is left without cwd"""
+        text = (TOP / "docs/MIGRATING.md").read_text()
+        self.write("in.txt", "1\n")
+        result = forge.isolated_run(["sh", "-c", "echo 2 >in.txt"], cwd=".")
+        self.assertNotEqual(result.returncode, 0)
+        self.assertEqual((self.dir / "in.txt").read_text(), "1\n")
+        self.assertIn(f"`{result.stderr.strip()}`".replace("sh: 1: ", "sh: "), text)
+        self.write("fit.py", "open('out.csv', 'w').write('3')\n")
+        result = forge.run_python_script("fit.py")
+        self.assertEqual((result.returncode, [o.path for o in result.outputs]), (0, ["out.csv"]))
+        self.assertFalse((self.dir / "out.csv").exists())
+        self.assertEqual(forge.run_python_script("fit.py", cwd=".").returncode, 0)
+        self.assertEqual((self.dir / "out.csv").read_text(), "3")
 
     def test_cleanup_refuses(self):
         """cleanup_analysis_temp_dir removes nothing else, and follows no link"""

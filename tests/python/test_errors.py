@@ -169,6 +169,13 @@ class Errors(Case):
         with self.assertRaises(forge.NotInstalled):
             forge.run(["true"])
 
+    def test_exported(self):
+        """every exception of errors.py is one of the package"""
+        for name, kind in vars(errors).items():
+            if isinstance(kind, type) and issubclass(kind, (Exception, Warning)) and kind.__module__ == errors.__name__:
+                self.assertIs(getattr(forge, name, None), kind)
+                self.assertIn(name, forge.__all__)
+
     def test_no_json(self):
         """a forge that prints no record is an error, never a success"""
         before = os.environ["FORGE_BINARY"]

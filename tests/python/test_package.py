@@ -41,12 +41,13 @@ class Package(Case):
         if not shutil.which("mypy"):
             self.skipTest("needs Debian's mypy")
         self.write("caller.py", "import forge\nforge.run(['true'], memory=[1])\nx: int = forge.run(['true']).status\n"
-                                "forge.aio.run(['true'])\n")
+                                "forge.aio.run(['true'])\nforge.aio.pipelines.run(jobs='x')\n")
         done = subprocess.run(
             ["mypy", "--strict", "--cache-dir", str(self.dir), "caller.py"], env=dict(os.environ, MYPYPATH=str(PACKAGE)),
             capture_output=True, text=True, check=False)
         self.assertIn('caller.py:2: error: Argument "memory" to "run"', done.stdout)
         self.assertIn("caller.py:3: error: Incompatible types in assignment", done.stdout)
+        self.assertIn('caller.py:5: error: Argument "jobs" to "run"', done.stdout)
         self.assertNotIn("caller.py:1:", done.stdout)
 
     def test_python39(self):

@@ -49,6 +49,21 @@ teardown() { teardown_store; }
     [ "$output" = 0 ]
 }
 
+@test "a token has a name, and of two with one name each has an id" {
+    run "$FORGE" token new 'a b'
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"NAME: 'a b' is not a name for a token (write 1 to 64 letters, digits"* ]]
+    "$FORGE" token new twin 2>/dev/null
+    "$FORGE" token new twin 2>/dev/null
+    run "$FORGE" token revoke twin
+    [ "$status" -eq 1 ]
+    for id in $("$FORGE" token list --json | jq -r '.[].id'); do
+        [[ "$output" == *"2 tokens are named 'twin': "*"$id (made 2"*"Revoke each by its id"* ]] || { echo "$output"; return 1; }
+        "$FORGE" token revoke "$id"
+    done
+    [ "$("$FORGE" token list --json)" = '[]' ]
+}
+
 @test "the token of the link ends with the server" {
     start_server
     old=$token
@@ -290,6 +305,108 @@ teardown() { teardown_store; }
     [ "$status" -eq 1 ]
 }
 
+@test "a parameter that a path does not have is refused, with those that it has" {
+    start_server
+    "$FORGE" run -q -- echo 0123456789
+    id=$("$FORGE" ps -q)
+    for wrong in 'runs?foo=1' 'runs?state=killed' 'runs?open=maybe' 'runs?open' 'runs?parts=yes' 'runs?limit=1&limit=2' "runs/$id?full=1" \
+        "runs/$id/logs/stdout?offset=5&length=4" "runs/$id/follow?offset=2" "runs/$id/outputs?page=2" "runs/$id/outputs/0/content?preview=2" \
+        'overview?x=1' 'runtimes?x=1' 'openapi.json?x=1'; do
+        get "/api/v1/$wrong"
+        [ "$code" = 400 ] || { echo "$wrong: $code"; return 1; }
+    done
+    get '/api/v1/runs?state=killed'
+    [[ "$(answer .error.message)" == "this path has no parameter 'state' (have: status, reason, runtime, "*", limit, after)" ]]
+    get "/api/v1/runs/$id/logs/stdout?offset=5"
+    [ "$(answer .error.message)" = "this path has no parameter 'offset' (have: tail, ticket)" ]
+    get '/api/v1/runs?open=maybe'
+    [ "$(answer .error.message)" = "open: 'maybe' is none of 0, 1, false, true" ]
+    post "/api/v1/runs/$id/kill?now=1" '{}'
+    [ "$code" = 400 ]
+    # Who may not ask does not hear what there is.
+    code=$(curl -s -o /dev/null -w '%{http_code}' "$url/api/v1/runs?foo=1")
+    [ "$code" = 401 ]
+    for right in 'runs?open=0' 'runs?open=true&parts=false&reverse=1' 'runs?' 'runs?status='; do
+        get "/api/v1/$right"
+        [ "$code" = 200 ] || { echo "$right: $code $output"; return 1; }
+    done
+}
+
+@test "a wrong word is refused with the words that there are" {
+    start_server
+    get '/api/v1/runs?status=kiled'
+    [ "$code" = 400 ]
+    [ "$(answer .error.message)" = "status: there is no 'kiled' (have: queued, preparing, running, collecting, succeeded, failed, killed, cancelled, corrupted, lost, rejected)" ]
+    get '/api/v1/runs?reason=memry'
+    [ "$code" = 400 ]
+    [[ "$(answer .error.message)" == "reason: there is no 'memry' (have: exit, signal, wall_time, "*", admission)" ]]
+    # They are those of the manual.
+    get '/api/v1/openapi.json'
+    for reason in $(answer '.paths["/api/v1/runs"].get.parameters[] | select(.name == "reason").schema.enum[]'); do
+        grep -q "^\(\*[a-z_]*\*, \)*\*$reason\*" "$BATS_TEST_DIRNAME/../../man/forge-run.1.scd" || { echo "$reason"; return 1; }
+        code=$(curl -s -o /dev/null -w '%{http_code}' -H "Authorization: Bearer $token" "$url/api/v1/runs?reason=$reason")
+        [ "$code" = 200 ] || { echo "$reason: $code"; return 1; }
+    done
+    post /api/v1/runs '{"command": ["true"], "extra": 1}'
+    [ "$code" = 400 ]
+    [[ "$(answer .error.message)" == "there is no key 'extra' (have: command, runtime, "*", limits, keep)" ]]
+    post /api/v1/runs 'command=true'
+    [[ "$(answer .error.message)" == "the body is no valid JSON: line 1, column "* ]]
+    post /api/v1/runs '5'
+    [ "$(answer .error.message)" = "the body must be a JSON object" ]
+    get /api/v1/runs -H 'Content-Type: text/plain' --data '{"command": ["true"]}'
+    [ "$(answer .error.message)" = "the body must be application/json" ]
+    [ -z "$("$FORGE" ps -qa)" ]
+}
+
+@test "a method that a path does not have is refused with those that it has" {
+    start_server
+    get /api/v1/runs -X DELETE
+    [ "$code" = 405 ]
+    [ "$(header Allow)" = "GET, HEAD, POST" ]
+    [ "$(answer .error.message)" = "this path has no method DELETE (have: GET, HEAD, POST)" ]
+    post /api/v1/overview '{}'
+    [ "$code" = 405 ]
+    [ "$(header Allow)" = "GET, HEAD" ]
+    get /api/v1/tickets
+    [ "$code" = 405 ]
+    [ "$(header Allow)" = POST ]
+}
+
+@test "a POST without a body has an empty one" {
+    start_server
+    start
+    post "/api/v1/runs/$id/kill" '{"now": true}'
+    [ "$code" = 400 ]
+    [ "$(answer .error.message)" = "there is no key 'now': the body is {}" ]
+    get "/api/v1/runs/$id/kill" -X POST
+    [ "$code" = 202 ]
+    get "/api/v1/runs/$id/rerun" -X POST
+    [ "$code" = 201 ]
+    open_gate
+    finished "$(answer .run_id)"
+    get /api/v1/runs -X POST
+    [ "$code" = 400 ]
+    [[ "$(answer .error.message)" == "command: "*" is needed" ]]
+}
+
+@test "the page is compressed for those who take that" {
+    start_server
+    page() { curl -sS -o "$T/body" -D "$T/headers" "$@" "$url/"; }
+    for how in 'Accept-Encoding: identity' 'Accept-Encoding:' 'Accept-Encoding: gzip;q=0' 'Accept-Encoding: br'; do
+        page -H "$how"
+        [ -z "$(header Content-Encoding)" ] || { echo "$how"; return 1; }
+        [ "$(header Vary)" = Accept-Encoding ]
+        grep -q '<title>' "$T/body"
+    done
+    plain=$(header ETag)
+    cp "$T/body" "$T/plain"
+    page -H 'Accept-Encoding: gzip, br'
+    [ "$(header Content-Encoding)" = gzip ]
+    [ "$(header ETag)" != "$plain" ]
+    gzip -dc <"$T/body" | cmp - "$T/plain"
+}
+
 # ---- what is no run, and no path
 
 @test "no path of a request is opened" {
@@ -399,6 +516,25 @@ teardown() { teardown_store; }
     [ "$code" = 400 ]
 }
 
+@test "a reader that comes again goes on where it was" {
+    start_server
+    "$FORGE" run -q -- printf 'one\ntwo\n'
+    id=$("$FORGE" ps -q)
+    get "/api/v1/runs/$id/follow"
+    [ "$(sed -n 's/^id: //p' "$T/body" | tail -n 1)" = 8 ]
+    [ "$(grep -c '^id: ' "$T/body")" = "$(grep -c '^event: ' "$T/body")" ]
+    get "/api/v1/runs/$id/follow" -H 'Last-Event-ID: 4'
+    grep -q '"offset":8,"text":"two\\n"' "$T/body"
+    run ! grep -q 'one' "$T/body"
+    # A browser sends it with the address that it had.
+    get "/api/v1/runs/$id/follow?from=1" -H 'Last-Event-ID: 8'
+    run ! grep -q '^event: log' "$T/body"
+    grep -q '^event: end' "$T/body"
+    get "/api/v1/runs/$id/follow" -H 'Last-Event-ID: x'
+    [ "$code" = 400 ]
+    [[ "$(answer .error.message)" == "Last-Event-ID: 'x' is not a whole number from 0 to "* ]]
+}
+
 @test "bytes that are no text arrive as text" {
     start_server
     "$FORGE" run -q -- printf 'a\377\303\244\033[31m\303'
@@ -498,6 +634,13 @@ teardown() { teardown_store; }
     [[ "$output" == *"Address already in use"*"chooses another port"* ]]
     run "$FORGE" serve --listen nowhere
     [ "$status" -eq 1 ]
+    for wrong in 99999 65536 999999999999999999999 00; do
+        run "$FORGE" serve --listen "127.0.0.1:$wrong"
+        [ "$status" -eq 1 ]
+        [[ "$output" == *"--listen: '127.0.0.1:$wrong': port "*" is not one of 1 to 65535"*"Port 0 is any free one"* ]] || { echo "$output"; return 1; }
+    done
+    run "$FORGE" serve --listen 127.0.0.1:http
+    [[ "$output" == *"'127.0.0.1:http' is not host:port"* ]]
 }
 
 @test "a service manager passes the socket" {

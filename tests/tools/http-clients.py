@@ -42,6 +42,20 @@ def request(url, path, token=None, method="GET", body=None):
     return answer.status, answer.headers, data
 
 
+def check_parameters(url, token, path, real, method, op):
+    """The parameters that the server lists when it refuses one are those of the description."""
+    described = [p["name"] for p in op.get("parameters", []) if p["in"] == "query"]
+    body = "{}" if method == "post" else None
+    status, _, data = request(url, real + "?nonsense=1", token, method.upper(), body)
+    if path == "/healthz":
+        assert status == 200, (path, status)
+        return
+    message = json.loads(data)["error"]["message"] if status == 400 else ""
+    assert "'nonsense'" in message, f"{method} {real}: {status} {data[:200]}"
+    listed = message.partition("(have: ")[2].rstrip(")")
+    assert sorted(listed.split(", ") if listed else []) == sorted(described), f"{method} {path}: {message}"
+
+
 def check(url, token, description):
     import jsonschema
 
@@ -55,6 +69,8 @@ def check(url, token, description):
     for path, methods in doc["paths"].items():
         real = path.format(**names)
         for method, op in methods.items():
+            if method in ("get", "post"):
+                check_parameters(url, token, path, real, method, op)
             if method != "get":
                 continue
             status, headers, data = request(url, real, token)

@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "scratch.h"
 #include "server/body.h"
+#include "server/mcp_state.h"
 #include "server/target.h"
 #include "server/token.h"
 #include "server/utf8.h"
@@ -34,7 +35,7 @@ static void a_target_is_decoded_into_parts(void **state)
 	assert_string_equal(forge_target_get(&t, "status"), "killed");
 	assert_null(forge_target_get(&t, "x"));
 	assert_null(forge_target_get(&t, "z"));
-	assert_true(forge_target_flag(&t, "x"));
+	assert_false(forge_target_flag(&t, "x"));
 	assert_false(forge_target_flag(&t, "z"));
 	assert_string_equal(forge_target_get(&t, "y"), "1+1 2");
 	assert_int_equal(parse("/"), 0);
@@ -88,6 +89,70 @@ static void numbers_of_a_query_have_a_limit(void **state)
 	assert_int_equal(forge_target_number(&t, "minus", 20, 5, &n, NULL), -EINVAL);
 	assert_int_equal(forge_target_number(&t, "huge", UINT64_MAX, 5, &n, NULL),
 			 -EINVAL);
+}
+
+/* What forge_target_check() says of a target; "": it is right. */
+static const char *refusal(const char *raw, const char *names)
+{
+	static char said[512];
+	struct forge_error err = FORGE_ERROR_INIT;
+
+	assert_int_equal(parse(raw), 0);
+	int rc = forge_target_check(&t, names, &err);
+	assert_int_equal(rc, -err.code);
+	(void)snprintf(said, sizeof(said), "%s", err.msg);
+	return said;
+}
+
+static void a_parameter_that_a_path_does_not_have_is_refused(void **state)
+{
+	static const char names[] = "limit after open?";
+
+	(void)state;
+	assert_string_equal(refusal("/", names), "");
+	assert_string_equal(refusal("/?", names), "");
+	assert_string_equal(refusal("/?limit=x&after=&open=1&", names), "");
+	assert_string_equal(refusal("/?open=false", names), "");
+	assert_string_equal(refusal("/?open", names),
+			    "open: '' is none of 0, 1, false, true");
+	assert_string_equal(refusal("/?open=maybe", names),
+			    "open: 'maybe' is none of 0, 1, false, true");
+	assert_string_equal(
+		refusal("/?foo=1", names),
+		"this path has no parameter 'foo' (have: limit, after, open)");
+	assert_string_equal(
+		refusal("/?open%3f=1", names),
+		"this path has no parameter 'open?' (have: limit, after, open)");
+	assert_string_equal(
+		refusal("/?lim=1", names),
+		"this path has no parameter 'lim' (have: limit, after, open)");
+	assert_string_equal(refusal("/?=1", names),
+			    "this path has no parameter '' (have: limit, after, open)");
+	assert_string_equal(refusal("/?limit=1&limit=2", names), "limit is there twice");
+	assert_string_equal(refusal("/?x", ""),
+			    "this path has no parameters, and no 'x'");
+	assert_int_equal(parse("/?a=true&b=1&c=0&d=yes"), 0);
+	assert_true(forge_target_flag(&t, "a"));
+	assert_true(forge_target_flag(&t, "b"));
+	assert_false(forge_target_flag(&t, "c"));
+	assert_false(forge_target_flag(&t, "d"));
+}
+
+static void gzip_is_for_those_who_take_it(void **state)
+{
+	(void)state;
+	assert_true(forge_takes_gzip("gzip"));
+	assert_true(forge_takes_gzip("br, GZip;q=0.5"));
+	assert_true(forge_takes_gzip("deflate,x-gzip"));
+	assert_true(forge_takes_gzip("*"));
+	assert_true(forge_takes_gzip("identity;q=0.5, *;q=0.001"));
+	assert_false(forge_takes_gzip(NULL));
+	assert_false(forge_takes_gzip(""));
+	assert_false(forge_takes_gzip("identity"));
+	assert_false(forge_takes_gzip("gzip;q=0"));
+	assert_false(forge_takes_gzip("*, gzip; q=0.000"));
+	assert_false(forge_takes_gzip("gzipped, zgzip"));
+	assert_false(forge_takes_gzip("*;q=0"));
 }
 
 static void check_range(const char *header, uint64_t size, int rc, uint64_t from,
@@ -204,6 +269,13 @@ static void a_body_becomes_a_command_line(void **state)
 		"submit --json --id=--config=/x -- --help");
 }
 
+#define AGAIN_KEYS                                                                       \
+	"runtime, profile, executor, network, id, priority, inputs, outputs, retry, "    \
+	"env, limits"
+#define ALL_KEYS                                                                         \
+	"command, runtime, profile, executor, network, id, key, priority, inputs, "      \
+	"outputs, retry, env, limits, keep"
+
 static void a_wrong_body_is_refused(void **state)
 {
 	(void)state;
@@ -217,9 +289,9 @@ static void a_wrong_body_is_refused(void **state)
 		{ "{\"command\": [\"a\\u0000b\"]}",
 		  "command: word 1 is no text without NUL" },
 		{ "{\"command\": [\"x\"], \"config\": \"/etc\"}",
-		  "there is no key 'config'" },
+		  "there is no key 'config' (have: " ALL_KEYS ")" },
 		{ "{\"command\": [\"x\"], \"store\": \"sqlite:/x\"}",
-		  "there is no key 'store'" },
+		  "there is no key 'store' (have: " ALL_KEYS ")" },
 		{ "{\"command\": [\"x\"], \"inputs\": [\"a\"]}",
 		  "inputs: 'a' is no absolute path" },
 		{ "{\"command\": [\"x\"], \"inputs\": \"/a\"}",
@@ -239,8 +311,45 @@ static void a_wrong_body_is_refused(void **state)
 	for (size_t i = 0; i < FORGE_ARRAY_SIZE(cases); i++)
 		assert_string_equal(words_of(cases[i][0], false), cases[i][1]);
 	assert_string_equal(words_of("{\"command\": [\"x\"]}", true),
-			    "there is no key 'command'");
-	assert_string_equal(words_of("{\"key\": \"x\"}", true), "there is no key 'key'");
+			    "there is no key 'command' (have: " AGAIN_KEYS ")");
+	assert_string_equal(words_of("{\"key\": \"x\"}", true),
+			    "there is no key 'key' (have: " AGAIN_KEYS ")");
+}
+
+/* ---- verdicts for an agent ---- */
+
+static void advice_is_in_words_of_the_tools(void **state)
+{
+	static const char *const cases[][2] = {
+		{ "Succeeded in 3 s.", "Succeeded in 3 s." },
+		{ "Killed: memory 1 of 1. Retry with --memory 1G.",
+		  "Killed: memory 1 of 1. Retry with memory 1G." },
+		{ "Killed: memory 1 of 1. Retry with --memory 3G. More.",
+		  "Killed: memory 1 of 1. memory 3G would be above the 2.00 GiB that "
+		  "were fixed for this server (--max-memory): make it need less. More." },
+		{ "Killed: ran 2 h of 1 h. Retry with --timeout 4h.",
+		  "Killed: ran 2 h of 1 h. Retry with timeout 4h." },
+		{ "x. Retry with --pids 64.",
+		  "x. No argument of a tool changes this limit (pids)." },
+		{ "(largest: Retry with --m 4M). Retry with --memory 1G.",
+		  "(largest: Retry with --m 4M). Retry with memory 1G." },
+		{ "Retry with --", "No argument of a tool changes this limit ()" },
+		{ "Retry with --memory", "No argument of a tool changes this limit "
+					 "(memory)" },
+	};
+	const struct forge_mcp_options o = { .caps.memory_bytes = 2ull << 30 };
+	char buf[FORGE_MCP_NOTES_MAX];
+	static char longest[2 * FORGE_MCP_NOTES_MAX];
+
+	(void)state;
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(cases); i++)
+		assert_string_equal(forge_mcp_notes(&o, cases[i][0], buf), cases[i][1]);
+	assert_string_equal(forge_mcp_notes(NULL, cases[1][0], buf),
+			    "Killed: memory 1 of 1. Its limit is in the file of the "
+			    "pipeline (memory).");
+	memset(longest, 'x', sizeof(longest) - 1);
+	memcpy(longest + sizeof(longest) - 32, "Retry with --memory 1G.", 23);
+	assert_int_equal(strlen(forge_mcp_notes(&o, longest, buf)), sizeof(buf) - 1);
 }
 
 /* ---- tokens ---- */
@@ -390,10 +499,13 @@ int main(void)
 		cmocka_unit_test(a_target_is_decoded_into_parts),
 		cmocka_unit_test(a_bad_target_is_refused),
 		cmocka_unit_test(numbers_of_a_query_have_a_limit),
+		cmocka_unit_test(a_parameter_that_a_path_does_not_have_is_refused),
+		cmocka_unit_test(gzip_is_for_those_who_take_it),
 		cmocka_unit_test(ranges),
 		cmocka_unit_test(only_our_names_are_served),
 		cmocka_unit_test(a_body_becomes_a_command_line),
 		cmocka_unit_test(a_wrong_body_is_refused),
+		cmocka_unit_test(advice_is_in_words_of_the_tools),
 		cmocka_unit_test_setup_teardown(tokens_are_made_checked_and_revoked,
 						set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_damaged_file_lets_nobody_in, set_up,
