@@ -594,7 +594,7 @@ forget() {
         "$FORGE" outputs "$id"
     done
     # The time of the id, not of the repair.
-    [[ "$(field .created_at)" < 2025 ]]
+    [[ "$(field .created_at)" < 2025-01-01T ]]
     run "$FORGE" ps -a
     [ "$(grep -c lost <<<"$output")" -eq 2 ]
     run "$FORGE" rerun 01aaaaaaaaaaaaaaaaaaaaaaa1
