@@ -322,7 +322,7 @@ static int stop_at_first(const struct forge_run_row *row, void *arg)
 	return 1;
 }
 
-/* An empty store is not what people expect who have had runs. */
+/* The store is empty, and there were runs: says how they come back. */
 static void note_empty(struct forge_session *s)
 {
 	const struct forge_run_filter any = { .with_parts = true, .limit = 1 };

@@ -206,7 +206,7 @@ static void say(struct detached *d, const char *run_id, const struct forge_error
 	if (d->fd < 0)
 		return;
 	(void)snprintf(said.run_id, sizeof(said.run_id), "%s", run_id);
-	(void)!write(d->fd, &said, sizeof(said)); /* nobody may wait any more */
+	(void)!write(d->fd, &said, sizeof(said)); /* the caller may have been killed */
 	close(d->fd);
 	d->fd = -1;
 }

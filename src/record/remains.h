@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The record of a run of which only the directory is left. A power cut may take the record of a run that nobody was told of: the
- * name of record.json is on the disk and its content is not, while the logs are, and neither a slot nor the store knows the
- * run. What it wrote is somebody's; so it is recorded as lost, with what is known.
+ * The record of a run of which only the directory is left. A power cut may take the record of a run that was never confirmed:
+ * the name of record.json is on the disk and its content is not, while the logs are; there is no slot, and the store
+ * does not know the run. Its logs are kept, and it is recorded as lost, with what is known.
  */
 #pragma once
 
