@@ -136,9 +136,34 @@ static void check_sample(struct loop *l, uint64_t now)
 		take_sample(l, now);
 }
 
+static void on_report(struct loop *l)
+{
+	struct forge_child_report r;
+	int rc = forge_sandbox_read_report(l->sb, &r);
+
+	if (rc == -EAGAIN)
+		return;
+	if (rc == 1) {
+		l->out->is_exec_failure = r.stage == FORGE_STAGE_EXEC;
+		forge_sandbox_explain(&r, &l->out->start_error);
+	} else if (!l->out->start_error.code) {
+		l->out->has_started = true;
+		/* Before this moment only forge's own code ran inside. */
+		l->memory_at = l->kernel_memory ? forge_now_usec() + 5000 : NEVER;
+		l->job->on_event(l->job->arg, "started", NULL);
+	}
+	if (rc == 0) {
+		close(l->sb->report);
+		l->sb->report = -1;
+	}
+}
+
 /* The first cause wins: what happens afterwards is a consequence of stopping. */
 static void stop(struct loop *l, enum forge_stop why, const char *event, bool politely)
 {
+	/* It may run already although this loop has not looked. */
+	if (!l->out->has_started && l->sb->report >= 0)
+		on_report(l);
 	if (l->out->stop == FORGE_STOP_NONE) {
 		l->out->stop = why;
 		/* The chart shows what the run used when it was stopped. */
@@ -356,28 +381,6 @@ static void on_control(struct loop *l)
 	} else if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
 		close(l->sb->control);
 		l->sb->control = -1;
-	}
-}
-
-static void on_report(struct loop *l)
-{
-	struct forge_child_report r;
-	int rc = forge_sandbox_read_report(l->sb, &r);
-
-	if (rc == -EAGAIN)
-		return;
-	if (rc == 1) {
-		l->out->is_exec_failure = r.stage == FORGE_STAGE_EXEC;
-		forge_sandbox_explain(&r, &l->out->start_error);
-	} else if (!l->out->start_error.code) {
-		l->out->has_started = true;
-		/* Before this moment only forge's own code ran inside. */
-		l->memory_at = l->kernel_memory ? forge_now_usec() + 5000 : NEVER;
-		l->job->on_event(l->job->arg, "started", NULL);
-	}
-	if (rc == 0) {
-		close(l->sb->report);
-		l->sb->report = -1;
 	}
 }
 

@@ -216,6 +216,23 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))' "$@"
     no_process_named stubborn
 }
 
+@test "a command that runs already keeps its grace period, although the supervisor has not seen it start" {
+    skip_unless "strace cannot trace here" strace -qq -o /dev/null true
+    # The first look at descriptors is late: the start and the signal are both there then.
+    ASAN_OPTIONS=detect_leaks=0:${ASAN_OPTIONS:-} background strace -qq -o "$T/trace" -e trace=ppoll \
+        -e inject=ppoll:delay_enter=3000000:when=1 "$FORGE" run --json --id "late-$$" --grace 60s -- \
+        sh -c 'trap "echo asked; exit 3" TERM; : >ready; while :; do sleep 0.02; done' >"$record" 2>"$err"
+    is_there() { [ -n "$(find "$work/scidex-analysis-late-$$" -name ready 2>/dev/null)" ]; }
+    wait_for is_there
+    kill -TERM "$(pgrep -P "$pid")"
+    status=0
+    wait "$pid" || status=$?
+    [ "$status" -eq 130 ]
+    jq -r .event "$(field .logs.events)" | tee "$T/events"
+    [ "$(grep -xE 'started|cancelled' "$T/events" | head -1)" = started ]
+    [ "$(cat "$(field .logs.stdout)")" = asked ]
+}
+
 @test "--until-closed: the run is cancelled when the reader of its record is gone" {
     mkfifo "$T/record"
     echo "trap 'echo asked; exit 3' TERM; echo ready; while :; do sleep 0.02; done" >asks
@@ -223,16 +240,16 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))' "$@"
     # shellcheck disable=SC2016 # for the inner shell; opening a fifo waits for its other end
     background sh -c 'exec "$FORGE" run --json --until-closed --grace 60s -i asks -- sh asks >"$1"' sh "$T/record"
     exec 7<"$T/record"
-    is_printed() { [ -s "$(echo "$FORGE_HOME"/runs/*/stdout)" ]; }
-    wait_for is_printed
+    wait_for is_ready
     exec 7<&-
     status=0
     wait "$pid" || status=$?
     # The record cannot be printed.
     [ "$status" -eq 123 ]
-    written=$(echo "$FORGE_HOME"/runs/*/record.json)
-    [ "$(jq -r .status "$written")" = cancelled ]
-    grep -q asked "$(echo "$FORGE_HOME"/runs/*/stdout)"
+    "$FORGE" show --json last >"$T/shown"
+    head -c 2000 "$(jq -r .logs.events "$T/shown")"
+    [ "$(jq -r .status "$T/shown")" = cancelled ]
+    grep -q asked "$(jq -r .logs.stdout "$T/shown")"
 }
 
 @test "--until-closed: a reader that stays gets the record, however long it is" {
