@@ -565,7 +565,7 @@ def load_sqlite(home):
             series_events="(SELECT 0 AS e UNION SELECT 1 UNION SELECT 2 UNION SELECT 3)",
             digest="printf('%064x', i)")
         subprocess.run(["sqlite3", str(home / "forge.db")], check=True, text=True,
-                       input=f"PRAGMA synchronous = OFF; BEGIN; {sql} COMMIT; PRAGMA wal_checkpoint(TRUNCATE);",
+                       input=f"PRAGMA synchronous = OFF; PRAGMA cache_size = -1000000; BEGIN; {sql} COMMIT; PRAGMA wal_checkpoint(TRUNCATE);",
                        stdout=subprocess.DEVNULL)
     return load
 
