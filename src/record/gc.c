@@ -228,9 +228,11 @@ static void remove_workdir(struct gc *g, const char *run_id, int dir, json_t *re
 	forge_auto_kept struct forge_kept kept = { 0 };
 	struct forge_error err = FORGE_ERROR_INIT;
 	struct stat st;
+	/* Only a removal says false, before it begins. */
+	bool was_begun = json_is_false(json_object_get(record, "workdir_kept"));
 	int rc = forge_kept_read(dir, &kept, &err);
 
-	if (rc == 1 && !is_older(g, ended, g->cfg->keep.workdirs_usec))
+	if (rc == 1 && !was_begun && !is_older(g, ended, g->cfg->keep.workdirs_usec))
 		return;
 	if (rc == 1 && lstat(kept.path, &st) < 0 && errno != ENOENT)
 		rc = forge_fail_errno(&err, errno, "look at %s", kept.path);

@@ -216,6 +216,25 @@ static int drop_outputs(const struct forge_home *home, struct forge_store *st,
 	return rc;
 }
 
+/* Should this process be killed, half of the files may stay: nothing may go on from those. */
+static int note_not_kept(const struct forge_home *home, struct forge_store *st,
+			 const char *run_id, struct forge_error *err)
+{
+	struct forge_error why = FORGE_ERROR_INIT;
+	forge_auto_json json_t *record = NULL;
+	int rc = forge_load_record(home, run_id, &record, &why);
+
+	if (forge_is_no_record(rc))
+		return 0;
+	if (rc < 0) {
+		*err = why;
+		return rc;
+	}
+	json_object_set_new(record, "workdir_kept", json_false());
+	rc = forge_write_record(home, run_id, record, err);
+	return rc < 0 ? rc : forge_deliver_run(home, st, run_id, err);
+}
+
 int forge_remove_run(const struct forge_home *home, struct forge_store *st,
 		     const json_t *record, bool outputs_only, struct forge_removal *r,
 		     struct forge_error *err)
@@ -236,6 +255,8 @@ int forge_remove_run(const struct forge_home *home, struct forge_store *st,
 	if (outputs_only)
 		return drop_outputs(home, st, record, NULL, NULL, err);
 	int rc = remove_parts(home, st, run_id, log, r, err);
+	if (rc == 0 && json_is_true(json_object_get(record, "workdir_kept")))
+		rc = note_not_kept(home, st, run_id, err);
 	if (rc == 0)
 		rc = remove_directory(home, run_id, log, err);
 	/* A mark without a record: nothing could clear it later. */

@@ -668,3 +668,24 @@ forget() {
         [ ! -e "$(field .workdir)" ]
     done
 }
+
+@test "forge rm and gc say that a workdir is not kept any more before they remove it" {
+    for how in "rm -f last" gc; do
+        configure 'retention: {workdirs: 7d}'
+        "$FORGE" run -q --keep -o none -- sh -c 'mkdir d; for i in $(seq 60); do echo $i >d/$i; done'
+        id=$("$FORGE" ps -q -n 1)
+        kept=$("$FORGE" show --json "$id" | jq -r 'select(.workdir_kept) | .workdir')
+        [ -e "$kept/d/60" ]
+        configure 'retention: {workdirs: 1ms}'
+        pause 1.1 # gc counts in seconds
+        # shellcheck disable=SC2086 # words
+        run strace -qq -o /dev/null -e trace=unlinkat -e inject=unlinkat:signal=SIGKILL:when=30 "$FORGE" $how
+        [ "$status" -eq 137 ]
+        [ -e "$kept" ]
+        [ "$("$FORGE" show --json "$id" | jq .workdir_kept)" = false ]
+        # shellcheck disable=SC2086
+        "$FORGE" $how
+        [ ! -e "$kept" ]
+        "$FORGE" rm -f "$id" 2>/dev/null || [ "$how" != gc ]
+    done
+}
