@@ -9,7 +9,6 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include "base/parse.h"
 #include "base/strv.h"
 #include "cli/pipeline_cli.h"
 #include "cli/pipeline_replay.h"
@@ -19,10 +18,6 @@
 #include "pipeline/head.h"
 #include "pipeline/journal.h"
 #include "pipeline/report.h"
-#include "record/deliver.h"
-#include "record/record.h"
-#include "record/remove.h"
-#include "run/export.h"
 
 static const char *file, *params_file, *format;
 static struct forge_strv params;
@@ -404,212 +399,35 @@ static int plan(const char *path, const char *step, struct forge_error *err)
 	return rc < 0 ? rc : forge_view_plan(&w.h, task, n, is_json, err);
 }
 
-/* ---- outputs ---- */
-
-/* The tasks that --only names, or those that no other task reads from. */
-static int choose_outputs(const struct place *w, bool *chosen, struct forge_error *err)
-{
-	for (size_t i = 0; i < w->g.n; i++)
-		chosen[i] = only.n == 0 && w->g.tasks[i].n_readers == 0 &&
-			    w->g.tasks[i].outputs.n && !w->g.tasks[i].is_skipped;
-	forge_strv_foreach (word, &only) {
-		size_t n;
-		int first = forge_graph_find(&w->g, word, &n, err);
-		if (first < 0)
-			return forge_wrap(err, first, "--only");
-		for (size_t i = 0; i < n; i++)
-			chosen[(size_t)first + i] = true;
-	}
-	for (size_t i = 0; i < w->g.n; i++)
-		if (chosen[i] && w->h.tasks[i].state != FORGE_TASK_CACHED)
-			return forge_hint(err,
-					  forge_fail(err, ENOENT, "%s is not up to date",
-						     w->g.tasks[i].name),
-					  "forge pipeline run %s", w->p->shown);
-	return 0;
-}
-
-/* The record of what a task left; *ret: a new reference. */
-static int result_record(struct place *w, unsigned task, json_t **ret,
-			 struct forge_error *err)
-{
-	return w->h.tasks[task].result.from
-		       ? forge_reuse_take(&w->h, task, ret, err)
-		       : forge_store_get(w->h.store, w->h.tasks[task].run_id, ret, err);
-}
-
-static int copy_outputs(struct place *w, const bool *chosen, struct forge_error *err)
-{
-	const struct forge_export how = { .to = to, .replaces = replaces, .stop_fd = -1 };
-	struct forge_export_run *runs = calloc(w->g.n + 1, sizeof(*runs));
-	forge_auto_strv struct forge_strv below = { 0 };
-	const struct forge_pipeline_run r = { .params = &params,
-					      .params_file = params_file };
-	forge_auto_free char *run = resume_command(&r, w);
-	size_t n = 0;
-	int rc = runs ? forge_dropped_check(&w->h, chosen, run, err)
-		      : forge_fail(err, ENOMEM, "out of memory");
-
-	for (size_t i = 0; i < w->g.n && rc == 0; i++) {
-		const struct forge_task *t = &w->g.tasks[i];
-		json_t *record = NULL;
-		if (!chosen[i])
-			continue;
-		rc = result_record(w, (unsigned)i, &record, err);
-		if (rc == 0 &&
-		    forge_strv_addf(&below, "%s%s%s", t->step->name, t->label ? "/" : "",
-				    t->label ? t->label : "") < 0)
-			rc = forge_fail(err, ENOMEM, "out of memory");
-		runs[n++] =
-			(struct forge_export_run){ .home = &w->home, .record = record };
-	}
-	for (size_t i = 0; i < n && rc == 0; i++)
-		runs[i].below = below.v[i];
-	if (rc == 0)
-		rc = forge_export_runs(runs, n, &how, NULL, err);
-	if (rc >= 0 && !is_quiet)
-		printf("%d files copied to %s\n", rc, to);
-	for (size_t i = 0; i < n; i++)
-		json_decref((json_t *)runs[i].record);
-	free(runs);
-	return rc < 0 ? rc : 0;
-}
-
-static void print_output(const char *task, const struct forge_result_file *f)
-{
-	forge_auto_free char *name = forge_asprintf("%s/%s", task, f->path);
-	char size[FORGE_FORMAT_MAX];
-
-	if (name)
-		forge_print_clean(stdout, name, strlen(name));
-	printf("  %s%s\n", forge_format_size(size, f->size),
-	       f->is_missing ? "  dropped" : "");
-}
-
-static void list_outputs(const struct place *w, const bool *chosen)
-{
-	forge_auto_json json_t *all = json_array();
-
-	for (size_t i = 0; i < w->g.n; i++)
-		for (size_t k = 0; chosen[i] && k < w->h.tasks[i].result.n; k++) {
-			const struct forge_result_file *f = &w->h.tasks[i].result.v[k];
-			if (is_json)
-				json_array_append_new(
-					all,
-					json_pack(
-						"{s:o, s:o, s:I, s:s, s:s, s:b}", "task",
-						forge_json_text(w->g.tasks[i].name),
-						"path", forge_json_name(f->path), "size",
-						(json_int_t)f->size, "sha256", f->digest,
-						"run_id", w->h.tasks[i].run_id, "dropped",
-						f->is_missing));
-			else
-				print_output(w->g.tasks[i].name, f);
-		}
-	if (is_json)
-		forge_print_json(all);
-}
+/* ---- outputs, clean ---- */
 
 static int outputs(const char *path, struct forge_error *err)
 {
 	FORGE_CLEANUP(place_done) struct place w = PLACE_INIT;
 	const struct forge_head_options o = { .force = NULL };
+	const struct forge_pipeline_run r = { .params = &params,
+					      .params_file = params_file };
 	int rc = open_evaluated(&w, path, &o, err);
-	forge_auto_free bool *chosen = calloc(w.g.n + 1, sizeof(bool));
 
-	if (rc == 0)
-		rc = chosen ? choose_outputs(&w, chosen, err)
-			    : forge_fail(err, ENOMEM, "out of memory");
-	if (rc == 0 && to)
-		rc = copy_outputs(&w, chosen, err);
-	else if (rc == 0)
-		list_outputs(&w, chosen);
-	return rc;
+	if (rc < 0)
+		return rc;
+	forge_auto_free char *run = resume_command(&r, &w);
+	const struct forge_outputs_wanted wanted = { .only = &only,
+						     .to = to,
+						     .run = run,
+						     .replaces = replaces,
+						     .is_json = is_json,
+						     .is_quiet = is_quiet };
+	return forge_pipeline_outputs(&w.h, &wanted, err);
 }
 
-/* ---- clean ---- */
-
-struct old_runs {
-	const struct place *w;
-	struct forge_strv ids;
-};
-
-/* A run of this file is old when its task has another result now, or when there is no such task any more. */
-static int add_old(const struct forge_run_row *row, void *arg)
-{
-	struct old_runs *o = arg;
-	forge_auto_json json_t *record = NULL;
-	size_t n;
-
-	if (!row->ended_at ||
-	    forge_load_record(&o->w->home, row->run_id, &record, NULL) < 0)
-		return 0;
-	const json_t *step = json_object_get(record, "step");
-	if (strcmp(forge_json_string_or(step, "file", ""), o->w->p->path) != 0)
-		return 0;
-	int task = forge_graph_find(&o->w->g, forge_json_string_or(step, "task", ""), &n,
-				    NULL);
-	if (task >= 0 && (o->w->h.tasks[task].state != FORGE_TASK_CACHED ||
-			  strcmp(o->w->h.tasks[task].run_id, row->run_id) == 0))
-		return 0;
-	return forge_strv_add(&o->ids, row->run_id);
-}
-
-static int remove_old(struct place *w, const struct forge_strv *ids,
-		      struct forge_error *err)
-{
-	struct forge_removal removal = { .objects = 0 };
-	char size[FORGE_FORMAT_MAX];
-	int rc = 0;
-
-	forge_strv_foreach (id, ids) {
-		forge_auto_json json_t *record = NULL;
-		if (rc == 0)
-			rc = forge_store_get(w->h.store, id, &record, err);
-		if (rc == 0)
-			rc = forge_remove_run(&w->home, w->h.store, record, false,
-					      &removal, err);
-	}
-	if (rc == 0)
-		rc = forge_remove_objects(&w->home, w->h.store, &removal, err);
-	if (rc == 0)
-		printf("%zu runs removed, with %llu files (%s) that no other run has\n",
-		       ids->n, (unsigned long long)removal.objects,
-		       forge_format_size(size, removal.bytes));
-	forge_removal_done(&removal);
-	return rc;
-}
-
-/* Runs of this pipeline that are not the result of a step as it is now. */
 static int clean(const char *path, struct forge_error *err)
 {
 	FORGE_CLEANUP(place_done) struct place w = PLACE_INIT;
 	const struct forge_head_options o = { .force = NULL };
-	struct old_runs old = { .w = &w };
-	char user[FORGE_USER_MAX];
 	int rc = open_evaluated(&w, path, &o, err);
 
-	if (rc == 0) {
-		const struct forge_run_filter filter = { .pipeline = w.p->name,
-							 .user = forge_user_name(user) };
-		rc = forge_store_list(w.h.store, &filter, add_old, &old, err);
-	}
-	if (rc >= 0 && old.ids.n == 0)
-		puts("every run of this pipeline is the result of a step");
-	else if (rc >= 0 && is_dry)
-		forge_strv_foreach (id, &old.ids)
-			puts(id);
-	else if (rc >= 0 && !is_sure && !isatty(STDIN_FILENO))
-		rc = forge_hint(
-			err,
-			forge_fail(err, EINVAL,
-				   "standard input is no terminal: forge cannot ask"),
-			"--yes removes without asking, -n lists");
-	else if (rc >= 0 && (is_sure || forge_ask("remove %zu older runs of %s?",
-						  old.ids.n, w.p->name)))
-		rc = remove_old(&w, &old.ids, err);
-	forge_strv_done(&old.ids);
-	return rc < 0 ? rc : 0;
+	return rc < 0 ? rc : forge_pipeline_clean(&w.h, is_dry, is_sure, err);
 }
 
 /* ---- report ---- */

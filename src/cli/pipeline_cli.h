@@ -49,3 +49,18 @@ struct forge_head;
  */
 FORGE_MUST_CHECK int forge_dropped_check(const struct forge_head *h, const bool *chosen,
 					 const char *run, struct forge_error *err);
+
+/* Which tasks' outputs, by --only or those of the last tasks; to: copied below this directory, NULL: listed. */
+struct forge_outputs_wanted {
+	const struct forge_strv *only;
+	const char *to;
+	const char *run; /* the command that runs the pipeline; NULL: not known */
+	bool replaces, is_json, is_quiet;
+};
+/* The pipeline is evaluated. */
+FORGE_MUST_CHECK int forge_pipeline_outputs(struct forge_head *h,
+					    const struct forge_outputs_wanted *o,
+					    struct forge_error *err);
+/* Removes the runs that are not the result of a task as it is now; asks on a terminal. is_dry: only lists them. */
+FORGE_MUST_CHECK int forge_pipeline_clean(struct forge_head *h, bool is_dry, bool is_sure,
+					  struct forge_error *err);
