@@ -139,6 +139,21 @@ int forge_workdir_make(const char *path, const struct forge_home *home, unsigned
 		       : forge_fail_errno(err, -rc, "open workdir %s", path);
 }
 
+/* Never over something: in a directory that others write, anything can be there by now. */
+static int move(int from_dir, const char *from, int to_dir, const char *to)
+{
+	struct stat st;
+
+	if (renameat2(from_dir, from, to_dir, to, RENAME_NOREPLACE) == 0)
+		return 0;
+	if (errno != EINVAL && errno != ENOSYS)
+		return -errno;
+	/* A file system without the flag: a directory replaces nothing but an empty one. */
+	if (fstatat(to_dir, to, &st, AT_SYMLINK_NOFOLLOW) == 0)
+		return -EEXIST;
+	return renameat(from_dir, from, to_dir, to) < 0 ? -errno : 0;
+}
+
 /* The run's own directory while it is being removed. */
 #define REMOVED "removed"
 
@@ -157,8 +172,7 @@ int forge_workdir_remove(const struct forge_workdir *w, const struct forge_home 
 	 * If this process is killed now, repair must not take what is left of the files for what the run has left: it would
 	 * be kept, and another attempt would go on from it. Should the name stay, the next call says why.
 	 */
-	bool is_moved =
-		renameat2(AT_FDCWD, inner, AT_FDCWD, removed, RENAME_NOREPLACE) == 0;
+	bool is_moved = move(AT_FDCWD, inner, AT_FDCWD, removed) == 0;
 	int rc = forge_rmtree(is_moved ? removed : inner, w->dev, w->inner, ret, err);
 	if (rc < 0)
 		return rc;
@@ -181,21 +195,6 @@ static int is_at(int dir, const char *name, dev_t dev, ino_t ino)
 	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT || errno == ENOTDIR ? 0 : -errno;
 	return st.st_dev == dev && st.st_ino == ino;
-}
-
-/* Never over something: in a directory that others write, anything can be there by now. */
-static int move(int from_dir, const char *from, int to_dir, const char *to)
-{
-	struct stat st;
-
-	if (renameat2(from_dir, from, to_dir, to, RENAME_NOREPLACE) == 0)
-		return 0;
-	if (errno != EINVAL && errno != ENOSYS)
-		return -errno;
-	/* A file system without the flag: a directory replaces nothing but an empty one. */
-	if (fstatat(to_dir, to, &st, AT_SYMLINK_NOFOLLOW) == 0)
-		return -EEXIST;
-	return renameat(from_dir, from, to_dir, to) < 0 ? -errno : 0;
 }
 
 /*

@@ -268,6 +268,23 @@ static int adopt_verdict(const struct forge_home *home, struct forge_store *st,
 	return rc;
 }
 
+/* The record of a run may be lost, and the event of its end not: that stays an event, and is no second verdict. */
+static void drop_other_ends(const json_t *record, json_t *events)
+{
+	const char *verdict = forge_json_string_or(record, "status", "");
+	json_t *e;
+	size_t i;
+
+	if (!json_is_true(json_object_get(record, "is_remains")))
+		return;
+	json_array_foreach (events, i, e) {
+		const char *status = forge_json_string_or(e, "status", "");
+		if (strcmp(status, verdict) != 0 &&
+		    forge_status_is_terminal(forge_status_of(status)))
+			json_object_del(e, "status");
+	}
+}
+
 int forge_deliver_run(const struct forge_home *home, struct forge_store *st,
 		      const char *run_id, struct forge_error *err)
 {
@@ -276,6 +293,8 @@ int forge_deliver_run(const struct forge_home *home, struct forge_store *st,
 
 	if (rc == 0)
 		rc = forge_load_events(home, run_id, &events, err);
+	if (rc == 0)
+		drop_other_ends(record, events);
 	if (rc == 0)
 		rc = load_post_rows(home, run_id, &post, err);
 	json_t *batch = rc < 0 ? NULL

@@ -377,6 +377,7 @@ static int sweep(struct forge_gc *g, const char *url, struct forge_error *err)
 	if (forge_queue_sweep(&g->home, is_dead_entry, g, &why) < 0)
 		forge_gc_failed(g, "%s", why.msg);
 	sweep_checks(g);
+	forge_gc_list_stored(g);
 	forge_auto_close int lock = lock_at(g->home.fd, "objects.lock", err);
 	if (lock < 0)
 		return lock;
@@ -433,6 +434,7 @@ int forge_gc(const struct forge_config *cfg, const char *store_url, FILE *say,
 	forge_store_close(g.store);
 	forge_strv_done(&g.references);
 	forge_strv_done(&g.failures);
+	free(g.stored);
 	forge_home_close(&g.home);
 	return rc < 0 ? rc : repaired + g.done;
 }

@@ -29,15 +29,18 @@ struct run_logs {
 	uint64_t bytes;
 };
 
-/* The size of both logs and the samples together. A missing one counts as 0. */
-static int sizes_of_logs(int dir, uint64_t *ret)
+static const char *const log_names[] = { "stdout", "stderr", FORGE_SAMPLES_FILE };
+#define LOGS	       2 /* the first ones */
+#define LOGS_AND_CHART 3
+
+/* The size of the first n together. A missing one counts as 0. */
+static int sizes_of(int dir, size_t n, uint64_t *ret)
 {
-	static const char *const names[] = { "stdout", "stderr", FORGE_SAMPLES_FILE };
 	struct stat st;
 
 	*ret = 0;
-	for (size_t i = 0; i < FORGE_ARRAY_SIZE(names); i++) {
-		if (fstatat(dir, names[i], &st, AT_SYMLINK_NOFOLLOW) == 0)
+	for (size_t i = 0; i < n; i++) {
+		if (fstatat(dir, log_names[i], &st, AT_SYMLINK_NOFOLLOW) == 0)
 			*ret += (uint64_t)st.st_size;
 		else if (errno != ENOENT)
 			return -errno;
@@ -45,8 +48,20 @@ static int sizes_of_logs(int dir, uint64_t *ret)
 	return 0;
 }
 
-static void note_change(struct forge_gc *g, const char *run_id, json_t *record,
-			const char *event)
+/* To the store, now or, if that fails, when it is next reachable. */
+static int deliver(struct forge_gc *g, const char *run_id, struct forge_error *err)
+{
+	int rc = g->store ? forge_deliver_run(&g->home, g->store, run_id, err)
+			  : forge_fail(err, EHOSTUNREACH, "the store is away");
+
+	if (rc < 0 && rc != -ENOENT)
+		(void)!forge_deliver_later(&g->home, run_id, g->url, NULL);
+	return rc;
+}
+
+/* 0: the record says it, and so does the store. -EHOSTUNREACH: the store will. */
+static int note_change(struct forge_gc *g, const char *run_id, json_t *record,
+		       const char *event)
 {
 	struct forge_error err = FORGE_ERROR_INIT;
 	json_t *events = NULL;
@@ -59,12 +74,12 @@ static void note_change(struct forge_gc *g, const char *run_id, json_t *record,
 			&err);
 	if (rc == 0)
 		rc = forge_write_record(&g->home, run_id, record, &err);
-	if (rc == 0 && g->store)
-		(void)!forge_deliver_run(&g->home, g->store, run_id,
-					 NULL); /* a failure is retried next time */
 	if (rc < 0)
 		forge_gc_failed(g, "%s: %s", run_id, err.msg);
+	else if (deliver(g, run_id, NULL) < 0)
+		rc = -EHOSTUNREACH;
 	json_decref(events);
+	return rc;
 }
 
 static void remove_logs(struct forge_gc *g, const char *run_id, uint64_t bytes)
@@ -84,7 +99,7 @@ static void remove_logs(struct forge_gc *g, const char *run_id, uint64_t bytes)
 			forge_gc_unlink(g, dir, FORGE_SAMPLES_FILE);
 		}
 		json_object_set_new(record, "logs_removed", json_true());
-		note_change(g, run_id, record, "logs_removed");
+		(void)note_change(g, run_id, record, "logs_removed");
 	}
 	json_decref(record);
 }
@@ -115,10 +130,23 @@ static void remove_workdir(struct forge_gc *g, const char *run_id, int dir,
 	if (!forge_gc_may_change(g, is_gone ? "forget workdir" : "remove workdir",
 				 kept.path, 0))
 		return;
-	/* First: of a gc that is killed half of the files may stay, and nothing may go on from those. */
-	if (json_is_true(json_object_get(record, "workdir_kept"))) {
+	/*
+	 * First: of a gc that is killed half of the files may stay, and nothing may go on from those, whoever asks the
+	 * store for them.
+	 */
+	rc = 0;
+	if (was_begun) {
+		rc = deliver(g, run_id, NULL);
+	} else if (json_is_true(json_object_get(record, "workdir_kept"))) {
 		json_object_set_new(record, "workdir_kept", json_false());
-		note_change(g, run_id, record, "workdir_removed");
+		rc = note_change(g, run_id, record, "workdir_removed");
+	}
+	if (rc < 0) {
+		forge_gc_failed(
+			g,
+			"%s: its workdir stays until the store has that it is not kept",
+			run_id);
+		return;
 	}
 	if (!is_gone && forge_rmtree(kept.path, kept.dev, kept.ino, NULL, &err) < 0) {
 		forge_gc_failed(g, "%s: %s", run_id, err.msg);
@@ -164,12 +192,21 @@ static json_t *restore_record(struct forge_gc *g, const char *run_id, const json
 {
 	struct forge_error err = FORGE_ERROR_INIT;
 	json_t *row = NULL, *record = NULL;
+	char mark[FORGE_STORE_MARK_MAX];
 
 	if (!g->store || forge_store_get(g->store, run_id, &row, NULL) < 0)
 		return NULL;
-	if (forge_record_is_over(row))
+	bool is_known = !json_is_true(json_object_get(row, "is_remains"));
+	if (forge_record_is_over(row) &&
+	    (is_known || !json_is_true(json_object_get(ours, "is_remains"))))
 		record = forge_record_adopt(&g->home, run_id, row, ours);
 	json_decref(row);
+	if (record) {
+		if (is_known)
+			json_object_del(record, "is_remains");
+		json_object_set_new(record, "store",
+				    json_string(forge_store_mark(g->url, mark)));
+	}
 	if (record && forge_gc_may_change(g, "restore the record of", run_id, 0) &&
 	    forge_write_record(&g->home, run_id, record, &err) < 0)
 		forge_gc_failed(g, "%s", err.msg);
@@ -184,16 +221,18 @@ static json_t *adopt_remains(struct forge_gc *g, const char *run_id, int dir)
 {
 	forge_auto_free char *path = forge_asprintf("%s/runs/%s", g->home.path, run_id);
 	struct forge_error err = FORGE_ERROR_INIT;
+	char mark[FORGE_STORE_MARK_MAX];
 	uint64_t bytes = 0;
 	struct stat st;
 
 	/* The store may know it. */
-	if (!g->store || !path || fstat(dir, &st) < 0 || sizes_of_logs(dir, &bytes) < 0)
+	if (!g->store || !path || fstat(dir, &st) < 0 || sizes_of(dir, LOGS, &bytes) < 0)
 		return NULL;
 	if (bytes > 0) {
 		json_t *record = forge_record_of_remains(&g->home, run_id);
-		if (faccessat(dir, "stdout", F_OK, AT_SYMLINK_NOFOLLOW) < 0)
-			json_object_set_new(record, "logs_removed", json_true());
+		if (record)
+			json_object_set_new(record, "store",
+					    json_string(forge_store_mark(g->url, mark)));
 		return record;
 	}
 	if (forge_gc_may_change(g, "remove what never began:", run_id, 0) &&
@@ -233,11 +272,8 @@ static json_t *close_forgotten(struct forge_gc *g, const char *run_id, int dir)
 	rc = forge_close_lost(&g->home, run_id, NULL, record, &err);
 	if (rc < 0)
 		forge_gc_failed(g, "%s", err.msg);
-	else if (g->store)
-		(void)!forge_deliver_run(&g->home, g->store, run_id,
-					 NULL); /* a failure is retried next time */
 	else
-		(void)!forge_deliver_later(&g->home, run_id, g->url, NULL);
+		(void)!deliver(g, run_id, NULL);
 	return record;
 }
 
@@ -253,15 +289,36 @@ static json_t *load(struct forge_gc *g, const char *run_id, int dir)
 		forge_gc_failed(g, "%s", err.msg);
 		return NULL;
 	}
-	if (forge_record_is_over(record))
+	/* Another store may have been asked when the record was made of what was left. */
+	bool is_over = forge_record_is_over(record);
+	if (is_over && !json_is_true(json_object_get(record, "is_remains")))
 		return record;
 	json_t *better = restore_record(g, run_id, record);
-	if (!better)
+	if (!better && !is_over)
 		better = close_forgotten(g, run_id, dir);
 	if (!better)
 		return record;
 	json_decref(record);
 	return better;
+}
+
+static int by_id(const void *a, const void *b)
+{
+	return strcmp(a, b);
+}
+
+/* The key that the run was asked with has become that of a later one. The record keeps it. */
+static int store_without_key(struct forge_gc *g, const char *run_id, const json_t *record,
+			     struct forge_error *err)
+{
+	forge_auto_json json_t *changed = json_deep_copy(record);
+
+	if (!changed ||
+	    json_object_set_new(changed, "key_is_of_another", json_true()) < 0)
+		return forge_fail(err, ENOMEM, "out of memory");
+	*err = FORGE_ERROR_INIT;
+	int rc = forge_write_record(&g->home, run_id, changed, err);
+	return rc < 0 ? rc : forge_deliver_run(&g->home, g->store, run_id, err);
 }
 
 /*
@@ -277,13 +334,61 @@ static void store_again(struct forge_gc *g, const char *run_id, const json_t *re
 	if (!g->store || strcmp(forge_json_string_or(record, "store", "-"),
 				forge_store_mark(g->url, mark)) != 0)
 		return;
+	if (g->n_stored &&
+	    bsearch(run_id, g->stored, g->n_stored, sizeof(g->stored[0]), by_id))
+		return;
 	int rc = forge_store_get(g->store, run_id, &row, NULL);
 	json_decref(row);
 	/* One that has just ended is about to be stored. */
-	if (rc == -ENOENT && !forge_slot_exists(&g->home, run_id) &&
-	    forge_gc_may_change(g, "store again", run_id, 0) &&
-	    forge_deliver_run(&g->home, g->store, run_id, &err) < 0)
-		forge_gc_failed(g, "%s", err.msg);
+	if (rc != -ENOENT || forge_slot_exists(&g->home, run_id) ||
+	    !forge_gc_may_change(g, "store again", run_id, 0))
+		return;
+	rc = forge_deliver_run(&g->home, g->store, run_id, &err);
+	if (rc == -EEXIST && json_is_string(json_object_get(record, "idempotency_key")))
+		rc = store_without_key(g, run_id, record, &err);
+	/* `forge rm` may have removed it meanwhile. */
+	forge_auto_close int dir = forge_home_open_run(&g->home, run_id);
+	if (dir == -ENOENT) {
+		err = FORGE_ERROR_INIT;
+		rc = forge_store_remove(g->store, run_id, &err);
+	}
+	if (rc < 0 && rc != -ENOENT)
+		forge_gc_failed(g, "%s: %s", run_id, err.msg);
+}
+
+struct stored {
+	struct forge_gc *g;
+	size_t cap;
+};
+
+static int add_stored(const struct forge_run_row *row, void *arg)
+{
+	struct stored *s = arg;
+	struct forge_gc *g = s->g;
+
+	if (g->n_stored == s->cap) {
+		s->cap = s->cap ? 2 * s->cap : 1024;
+		char(*grown)[FORGE_RUN_ID_MAX] =
+			reallocarray(g->stored, s->cap, sizeof(*grown));
+		if (!grown)
+			return -ENOMEM;
+		g->stored = grown;
+	}
+	(void)snprintf(g->stored[g->n_stored++], FORGE_RUN_ID_MAX, "%s", row->run_id);
+	return 0;
+}
+
+void forge_gc_list_stored(struct forge_gc *g)
+{
+	char user[FORGE_USER_MAX];
+	const struct forge_run_filter filter = { .user = forge_user_name(user),
+						 .with_parts = true };
+	struct stored s = { .g = g };
+
+	if (!g->store || forge_store_list(g->store, &filter, add_stored, &s, NULL) < 0)
+		g->n_stored = 0;
+	if (g->n_stored)
+		qsort(g->stored, g->n_stored, sizeof(g->stored[0]), by_id);
 }
 
 /*
@@ -311,7 +416,7 @@ static int look_at_run(struct forge_gc *g, const char *run_id, struct run_logs *
 	if (rc == 0 && forge_record_is_over(record)) {
 		(void)snprintf(ret->id, sizeof(ret->id), "%s", run_id);
 		ret->ended = st.st_mtime;
-		if (sizes_of_logs(dir, &ret->bytes) < 0 ||
+		if (sizes_of(dir, LOGS_AND_CHART, &ret->bytes) < 0 ||
 		    json_is_true(json_object_get(record, "logs_removed")))
 			ret->id[0] = '\0';
 		store_again(g, run_id, record);

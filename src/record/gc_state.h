@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/entries.h"
 #include "base/error.h"
 #include "base/strv.h"
@@ -28,6 +29,9 @@ struct forge_gc {
 	int done;
 	struct forge_strv references; /* digests, sorted before use */
 	struct forge_strv failures;   /* one message each */
+	char (*stored)
+		[FORGE_RUN_ID_MAX]; /* runs of this user that the store has, sorted; may be too few */
+	size_t n_stored;
 	bool is_blind; /* a record could not be read, and may point to any object */
 };
 
@@ -47,5 +51,7 @@ void forge_gc_sweep_unfinished(struct forge_gc *g, int dir, const char *in);
 
 /* Notes the digests of the outputs as references. */
 FORGE_MUST_CHECK int forge_gc_keep_outputs(struct forge_gc *g, const json_t *record);
+/* Which runs the store has: asked once, before other processes have to wait for this one. */
+void forge_gc_list_stored(struct forge_gc *g);
 /* Closes, stores again, and removes logs and kept workdirs that are too old. Notes all references of runs. */
 FORGE_MUST_CHECK int forge_gc_sweep_runs(struct forge_gc *g, struct forge_error *err);

@@ -230,6 +230,8 @@ static int note_not_kept(const struct forge_home *home, struct forge_store *st,
 		*err = why;
 		return rc;
 	}
+	if (!json_is_true(json_object_get(record, "workdir_kept")))
+		return 0;
 	json_object_set_new(record, "workdir_kept", json_false());
 	rc = forge_write_record(home, run_id, record, err);
 	return rc < 0 ? rc : forge_deliver_run(home, st, run_id, err);
@@ -255,7 +257,7 @@ int forge_remove_run(const struct forge_home *home, struct forge_store *st,
 	if (outputs_only)
 		return drop_outputs(home, st, record, NULL, NULL, err);
 	int rc = remove_parts(home, st, run_id, log, r, err);
-	if (rc == 0 && json_is_true(json_object_get(record, "workdir_kept")))
+	if (rc == 0)
 		rc = note_not_kept(home, st, run_id, err);
 	if (rc == 0)
 		rc = remove_directory(home, run_id, log, err);

@@ -204,10 +204,13 @@ const char *forge_store_part_of(const json_t *record)
 
 /*
  * A run that was refused for the host's health has not run, and may succeed when the host is healthy: the same
- * key starts another one. The record keeps the key.
+ * key starts another one. The record keeps the key. So it is with one that was stored again when its key was already that of
+ * a later run.
  */
 static bool frees_key(const json_t *record)
 {
+	if (json_is_true(json_object_get(record, "key_is_of_another")))
+		return true;
 	return strcmp(forge_json_string_or(record, "status", ""), "rejected") == 0 &&
 	       strcmp(forge_json_string_or(record, "reason", ""), "health_pre") == 0;
 }

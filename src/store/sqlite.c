@@ -173,6 +173,9 @@ static int check_log(const char *path, struct forge_error *err)
 	if (stat(path, &file) == 0 || errno != ENOENT || stat(log, &left) < 0 ||
 	    left.st_size == 0)
 		return 0;
+	/* Another process may have made both just now. */
+	if (stat(path, &file) == 0 || errno != ENOENT)
+		return 0;
 	return forge_hint(
 		err,
 		forge_fail(err, ENOENT, "%s is gone, and its log %s is not", path, log),

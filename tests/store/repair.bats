@@ -638,6 +638,9 @@ forget() {
 @test "a store that was moved away without its log is not replaced by an empty one" {
     [ "${FORGE_TEST_STORE:-sqlite}" = sqlite ] || skip_unless "SQLite only" false
     "$FORGE" run -q --id early -- true
+    # Its courier may still empty the log.
+    is_closed() { ! grep -qsF "$FORGE_HOME/forge.db-shm" /proc/[0-9]*/maps; }
+    wait_for is_closed
     echo log >>"$FORGE_HOME/forge.db-wal"
     cp "$FORGE_HOME/forge.db" "$FORGE_HOME/forge.db-wal" "$T"
     mv "$FORGE_HOME/forge.db" "$T/away.db"
@@ -688,4 +691,73 @@ forget() {
         [ ! -e "$kept" ]
         "$FORGE" rm -f "$id" 2>/dev/null || [ "$how" != gc ]
     done
+}
+
+# other_store: a store of the same kind that is not the one of the runs.
+other_store() {
+    "$FORGE" run -q --id elsewhere --store "sqlite:$T/other.db" -- true
+    other=sqlite:$T/other.db
+}
+
+@test "a run that was closed from its logs by way of another store is restored from its own" {
+    other_store
+    "$FORGE" run -q --id kept -o out -- sh -c 'echo words; echo x >out'
+    id=$("$FORGE" ps -q -n 1)
+    : >"$FORGE_HOME/runs/$id/record.json"
+    run "$FORGE" gc --store "$other"
+    [[ "$output" == *"close as lost $id"* ]]
+    [ "$(jq -r .status "$FORGE_HOME/runs/$id/record.json")" = lost ]
+    run "$FORGE" gc
+    [[ "$output" == *"restore the record of $id"* ]]
+    jq -e '.status == "succeeded" and .is_remains == null and (.outputs | length) == 1' "$FORGE_HOME/runs/$id/record.json"
+    run "$FORGE" gc
+    [[ "$output" == *"nothing to repair"* ]]
+    "$FORGE" outputs --cat out "$id" | grep -qx x
+}
+
+@test "a run of which only logs are left is stored again when the store has lost it" {
+    [ "${FORGE_TEST_STORE:-sqlite}" = sqlite ] || skip_unless "SQLite only" false
+    "$FORGE" run -q --id first -- sh -c 'echo words >&2'
+    id=$("$FORGE" ps -q -n 1)
+    : >"$FORGE_HOME/runs/$id/record.json"
+    rm "$FORGE_HOME/runs/$id/stdout" "$FORGE_HOME"/forge.db*
+    "$FORGE" gc
+    [ "$("$FORGE" show --json "$id" | jq -r .status)" = lost ]
+    # What it wrote is there, in one of two logs.
+    [ "$("$FORGE" logs "$id" 2>&1)" = words ]
+    rm "$FORGE_HOME"/forge.db*
+    "$FORGE" gc
+    [ "$("$FORGE" ps -a --json | jq -r .status)" = lost ]
+}
+
+@test "a run whose key another one has by now is stored again without it" {
+    [ "${FORGE_TEST_STORE:-sqlite}" = sqlite ] || skip_unless "SQLite only" false
+    "$FORGE" run -q --id early --idempotency-key one -- true
+    rm "$FORGE_HOME"/forge.db*
+    "$FORGE" run -q --id late --idempotency-key one -- true
+    "$FORGE" gc
+    [ "$("$FORGE" ps -a --json | jq -r .analysis_id | xargs)" = "late early" ]
+    run "$FORGE" gc
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"nothing to repair"* ]]
+    # The key is still that of the later one.
+    run --separate-stderr "$FORGE" submit --json --id late --idempotency-key one -- true
+    [ "$(jq -r .existing <<<"$output")" = true ]
+    [ "$(jq -r .run_id <<<"$output")" = "$("$FORGE" ps -q --analysis late)" ]
+}
+
+@test "a kept workdir stays until the store has that it is not kept" {
+    configure 'retention: {workdirs: 7d}'
+    "$FORGE" run -q --keep -o none -- sh -c 'echo x >file'
+    id=$("$FORGE" ps -q -n 1)
+    kept=$("$FORGE" show --json "$id" | jq -r 'select(.workdir_kept) | .workdir')
+    configure 'retention: {workdirs: 1ms}'
+    pause 1.1 # gc counts in seconds
+    run "$FORGE" gc --store "sqlite:$T/no/such/directory.db"
+    [ "$status" -ne 0 ]
+    [[ "$output" == *"its workdir stays"* ]]
+    [ -e "$kept/file" ]
+    "$FORGE" gc
+    [ ! -e "$kept" ]
+    [ "$("$FORGE" show --json "$id" | jq .workdir_kept)" = false ]
 }
