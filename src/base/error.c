@@ -74,11 +74,20 @@ int forge_wrap(struct forge_error *err, int rc, const char *fmt, ...)
 
 int forge_hint(struct forge_error *err, int rc, const char *fmt, ...)
 {
+	static const char cut[] = "...";
+
 	if (err) {
 		va_list ap;
 		va_start(ap, fmt);
-		(void)vsnprintf(err->hint, sizeof(err->hint), fmt, ap);
+		int n = vsnprintf(err->hint, sizeof(err->hint), fmt, ap);
 		va_end(ap);
+		if (n >= (int)sizeof(err->hint)) {
+			size_t at = sizeof(err->hint) - sizeof(cut);
+			/* Not inside a character of UTF-8. */
+			while (at > 0 && (err->hint[at] & 0xC0) == 0x80)
+				at--;
+			memcpy(err->hint + at, cut, sizeof(cut));
+		}
 	}
 	return rc;
 }

@@ -37,5 +37,5 @@ int forge_fail_at(struct forge_error *err, const char *file, unsigned line,
 		  unsigned column, const char *fmt, ...) FORGE_PRINTF(5, 6);
 /* Prepends "<context>: " to the message and returns rc unchanged. */
 int forge_wrap(struct forge_error *err, int rc, const char *fmt, ...) FORGE_PRINTF(3, 4);
-/* Sets the hint (a sentence) and returns rc unchanged. */
+/* Sets the hint (a sentence) and returns rc unchanged. One that is too long ends in "...". */
 int forge_hint(struct forge_error *err, int rc, const char *fmt, ...) FORGE_PRINTF(3, 4);

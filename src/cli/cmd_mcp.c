@@ -200,11 +200,13 @@ static int check_pipeline(const char *path, struct forge_error *err)
 	forge_auto_graph struct forge_graph g = { 0 };
 
 	int rc = forge_pipeline_read(path, &given, &p, err);
-	if (rc == 0)
-		rc = forge_graph_make(p, &g, err);
-	/* Which files it reads can be a matter of its parameters, which an agent gives. */
-	for (size_t i = 0; i < g.n && rc == 0 && p->n_params == 0; i++)
-		rc = forge_graph_check_files(&g, &g.tasks[i], err);
+	/* Which tasks it has, and what they read, can be a matter of parameters, which an agent gives. */
+	if (rc < 0 || p->n_params > 0)
+		return rc;
+	rc = forge_graph_make(p, &g, err);
+	for (size_t i = 0; i < g.n && rc == 0; i++)
+		if (!g.tasks[i].is_skipped)
+			rc = forge_graph_check_files(&g, &g.tasks[i], err);
 	return rc;
 }
 

@@ -81,11 +81,29 @@ static void print_owner(const json_t *record)
 	putc('\n', stderr);
 }
 
+/* Whether each file that the step read is an object here: an input that was dropped too must be made first. */
+static bool has_inputs(const struct forge_home *home, const json_t *step)
+{
+	const json_t *inputs = json_object_get(json_object_get(step, "parts"), "inputs");
+	const char *input, *name;
+	json_t *files, *digest;
+	char path[FORGE_STORED_MAX];
+
+	json_object_foreach ((json_t *)inputs, input, files)
+		json_object_foreach (files, name, digest)
+			if (!forge_objects_is_digest(json_string_value(digest)) ||
+			    faccessat(home->fd,
+				      forge_objects_path(path, json_string_value(digest)),
+				      F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+				return false;
+	return true;
+}
+
 /*
- * The command that makes the temporary outputs of a step again. They stay, as no step that reads them is part of it.
- * NULL: not known.
+ * How the temporary outputs of a step are made again: by a command that does it or, when other steps must run for that, by
+ * one that says which. They stay, as no step that reads them is part of it. NULL: not known.
  */
-static char *remake_command(const json_t *record)
+static char *remake_hint(const struct forge_home *home, const json_t *record, bool is_one)
 {
 	FORGE_CLEANUP(forge_pipeline_asked_done)
 	struct forge_pipeline_asked lists = { .params = { 0 } };
@@ -93,11 +111,20 @@ static char *remake_command(const json_t *record)
 	char *task = (char *)forge_json_string(step, "task");
 	const struct forge_strv one = { .v = &task, .n = 1 };
 	struct forge_pipeline_run r;
+	bool is_whole = has_inputs(home, step);
 
 	if (!task || forge_pipeline_ask_again(step, &lists, &r, NULL) < 0 || !r.path)
 		return NULL;
-	r.only = r.force = &one;
-	return forge_pipeline_command(&r, r.path);
+	r.only = &one;
+	if (is_whole)
+		r.force = &one;
+	else
+		r.copy_to = "DIR";
+	forge_auto_free char *command = forge_pipeline_command(&r, r.path);
+	return command ? forge_asprintf("`%s` %s %s again", command,
+					is_whole ? "makes" : "says how to make",
+					is_one ? "it" : "them")
+		       : NULL;
 }
 
 #define DROPPED_LISTED 5
@@ -109,7 +136,7 @@ static bool is_temporary(const json_t *output)
 }
 
 /* Outputs that a pipeline dropped, and those that a user removed. */
-static void print_removed(const json_t *record)
+static void print_removed(const struct forge_home *home, const json_t *record)
 {
 	const json_t *removed = json_object_get(record, "outputs_removed"), *f;
 	size_t n = json_array_size(removed), i, dropped = 0;
@@ -127,12 +154,12 @@ static void print_removed(const json_t *record)
 		fprintf(stderr, "forge: so %s %zu more\n",
 			dropped == DROPPED_LISTED + 1 ? "was" : "were",
 			dropped - DROPPED_LISTED);
-	forge_auto_free char *command = dropped ? remake_command(record) : NULL;
-	if (command) {
-		fputs("  hint: `", stderr);
-		forge_print_clean(stderr, command, strlen(command));
-		fputs(dropped == 1 ? "` makes it again\n" : "` makes them again\n",
-		      stderr);
+	forge_auto_free char *hint =
+		dropped ? remake_hint(home, record, dropped == 1) : NULL;
+	if (hint) {
+		fputs("  hint: ", stderr);
+		forge_print_clean(stderr, hint, strlen(hint));
+		putc('\n', stderr);
 	}
 	if (n > dropped && (has_others || dropped))
 		fprintf(stderr,
@@ -147,7 +174,7 @@ static void print_removed(const json_t *record)
 
 #define DAMAGED " (damaged)"
 
-static void print_notes(const json_t *record)
+static void print_notes(const struct forge_home *home, const json_t *record)
 {
 	const json_t *f;
 	size_t i, damaged = 0;
@@ -159,7 +186,7 @@ static void print_notes(const json_t *record)
 			"forge: %zu of these %s damaged; `forge verify %s` says how\n",
 			damaged, damaged == 1 ? "is" : "are",
 			forge_json_string(record, "run_id"));
-	print_removed(record);
+	print_removed(home, record);
 }
 
 static int list(const struct forge_session *s, const json_t *record,
@@ -206,7 +233,7 @@ static int list(const struct forge_session *s, const json_t *record,
 	if (is_foreign)
 		print_owner(record);
 	forge_table_print(stdout, cells, COLUMNS, n + 1);
-	print_notes(record);
+	print_notes(&s->home, record);
 	free(cells);
 	free(buffer);
 	return 0;
@@ -339,10 +366,11 @@ static const json_t *output_of(const json_t *record, const char *list, const cha
 	return found;
 }
 
-static int fail_without(const json_t *record, const char *run_id, struct forge_error *err)
+static int fail_without(const struct forge_home *home, const json_t *record,
+			const char *run_id, struct forge_error *err)
 {
 	const json_t *removed = output_of(record, "outputs_removed", cat_path);
-	forge_auto_free char *command = NULL;
+	forge_auto_free char *hint = NULL;
 
 	if (!removed)
 		return forge_hint(err,
@@ -352,10 +380,13 @@ static int fail_without(const json_t *record, const char *run_id, struct forge_e
 	if (!is_temporary(removed))
 		return forge_fail(err, ENOENT, "output %s of run %s was removed",
 				  cat_path, run_id);
-	command = remake_command(record);
+	hint = remake_hint(home, record, true);
 	int rc = forge_fail(err, ENOENT, "output %s of run %s was " DROPPED, cat_path,
 			    run_id);
-	return command ? forge_hint(err, rc, "`%s` makes it again", command) : rc;
+	/* Half of a command would be another one. */
+	if (hint && strlen(hint) >= sizeof(err->hint))
+		return forge_hint(err, rc, "`forge outputs %s` has the command", run_id);
+	return hint ? forge_hint(err, rc, "%s", hint) : rc;
 }
 
 /* Nothing is printed unless the whole content has the digest. */
@@ -373,7 +404,7 @@ static int cat(struct forge_session *s, const char *run_id, struct forge_error *
 		return rc;
 	const json_t *output = output_of(record, "outputs", cat_path);
 	if (!output)
-		return fail_without(record, run_id, err);
+		return fail_without(&s->home, record, run_id, err);
 	bool is_foreign = forge_foreign_is(&s->home, record);
 	if (is_foreign)
 		rc = forge_foreign_open(record, "outputs", &other, err);

@@ -172,7 +172,9 @@ static void show_event(void *arg, const json_t *event)
 				     r->options) != 0;
 	forge_replay_event(&r->replay, event);
 	r->view.h = r->replay.h.g ? &r->replay.h : NULL;
-	show(r, event);
+	/* What another request runs is no answer to this one. */
+	if (!r->is_other || !r->asked->on_event)
+		show(r, event);
 }
 
 static void show_tick(void *arg)
@@ -316,7 +318,8 @@ static void digest_options(const struct forge_pipeline_run *r, char ret[FORGE_DI
 {
 	const struct forge_strv *const lists[] = { r->params, r->force, r->from, r->only,
 						   r->given };
-	const char *const texts[] = { r->params_file, r->entry, r->limits_of };
+	const char *const texts[] = { r->params_file, r->entry, r->limits_of,
+				      r->resume_of };
 	struct forge_sha256 h;
 
 	forge_sha256_init(&h);
@@ -576,8 +579,10 @@ static int run_lint(const char *word)
 	const struct forge_pipeline_given g = typed();
 	int rc = read_file(&w, word ? word : file, &g, &err);
 
+	/* As a run does: what is skipped reads nothing. */
 	for (size_t i = 0; i < w.g.n && rc == 0; i++)
-		rc = forge_graph_check_files(&w.g, &w.g.tasks[i], &err);
+		if (!w.g.tasks[i].is_skipped)
+			rc = forge_graph_check_files(&w.g, &w.g.tasks[i], &err);
 	if (rc == 0)
 		rc = forge_config_load(forge_session_config, &w.cfg, &err);
 	if (rc == 0)

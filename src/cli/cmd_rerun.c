@@ -4,9 +4,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -87,10 +89,6 @@ static int repeat(const json_t *record, struct forge_error *err)
 	char **words = NULL;
 	int status = go_there(record, err);
 
-	/* Nobody would watch for it. */
-	if (status == 0 && is_detached && forge_request_until_closed)
-		status = forge_fail(err, EINVAL,
-				    "--until-closed does not go with --detach");
 	if (status == 0)
 		status = forge_request_prepare(&cfg, err);
 	if (status == 0)
@@ -104,8 +102,17 @@ static int repeat(const json_t *record, struct forge_error *err)
 	return status;
 }
 
-/* Only the pipeline has the inputs of a step. */
-static int refuse_step(const json_t *record, struct forge_error *err)
+/* Of a process that nothing waits for, no reader can be gone. */
+static int check_detached(struct forge_error *err)
+{
+	return is_detached && forge_request_until_closed
+		       ? forge_fail(err, EINVAL,
+				    "--until-closed does not go with --detach")
+		       : 0;
+}
+
+/* Only the pipeline has the inputs of a step. *ret_command: how to run it again; it can be longer than a hint. */
+static int refuse_step(const json_t *record, char **ret_command, struct forge_error *err)
 {
 	FORGE_CLEANUP(forge_pipeline_asked_done)
 	struct forge_pipeline_asked lists = { .params = { 0 } };
@@ -120,20 +127,18 @@ static int refuse_step(const json_t *record, struct forge_error *err)
 	char *name = (char *)forge_json_string_or(step, "step", "");
 	const struct forge_strv force = { .v = &name, .n = 1 };
 	r.force = &force;
-	forge_auto_free char *command =
-		forge_pipeline_command(&r, r.path ? r.path : "FILE");
-	return forge_hint(err,
-			  forge_fail(err, EINVAL, "run %s is step %s of pipeline %s",
-				     forge_json_string(record, "run_id"),
-				     forge_json_string_or(step, "task", ""),
-				     forge_json_string_or(step, "pipeline", "")),
-			  "To run it again: %s", command ? command : "");
+	*ret_command = forge_pipeline_command(&r, r.path ? r.path : "FILE");
+	return forge_fail(err, EINVAL, "run %s is step %s of pipeline %s",
+			  forge_json_string(record, "run_id"),
+			  forge_json_string_or(step, "task", ""),
+			  forge_json_string_or(step, "pipeline", ""));
 }
 
 static int cmd_rerun(int argc, char **argv)
 {
 	struct forge_error err = FORGE_ERROR_INIT;
 	forge_auto_json json_t *record = NULL;
+	forge_auto_free char *command = NULL;
 
 	if (argc != 1) {
 		(void)forge_fail(&err, EINVAL, "rerun: one run is needed");
@@ -142,13 +147,20 @@ static int cmd_rerun(int argc, char **argv)
 	/* Paths typed now are relative to this directory: resolve them before chdir(). */
 	int status = forge_request_absolute(&err);
 	if (status == 0)
+		status = check_detached(&err);
+	if (status == 0)
 		status = find(argv[0], &record, &err);
 	if (status == 0)
-		status = refuse_step(record, &err);
+		status = refuse_step(record, &command, &err);
 	if (status == 0)
 		status = repeat(record, &err);
 	if (status < 0) {
 		forge_print_error(&err);
+		if (command) {
+			fputs("  hint: To run it again: ", stderr);
+			forge_print_clean(stderr, command, strlen(command));
+			putc('\n', stderr);
+		}
 		status = FORGE_EXIT_NOT_RUN;
 	}
 	forge_request_done();
@@ -176,6 +188,7 @@ static int run_pipeline(const json_t *step, const struct forge_pipeline_run *how
 	if (rc < 0)
 		return rc;
 	r.limits_of = forge_json_string(step, "task");
+	r.resume_of = how->resume_of;
 	r.limits = forge_request.limits;
 	r.is_json = how->is_json;
 	r.is_quiet = how->is_quiet;
@@ -206,7 +219,8 @@ static void say(struct detached *d, const char *run_id, const struct forge_error
 	if (d->fd < 0)
 		return;
 	(void)snprintf(said.run_id, sizeof(said.run_id), "%s", run_id);
-	(void)!write(d->fd, &said, sizeof(said)); /* the caller may have been killed */
+	/* The process that asked may be gone; that must not end this one. */
+	(void)send(d->fd, &said, sizeof(said), MSG_NOSIGNAL);
 	close(d->fd);
 	d->fd = -1;
 }
@@ -228,10 +242,11 @@ static void note_event(void *arg, const json_t *event)
 }
 
 /* The head. What it shows is in the journal of the pipeline. */
-static int run_detached(const json_t *step, int fd)
+static int run_detached(const json_t *step, const char *run_id, int fd)
 {
 	struct detached d = { .task = forge_json_string_or(step, "task", ""), .fd = fd };
-	const struct forge_pipeline_run how = { .is_quiet = true,
+	const struct forge_pipeline_run how = { .resume_of = run_id,
+						.is_quiet = true,
 						.on_event = note_event,
 						.arg = &d };
 	struct forge_error err = FORGE_ERROR_INIT;
@@ -249,29 +264,57 @@ static int run_detached(const json_t *step, int fd)
 	return rc < 0 ? FORGE_EXIT_FAILED : rc;
 }
 
-static int detach(const json_t *step, struct forge_error *err)
+/* Steps before it, or another process that runs the pipeline, can take hours. */
+#define PATIENCE_MSEC 10000
+
+/* The pipeline goes on, and the step has no run yet. */
+static void print_waiting(const json_t *step)
+{
+	const char *task = forge_json_string_or(step, "task", "");
+
+	if (is_json) {
+		forge_auto_json json_t *j = json_pack(
+			"{s:n, s:b, s:s, s:s}", "run_id", "existing", 0, "pipeline",
+			forge_json_string_or(step, "pipeline", ""), "task", task);
+		if (j)
+			forge_print_json(j);
+		return;
+	}
+	fputs("forge: the pipeline goes on; ", stderr);
+	forge_print_clean(stderr, task, strlen(task));
+	fputs(" has no run yet: what it waits for comes first\n", stderr);
+}
+
+static int detach(const json_t *step, const char *run_id, struct forge_error *err)
 {
 	struct said said;
-	int pipe_fds[2];
+	int ends[2];
 
-	if (pipe2(pipe_fds, O_CLOEXEC) < 0)
-		return forge_fail_errno(err, errno, "pipe");
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
+		return forge_fail_errno(err, errno, "socketpair");
 	fflush(NULL);
 	pid_t pid = fork();
 	if (pid == 0) {
-		close(pipe_fds[0]);
-		_exit(run_detached(step, pipe_fds[1]));
+		close(ends[0]);
+		_exit(run_detached(step, run_id, ends[1]));
 	}
 	int code = errno;
-	close(pipe_fds[1]);
-	forge_auto_close int from = pipe_fds[0];
+	close(ends[1]);
+	forge_auto_close int from = ends[0];
 	if (pid < 0)
 		return forge_fail_errno(err, code, "fork");
-	ssize_t n;
-	do
-		n = read(from, &said, sizeof(said));
-	while (n < 0 && errno == EINTR);
-	if (n != sizeof(said))
+	const uint64_t end = forge_now_usec() + PATIENCE_MSEC * 1000ULL;
+	struct pollfd p = { .fd = from, .events = POLLIN };
+	int n_ready;
+	do {
+		uint64_t now = forge_now_usec();
+		n_ready = poll(&p, 1, now < end ? (int)((end - now + 999) / 1000) : 0);
+	} while (n_ready < 0 && errno == EINTR);
+	if (n_ready == 0) {
+		print_waiting(step);
+		return FORGE_EXIT_OK;
+	}
+	if (recv(from, &said, sizeof(said), 0) != sizeof(said))
 		return forge_fail(err, ECHILD,
 				  "the process that runs the pipeline was killed");
 	if (!said.run_id[0]) {
@@ -285,10 +328,23 @@ static int detach(const json_t *step, struct forge_error *err)
 	return FORGE_EXIT_OK;
 }
 
-static int resume_step(const json_t *step, struct forge_error *err)
+static int resume_step(const json_t *record, struct forge_error *err)
 {
-	const struct forge_pipeline_run how = { .is_json = is_json,
+	const json_t *step = json_object_get(record, "step");
+	const char *run_id = forge_json_string(record, "run_id");
+	const struct forge_pipeline_run how = { .resume_of = run_id,
+						.is_json = is_json,
 						.is_quiet = is_quiet };
+	const char *other = forge_request_beside_limits();
+
+	/* The file of the pipeline says it, and its steps have keys. */
+	if (other)
+		return forge_hint(err,
+				  forge_fail(err, EINVAL,
+					     "resume: --%s is not for a step of a "
+					     "pipeline: only limits are",
+					     other),
+				  "What a step runs with is in the file of the pipeline");
 
 	if (!forge_json_string(step, "file"))
 		return forge_hint(err,
@@ -296,7 +352,7 @@ static int resume_step(const json_t *step, struct forge_error *err)
 					     "the record was made again from the store, "
 					     "which does not say where the pipeline is"),
 				  "forge pipeline run FILE goes on with it");
-	return is_detached ? detach(step, err) : run_pipeline(step, &how, err);
+	return is_detached ? detach(step, run_id, err) : run_pipeline(step, &how, err);
 }
 
 static int check_resumable(const json_t *record, struct forge_error *err)
@@ -324,13 +380,14 @@ static int cmd_resume(int argc, char **argv)
 	}
 	int status = forge_request_absolute(&err);
 	if (status == 0)
+		status = check_detached(&err);
+	if (status == 0)
 		status = find(argv[0], &record, &err);
 	if (status == 0)
 		status = check_resumable(record, &err);
-	if (status == 0) {
-		const json_t *step = json_object_get(record, "step");
-		status = step ? resume_step(step, &err) : repeat(record, &err);
-	}
+	if (status == 0)
+		status = json_object_get(record, "step") ? resume_step(record, &err)
+							 : repeat(record, &err);
 	if (status < 0) {
 		forge_print_error(&err);
 		status = FORGE_EXIT_NOT_RUN;

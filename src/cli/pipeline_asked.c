@@ -10,6 +10,8 @@
 #include "base/json.h"
 #include "cli/cli.h"
 #include "cli/pipeline_cli.h"
+#include "cli/session.h"
+#include "spec/asked.h"
 
 /* ---- as a command line ---- */
 
@@ -27,6 +29,18 @@ static void print_list(FILE *f, const char *option, const struct forge_strv *lis
 		print_option(f, option, list->v[i]);
 }
 
+/* As it was given here. A password is not shown. */
+static void print_store(FILE *f)
+{
+	forge_auto_free char *var =
+		forge_store_wanted ? forge_asprintf("FORGE_STORE=%s", forge_store_wanted)
+				   : NULL;
+
+	if (var)
+		print_option(f, "--store",
+			     forge_asked_is_withheld(var) ? "URL" : forge_store_wanted);
+}
+
 char *forge_pipeline_command(const struct forge_pipeline_run *r, const char *path)
 {
 	char *text = NULL;
@@ -35,14 +49,20 @@ char *forge_pipeline_command(const struct forge_pipeline_run *r, const char *pat
 
 	if (!f)
 		return NULL;
-	fputs("forge pipeline run", f);
-	forge_print_word(f, path);
+	fprintf(f, "forge pipeline %s", r->copy_to ? "outputs" : "run");
+	forge_auto_free char *plain = *path == '-' ? forge_asprintf("./%s", path) : NULL;
+	forge_print_word(f, plain ? plain : path);
+	print_store(f);
+	print_option(f, "--config", forge_session_config);
 	print_list(f, "-p", r->params);
 	print_option(f, "--params", r->params_file);
-	print_option(f, "--entry", r->entry);
-	print_list(f, "--given", r->given);
+	if (!r->copy_to) {
+		print_option(f, "--entry", r->entry);
+		print_list(f, "--given", r->given);
+	}
 	print_list(f, "--only", r->only);
 	print_list(f, "--force", r->force);
+	print_option(f, "--copy", r->copy_to);
 	if (fclose(f) == 0)
 		return text;
 	free(text);

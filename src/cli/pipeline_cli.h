@@ -17,7 +17,12 @@ struct forge_pipeline_run {
 	unsigned jobs;
 	bool stops, is_json, is_quiet;
 	const char *limits_of; /* limits are for the tasks that this word names */
-	/* Called with each event, also of another head; may be NULL. Nothing is shown then. */
+	const char *copy_to; /* of the command `forge pipeline outputs`; NULL: it is run */
+	const char *resume_of; /* the run that this goes on from; NULL: none */
+	/*
+	 * Called with each event, also of another head that was asked for the same; may be NULL. Nothing is shown
+	 * then.
+	 */
 	void (*on_event)(void *arg, const json_t *event);
 	void *arg;
 	struct forge_limits limits;

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/cli.h"
 #include "cli/pipeline_cli.h"
@@ -82,10 +83,17 @@ int forge_dropped_check(const struct forge_head *h, const bool *chosen, const ch
 		(void)snprintf(others, sizeof(others), " and %zu other file%s", n - 1,
 			       n == 2 ? "" : "s");
 	forge_auto_free char *command = remake_command(h, is_gone, run);
+	/* Half of a command would be another one. */
+	bool is_long = command && strlen(command) + 40 > sizeof(err->hint);
+	if (is_long) {
+		fputs("forge: to make what was dropped again: ", stderr);
+		forge_print_clean(stderr, command, strlen(command));
+		putc('\n', stderr);
+	}
 	int rc = forge_fail(err, ENOENT,
 			    "nothing is copied: %s%s %s temporary, and dropped", first,
 			    others, n == 1 ? "was" : "were");
-	return command ? forge_hint(err, rc, "`%s` makes %s again", command,
+	return command && !is_long ? forge_hint(err, rc, "`%s` makes %s again", command,
 				    n == 1 ? "it" : "them")
 		       : rc;
 }

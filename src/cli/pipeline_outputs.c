@@ -13,13 +13,13 @@
 #include "run/export.h"
 
 /* The tasks that --only names, or those that no other task reads from. */
-static int choose(const struct forge_head *h, const struct forge_strv *only, bool *chosen,
-		  struct forge_error *err)
+static int choose(const struct forge_head *h, const struct forge_outputs_wanted *o,
+		  bool *chosen, struct forge_error *err)
 {
 	for (size_t i = 0; i < h->g->n; i++)
-		chosen[i] = only->n == 0 && h->g->tasks[i].n_readers == 0 &&
+		chosen[i] = o->only->n == 0 && h->g->tasks[i].n_readers == 0 &&
 			    h->g->tasks[i].outputs.n && !h->g->tasks[i].is_skipped;
-	forge_strv_foreach (word, only) {
+	forge_strv_foreach (word, o->only) {
 		size_t n;
 		int first = forge_graph_find(h->g, word, &n, err);
 		if (first < 0)
@@ -32,7 +32,7 @@ static int choose(const struct forge_head *h, const struct forge_strv *only, boo
 			return forge_hint(err,
 					  forge_fail(err, ENOENT, "%s is not up to date",
 						     h->g->tasks[i].name),
-					  "forge pipeline run %s", h->g->p->shown);
+					  "%s", o->run ? o->run : "");
 	return 0;
 }
 
@@ -121,7 +121,7 @@ int forge_pipeline_outputs(struct forge_head *h, const struct forge_outputs_want
 			   struct forge_error *err)
 {
 	forge_auto_free bool *chosen = calloc(h->g->n + 1, sizeof(bool));
-	int rc = chosen ? choose(h, o->only, chosen, err)
+	int rc = chosen ? choose(h, o, chosen, err)
 			: forge_fail(err, ENOMEM, "out of memory");
 
 	if (rc == 0 && o->to)

@@ -401,7 +401,10 @@ static const char *plan_word(const struct forge_head_task *t)
 	case FORGE_TASK_CACHED:
 		return "up to date";
 	case FORGE_TASK_READY:
-		return t->why && strcmp(t->why, FORGE_NOT_RUN_YET) == 0 ? "run" : "rerun";
+		return t->why && strncmp(t->why, FORGE_NOT_RUN_YET,
+					 strlen(FORGE_NOT_RUN_YET)) == 0
+			       ? "run"
+			       : "rerun";
 	case FORGE_TASK_FAILED:
 		return "cannot run";
 	case FORGE_TASK_WAITING:

@@ -107,6 +107,37 @@ const struct forge_opt *forge_request_opts(const struct forge_opt *own)
 	return all_rows;
 }
 
+static bool is_given(const struct forge_opt *o)
+{
+	switch (o->type) {
+	case FORGE_OPT_FLAG:
+		return *(const bool *)o->dest;
+	case FORGE_OPT_UINT:
+		return *(const unsigned *)o->dest != 0;
+	case FORGE_OPT_STRING:
+	case FORGE_OPT_WORD:
+		return *(const char *const *)o->dest != NULL;
+	case FORGE_OPT_STRV:
+		return ((const struct forge_strv *)o->dest)->n > 0;
+	case FORGE_OPT_END:
+	case FORGE_OPT_GROUP:
+		break;
+	}
+	return false;
+}
+
+const char *forge_request_beside_limits(void)
+{
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(first_rows); i++)
+		if (is_given(&first_rows[i]))
+			return first_rows[i].name;
+	for (size_t i = 0; i < FORGE_ARRAY_SIZE(more_rows); i++)
+		if (is_given(&more_rows[i]) && more_rows[i].dest != &forge_store_wanted &&
+		    more_rows[i].dest != &forge_request_config)
+			return more_rows[i].name;
+	return NULL;
+}
+
 static int check_priority(struct forge_error *err)
 {
 	char *end;

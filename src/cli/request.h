@@ -30,6 +30,8 @@ extern bool forge_request_until_closed;
 #define FORGE_UNTIL_CLOSED_ROW                                                           \
 	FORGE_FLAG(0, "until-closed", &forge_request_until_closed,                       \
 		   "Cancel it when the reader of our standard output is gone")
+/* The name of an option that was given and is no limit, nor says where runs are recorded. NULL: there is none. */
+const char *forge_request_beside_limits(void);
 /* Makes typed relative paths absolute, for a caller that changes the directory. */
 FORGE_MUST_CHECK int forge_request_absolute(struct forge_error *err);
 /* Runs the request and prints the result. The exit status; negative: nothing was run. */

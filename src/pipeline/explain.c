@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "pipeline/head_state.h"
+#include "record/foreign.h"
 #include "state/slot.h"
 #include "store/state.h"
 
@@ -16,8 +17,9 @@
 #define CANDIDATES 50
 
 struct last {
-	const json_t *path; /* of this pipeline file */
-	json_t *record;
+	const struct forge_home *home;
+	const json_t *path;	   /* of this pipeline file */
+	json_t *record, *foreign; /* of this FORGE_HOME, and of another one that has this store */
 };
 
 static int take_last(const struct forge_run_row *row, void *arg)
@@ -30,12 +32,20 @@ static int take_last(const struct forge_run_row *row, void *arg)
 		json_decref(record);
 		return 0;
 	}
-	l->record = record;
-	return 1;
+	if (!forge_foreign_is(l->home, record)) {
+		l->record = record;
+		return 1;
+	}
+	if (l->foreign)
+		json_decref(record);
+	else
+		l->foreign = record;
+	return 0;
 }
 
-int forge_head_last_run(struct forge_head *h, unsigned task, json_t **ret,
-			struct forge_error *err)
+/* *ret_foreign, which may be NULL: if there is no run of this FORGE_HOME, the newest of another one. */
+static int find_last(struct forge_head *h, unsigned task, json_t **ret,
+		     json_t **ret_foreign, struct forge_error *err)
 {
 	forge_auto_json json_t *path =
 		forge_json_text(h->g->p->path ? h->g->p->path : "");
@@ -43,33 +53,48 @@ int forge_head_last_run(struct forge_head *h, unsigned task, json_t **ret,
 						 .step = h->g->tasks[task].name,
 						 .with_record = true,
 						 .limit = CANDIDATES };
-	struct last last = { .path = path };
+	struct last last = { .home = h->home, .path = path };
 
 	if (!path)
 		return forge_fail(err, ENOMEM, "out of memory");
 	int rc = forge_store_list(h->store, &filter, take_last, &last, err);
+	if (rc >= 0 && !last.record && ret_foreign)
+		*ret_foreign = last.foreign;
+	else
+		json_decref(last.foreign);
 	if (rc < 0)
 		return rc;
 	*ret = last.record;
 	return 0;
 }
 
+int forge_head_last_run(struct forge_head *h, unsigned task, json_t **ret,
+			struct forge_error *err)
+{
+	return find_last(h, task, ret, NULL, err);
+}
+
 int forge_head_explain(struct forge_head *h, unsigned task, const json_t *parts,
 		       struct forge_error *err)
 {
 	struct forge_head_task *state = &h->tasks[task];
-	forge_auto_json json_t *record = NULL;
+	forge_auto_json json_t *record = NULL, *foreign = NULL;
 	char change[FORGE_CHANGE_MAX], text[FORGE_CHANGE_MAX + 64];
 
 	if (state->why)
 		return 0;
-	int rc = forge_head_last_run(h, task, &record, err);
+	int rc = find_last(h, task, &record, &foreign, err);
 	if (rc < 0)
 		return rc;
 	const json_t *step = json_object_get(record, "step");
 	const char *status = forge_json_string_or(record, "status", "lost");
 	const char *reason = forge_json_string(record, "reason");
-	if (!step)
+	if (!step && foreign)
+		(void)snprintf(text, sizeof(text),
+			       FORGE_NOT_RUN_YET " in this FORGE_HOME (run %.32s is %.32s's)",
+			       forge_json_string_or(foreign, "run_id", "?"),
+			       forge_json_string_or(foreign, "user", "?"));
+	else if (!step)
 		(void)snprintf(text, sizeof(text), FORGE_NOT_RUN_YET);
 	else if (*forge_parts_change(json_object_get(step, "parts"), parts, change))
 		(void)snprintf(text, sizeof(text), "%s", change);

@@ -92,3 +92,5 @@ _Noreturn void forge_supervise_task(const struct forge_launch_env *env, const js
 /* The name of a script's interpreter, by its ending; NULL: not known. */
 const char *forge_script_interpreter(const char *script);
 bool forge_script_is_notebook(const char *script);
+/* Whether a run of this task collects a file with this path. */
+bool forge_task_may_leave(const struct forge_task *t, const char *path);

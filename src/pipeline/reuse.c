@@ -251,15 +251,12 @@ static int take(struct forge_head *h, unsigned task, const struct forge_result *
 	return rc;
 }
 
-/* What another user's file lists is a result only if each is a file that the task declares, once. */
+/* What another user's file lists is a result only if each is a file that a run of the task leaves, once. */
 static bool is_plausible(const struct forge_task *t, const struct forge_result *r)
 {
 	for (size_t i = 0; i < r->n; i++) {
 		const struct forge_result_file *f = &r->v[i];
-		bool is_declared = false;
-		forge_strv_foreach (pattern, &t->outputs)
-			is_declared |= forge_glob_match(pattern, f->path);
-		if (!is_declared || !forge_path_is_inner(f->path) ||
+		if (!forge_task_may_leave(t, f->path) || !forge_path_is_inner(f->path) ||
 		    f->size > INT64_MAX ||
 		    (i > 0 && strcmp(r->v[i - 1].path, f->path) == 0))
 			return false;

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/glob.h"
 #include "base/json.h"
 #include "pipeline/keylock.h"
 #include "pipeline/launch.h"
@@ -97,6 +98,28 @@ static const char *base_name(const char *path)
 	const char *slash = strrchr(path, '/');
 
 	return slash ? slash + 1 : path;
+}
+
+/* What is collected of a step that declares no outputs. */
+static const char *undeclared_outputs(const struct forge_step *step)
+{
+	return step->script && forge_script_is_notebook(step->script) ? "outputs/**"
+								      : "none";
+}
+
+bool forge_task_may_leave(const struct forge_task *t, const char *path)
+{
+	static const char below[] = "outputs/";
+	const char *script = t->step->script;
+
+	forge_strv_foreach (pattern, &t->outputs)
+		if (forge_glob_match(pattern, path))
+			return true;
+	if (!script || !forge_script_is_notebook(script))
+		return false;
+	/* The notebook itself, with its results, is always an output. */
+	return strncmp(path, below, strlen(below)) == 0 &&
+	       (t->outputs.n == 0 || strcmp(path + strlen(below), base_name(script)) == 0);
 }
 
 #define MAKE "/bin/mkdir -p \"$0\" && exec \"$@\""
@@ -373,7 +396,6 @@ static int make_request(struct supervisor *s, struct forge_error *err)
 {
 	const struct forge_pipeline *p = s->env->g->p;
 	const struct forge_step *step = s->t->step;
-	bool is_notebook = step->script && forge_script_is_notebook(step->script);
 	struct forge_limits raised = { 0 };
 	static char id[FORGE_TASK_ID_MAX];
 	const char *previous = forge_json_string(s->job, "previous");
@@ -398,7 +420,7 @@ static int make_request(struct supervisor *s, struct forge_error *err)
 	if (rc == 0 && s->t->outputs.n)
 		rc = forge_strv_copy(&s->req.outputs, &s->t->outputs);
 	else if (rc == 0)
-		rc = forge_strv_add(&s->req.outputs, is_notebook ? "outputs/**" : "none");
+		rc = forge_strv_add(&s->req.outputs, undeclared_outputs(step));
 	if (rc < 0)
 		return forge_fail(err, ENOMEM, "out of memory");
 	rc = forge_make_run_id(s->run_id);

@@ -30,9 +30,10 @@ static void start(struct forge_server *sv, const struct forge_strv *words,
 	forge_cache_clear(sv->cache);
 	if (!is_done)
 		return;
-	forge_answer_json(a,
-			  json_is_true(json_object_get(printed, "existing")) ? 200 : 201,
-			  printed);
+	bool is_existing = json_is_true(json_object_get(printed, "existing"));
+	/* A step that waits for others has no run yet. */
+	bool is_waiting = json_is_null(json_object_get(printed, "run_id"));
+	forge_answer_json(a, is_waiting ? 202 : is_existing ? 200 : 201, printed);
 }
 
 void forge_api_submit(struct forge_server *sv, const struct forge_ask *ask,

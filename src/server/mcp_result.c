@@ -21,6 +21,13 @@ bool forge_mcp_run_is_over(const json_t *record)
 	return true;
 }
 
+/* NULL for a step: no tool runs it again with other limits. */
+static const struct forge_mcp_options *changeable(const struct forge_mcp_options *o,
+						  const json_t *record)
+{
+	return json_object_get(record, "step") ? NULL : o;
+}
+
 const char *forge_mcp_run_sentence(const struct forge_mcp_options *o,
 				   const json_t *record, char buf[FORGE_MCP_SENTENCE_MAX])
 {
@@ -34,7 +41,7 @@ const char *forge_mcp_run_sentence(const struct forge_mcp_options *o,
 	int n = 0;
 
 	if (notes)
-		return forge_mcp_notes(o, notes, buf);
+		return forge_mcp_notes(changeable(o, record), notes, buf);
 	n = snprintf(buf, FORGE_MCP_SENTENCE_MAX, "The run is %s", status);
 	if (forge_json_string(now, "waits"))
 		n += snprintf(buf + n, FORGE_MCP_SENTENCE_MAX - (size_t)n, ": it %.300s",
@@ -95,7 +102,8 @@ json_t *forge_mcp_run_json(const struct forge_mcp_options *o, const json_t *reco
 	json_t *j = json_object();
 
 	json_object_set_new(j, "completion_notes",
-			    notes ? json_string(forge_mcp_notes(o, notes, text))
+			    notes ? json_string(forge_mcp_notes(changeable(o, record), notes,
+							text))
 				  : json_null());
 	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
 		copy(j, record, keys[i]);

@@ -467,3 +467,113 @@ Y
     [ "$status" -eq 125 ]
     says "No such file or directory"
 }
+
+# pre -> bad, pre -> other, and long; pre (of generation $1) and long wait for a gate each. bad fails.
+gates() {
+    mkdir -p "$T/gate"
+    chmod 755 "$T/gate"
+    configure 'host: {budget: {cpus: 64, memory: 64G}}' "read_only: [$T/gate]"
+    cat >pipeline.yaml <<Y
+name: gates
+steps:
+  pre: {run: 'until [ -e $T/gate/$1 ]; do sleep 0.05; done; echo $1 >o', outputs: [o]}
+  bad: {inputs: {o: pre/o}, run: 'exit 3', outputs: [x]}
+  other: {inputs: {o: pre/o}, run: 'cat \$o >y', outputs: [y]}
+Y
+}
+
+@test "forge resume --detach answers although the step waits for others, and nothing depends on who asked" {
+    gates one
+    touch "$T/gate/one"
+    run forge pipeline run -q
+    [ "$status" -eq 1 ]
+    bad=$(forge ps -q --analysis gates.bad)
+    gates two
+    run --separate-stderr forge resume --detach --json "$bad"
+    [ "$status" -eq 0 ]
+    [ "$(jq -c '[.run_id, .existing, .pipeline, .task]' <<<"$output")" = '[null,false,"gates","bad"]' ]
+    # That process is gone when the step gets its run; what follows runs all the same.
+    [ "$(forge ps -q --analysis gates.bad | wc -l)" -eq 1 ]
+    touch "$T/gate/two"
+    has_other() { [ "$(forge ps -q --status succeeded --analysis gates.other | wc -l)" -eq 2 ]; }
+    patiently has_other
+    [ "$(forge outputs --cat y "$(forge ps -q -n 1 --analysis gates.other)")" = two ]
+    [ "$(forge ps -q --analysis gates.bad | wc -l)" -eq 2 ]
+    # And for a person.
+    gates three
+    run --separate-stderr forge resume --detach "$bad"
+    [ "$status" -eq 0 ]
+    [ -z "$output" ]
+    # shellcheck disable=SC2154 # set by run
+    [[ "$stderr" == *"the pipeline goes on; bad has no run yet"* ]]
+    touch "$T/gate/three"
+    has_third() { [ "$(forge ps -q --status succeeded --analysis gates.other | wc -l)" -eq 3 ]; }
+    patiently has_third
+}
+
+@test "forge resume --detach while another head runs: the old run is no answer" {
+    gates one
+    cat >>pipeline.yaml <<Y
+  long: {run: 'until [ -e $T/gate/long ]; do sleep 0.05; done; echo >z', outputs: [z]}
+Y
+    touch "$T/gate/one"
+    start_head
+    has_failed() { [ "$(forge ps -q --status failed --analysis gates.bad | wc -l)" -eq 1 ]; }
+    patiently has_failed
+    bad=$(forge ps -q --analysis gates.bad)
+    [ "$(forge resume --detach --json --memory 300M "$bad" 2>/dev/null | jq -r .run_id)" = null ]
+    touch "$T/gate/long"
+    is_new() { [ "$(forge ps -q --status failed --analysis gates.bad | wc -l)" -eq 2 ]; }
+    patiently is_new
+    [ "$(forge show --json "$(forge ps -q -n 1 --analysis gates.bad)" | jq .limits.memory_bytes)" -eq $((300 << 20)) ]
+    ended "$head" || true
+}
+
+@test "forge resume of a step takes limits, and refuses what it would not do" {
+    gates one
+    touch "$T/gate/one"
+    run forge pipeline run -q
+    bad=$(forge ps -q --analysis gates.bad)
+    for option in --network=host --env=A=1 --executor=local --id=foo --priority=5 --input=/etc --output=x --keep --retry=oom=1; do
+        run forge resume "$option" "$bad"
+        [ "$status" -eq 125 ]
+        name=${option#--}
+        says "--${name%%=*} is not for a step of a pipeline"
+    done
+    run forge resume --detach --until-closed "$bad"
+    [ "$status" -eq 125 ]
+    says "--until-closed does not go with --detach"
+    [ "$(forge ps -q --analysis gates.bad | wc -l)" -eq 1 ]
+}
+
+@test "commands that go on are whole: long ones, the store, the configuration, hostile names" {
+    mkdir sub
+    cat >sub/-e.yaml <<'Y'
+name: long
+params: {l: [], q: 1}
+steps:
+  u: {foreach: {n: $l}, run: 'echo $n $q >o', outputs: [o]}
+  v: {inputs: {o: u/o}, run: 'exit 3', outputs: [x]}
+Y
+    cd sub
+    list=$(seq -f sample%05g -s, 80)
+    cp "$FORGE_CONFIG" ../other.yaml
+    run forge pipeline run --config ../other.yaml -p "l=$list" -p q=9 -- -e.yaml
+    [ "$status" -eq 1 ]
+    command=$(sed -n 's/^to go on: //p' <<<"$output")
+    [[ "$command" == "forge pipeline run ./-e.yaml "*" --config ../other.yaml"* ]] || [[ "$command" == *"--config ../other.yaml"* ]]
+    run bash -c "$command"
+    [ "$status" -eq 1 ]
+    says_not "unknown"
+    run forge rerun long.v
+    [ "$status" -eq 125 ]
+    command=$(sed -n 's/.*To run it again: //p' <<<"$output")
+    [[ "$command" == *"sample00080 -p q=9"*"--force v" ]]
+    run bash -c "$command"
+    [ "$status" -eq 1 ]
+    says "80 up to date"
+    # What is not up to date is so for these parameters.
+    run forge pipeline outputs -p "l=a b" -p q=8 ./-e.yaml
+    [ "$status" -eq 1 ]
+    says "forge pipeline run ./-e.yaml -p 'l=a b' -p q=8"
+}

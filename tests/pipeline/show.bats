@@ -285,3 +285,47 @@ Y
     run forge pipeline lint -p zz=1
     says "unknown parameter 'zz' (there are none)"
 }
+
+@test "a dropped output whose inputs are dropped too: the hint leads to the command that makes it" {
+    dropped_chain
+    run forge outputs chain.b
+    command=$(sed -n 's/.*hint: `\(.*\) --copy DIR` says how to make it again/\1/p' <<<"$output")
+    [[ "$command" == "forge pipeline outputs "*" --only b" ]]
+    run bash -c "$command --copy $T/got"
+    [ "$status" -ne 0 ]
+    command=$(sed -n 's/.*hint: `\(.*\)` makes it again/\1/p' <<<"$output")
+    run bash -c "$command"
+    [ "$status" -eq 0 ]
+    [ "$(forge outputs --cat x chain.b)" = a ]
+}
+
+@test "lint and mcp: what is skipped reads nothing, and parameters come later" {
+    cat >pipeline.yaml <<'Y'
+name: later
+params: {use: "no"}
+steps:
+  a: {when: '$use == yes', inputs: {f: nowhere.txt}, run: 'cat $f >o', outputs: [o]}
+  b: {run: 'echo >o', outputs: [o]}
+Y
+    forge pipeline lint
+    forge pipeline run -q
+    run forge pipeline lint -p use=yes
+    [ "$status" -ne 0 ]
+    says "nowhere.txt"
+    printf 'name: each\nparams: {dir: none}\nsteps:\n  s: {foreach: {f: "$dir/*.fq"}, run: "echo >o", outputs: [o]}\n' >each.yaml
+    run forge pipeline lint each.yaml
+    [ "$status" -ne 0 ]
+    # An agent gives the parameter.
+    run forge mcp --pipeline each.yaml </dev/null
+    [ "$status" -eq 0 ]
+}
+
+@test "plan: a run of another FORGE_HOME in the same store is not taken for one of this" {
+    printf 'name: two\nsteps:\n  a: {run: "echo a >o", outputs: [o]}\n' >pipeline.yaml
+    store=${FORGE_STORE:-sqlite:$FORGE_HOME/forge.db}
+    forge pipeline run -q --store "$store"
+    id=$(forge ps -q -n 1 --store "$store")
+    mkdir -m 700 "$T/second"
+    FORGE_HOME=$T/second run forge pipeline run -n --store "$store"
+    says "a: run: it has not run yet in this FORGE_HOME (run $id is $(id -un)'s)"
+}

@@ -240,6 +240,29 @@ teardown() { teardown_store; }
     [ "$("$FORGE" outputs --cat q hungry.c)" = 7 ]
 }
 
+@test "a step that is resumed and waits for others has no run yet" {
+    mkdir -p p gate
+    chmod 755 . gate
+    printf '%s\n' 'name: late' 'steps:' "  a: {run: 'until [ -e $PWD/gate/\$n ]; do sleep 0.05; done; echo \$n >o', env: {n: one}, outputs: [o]}" \
+        '  b: {inputs: {o: a/o}, run: "exit 3", outputs: [x]}' >p/pipeline.yaml
+    configure "read_only: [$PWD/gate]"
+    touch gate/one
+    run "$FORGE" pipeline run -q p
+    [ "$status" -eq 1 ]
+    id=$("$FORGE" ps -a --json --analysis late.b | jq -r .run_id)
+    sed -i 's/n: one/n: two/' p/pipeline.yaml
+    start_server
+    post "/api/v1/runs/$id/resume" '{"network": "host"}'
+    [ "$code" = 400 ]
+    [[ "$(answer .error.message)" == *"--network is not for a step of a pipeline"* ]]
+    post "/api/v1/runs/$id/resume" '{}'
+    [ "$code" = 202 ]
+    [ "$(answer '[.run_id, .pipeline, .task] | tojson')" = '[null,"late","b"]' ]
+    touch gate/two
+    has_new() { [ "$("$FORGE" ps -a --json --status failed --analysis late.b | wc -l)" -eq 2 ]; }
+    patiently has_new
+}
+
 @test "live runs show what they use, queued ones why they wait" {
     configure 'host:' '  budget:' '    cpus: 1'
     start_server

@@ -10,6 +10,7 @@
 #include "base/parse.h"
 #include "pipeline/graph.h"
 #include "pipeline/key.h"
+#include "pipeline/launch.h"
 #include "pipeline/pipeline.h"
 #include "pipeline/report.h"
 
@@ -336,9 +337,39 @@ static void advice(void **state)
 		"");
 }
 
+/* ---- what a task leaves ---- */
+
+static void a_notebook_is_always_an_output(void **state)
+{
+	char first[] = "r.json", second[] = "parts/*.csv", notebook[] = "nb/book.ipynb",
+	     script[] = "book.py";
+	char *patterns[] = { first, second };
+	struct forge_step step = { .script = notebook };
+	struct forge_task t = { .step = &step };
+
+	(void)state;
+	/* Without declared outputs: all that is below outputs/. */
+	assert_true(forge_task_may_leave(&t, "outputs/book.ipynb"));
+	assert_true(forge_task_may_leave(&t, "outputs/a/b"));
+	assert_false(forge_task_may_leave(&t, "other"));
+	t.outputs = (struct forge_strv){ .v = patterns, .n = 2 };
+	assert_true(forge_task_may_leave(&t, "r.json"));
+	assert_true(forge_task_may_leave(&t, "parts/1.csv"));
+	assert_true(forge_task_may_leave(&t, "outputs/book.ipynb"));
+	assert_false(forge_task_may_leave(&t, "outputs/other.ipynb"));
+	assert_false(forge_task_may_leave(&t, "outputs/a/b"));
+	step.script = script;
+	assert_true(forge_task_may_leave(&t, "r.json"));
+	assert_false(forge_task_may_leave(&t, "outputs/book.py"));
+	step.script = NULL;
+	t.outputs.n = 0;
+	assert_false(forge_task_may_leave(&t, "outputs/a"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_notebook_is_always_an_output),
 		cmocka_unit_test(variables_are_replaced),
 		cmocka_unit_test(names_in_shell_texts),
 		cmocka_unit_test(conditions),

@@ -164,9 +164,10 @@ function AgainDialog({ record, verb, onClose }: { record: Record_; verb: "rerun"
 		setError(null);
 		const limits = Object.fromEntries(Object.entries(values).map(([k, v]) => [k, v.trim()]).filter(([k, v]) => v !== "" && v !== before[k]));
 		try {
-			const { run_id } = await post<{ run_id: string }>(`/api/v1/runs/${encodeURIComponent(record.run_id)}/${verb}`, { limits });
+			const { run_id } = await post<{ run_id: string | null }>(`/api/v1/runs/${encodeURIComponent(record.run_id)}/${verb}`, { limits });
 			onClose();
-			location.hash = href("runs", run_id);
+			/* A step that waits for others has no run yet: its pipeline shows it. */
+			location.hash = run_id ? href("runs", run_id) : href("pipelines");
 		} catch (e) {
 			setError(e as ApiError);
 			setBusy(false);
