@@ -390,9 +390,12 @@ YAML
     run as "$bob" forge pipeline outputs p --copy got
     [ "$status" -eq 0 ]
     [ "$(cat "$P/$bob/got/sum/sum")" = 90 ]
-    as "$bob" forge pipeline outputs p --only double --copy other
-    [ "$(ls "$P/$bob/other")" = double ]
-    [ "$(cat "$P/$bob/other/double/kept")" = ok ]
+    run as "$bob" forge pipeline outputs p --only double
+    says "double/kept"
+    says "double/doubled  23 B  dropped"
+    run as "$bob" forge pipeline outputs p --only double --copy other
+    [ "$status" -ne 0 ]
+    says "nothing is copied: double/doubled was temporary, and dropped"
     # What needs the temporary one again makes it again.
     as "$bob" sed -i 's/bc >sum/bc | tr 9 8 >sum/' p/pipeline.yaml
     run as "$bob" forge pipeline run p

@@ -409,7 +409,9 @@ static void pass_signals_on(struct forge_slurm *e)
 {
 	int wanted = e->is_urgent || e->n_signals > 1 ? 2 : e->n_signals;
 
-	while (e->n_asked < wanted && forge_slurm_cancel(e, FORGE_CLUSTER_ASK) == 0)
+	while (e->n_asked < wanted &&
+	       forge_slurm_cancel(e, e->n_asked == 0 ? FORGE_CLUSTER_ASK
+						     : FORGE_CLUSTER_INSIST) == 0)
 		e->n_asked++;
 }
 

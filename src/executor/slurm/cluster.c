@@ -301,11 +301,15 @@ int forge_cluster_cancel(const struct forge_cluster *c, const char *name,
 	char user[16];
 
 	(void)snprintf(user, sizeof(user), "%u", (unsigned)geteuid());
-	const char *const ask[] = { "scancel", "-u", user,   "-n", name,
-				    "-b",      "-s", "TERM", NULL };
+	const char *const ask[] = {
+		"scancel", "-u", user, "-n",
+		name,	   "-b", "-s", how == FORGE_CLUSTER_INSIST ? "INT" : "TERM",
+		NULL
+	};
 	const char *const end[] = { "scancel", "-u", user, "-n", name, NULL };
-	return run(how == FORGE_CLUSTER_ASK ? ask : end, c,
-		   how == FORGE_CLUSTER_DROP ? DROP_MSEC : 0, &ran, err);
+	bool asks = how == FORGE_CLUSTER_ASK || how == FORGE_CLUSTER_INSIST;
+	return run(asks ? ask : end, c, how == FORGE_CLUSTER_DROP ? DROP_MSEC : 0, &ran,
+		   err);
 }
 
 static bool is_hopeless(const char *reason)

@@ -61,6 +61,8 @@ const struct forge_cluster_job *forge_cluster_pick(const struct forge_cluster_jo
 						   size_t n, const char *name);
 enum forge_cluster_cancel {
 	FORGE_CLUSTER_ASK, /* SIGTERM to the program of the job alone, which is forge */
+	/* The second one is another signal, SIGINT: two of the same become one for a program that is not scheduled. */
+	FORGE_CLUSTER_INSIST,
 	FORGE_CLUSTER_KILL,
 	/* The same for a job that would do nothing: this side does not wait for it long. */
 	FORGE_CLUSTER_DROP,
