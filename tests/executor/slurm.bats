@@ -809,3 +809,28 @@ interrupt() {
     [ "$status" -eq 0 ]
     patiently swept
 }
+
+# both_wait PID: SIGINT and SIGTERM wait for a process that is stopped.
+both_wait() { [ $((0x$(awk '$1 == "ShdPnd:" { print $2 }' "/proc/$1/status") & 0x4002)) -eq $((0x4002)) ]; }
+
+has_said_ready() {
+    id=$("$FORGE" ps -q -n 1) && [ -n "$id" ] && says_ready
+}
+
+@test "a second request to end is not lost when forge on the node has not seen the first" {
+    interruptible "$FORGE" run --json "${OPTS[@]}" --grace 300s -- \
+        sh -c "trap '' TERM INT; echo ready; while :; do sleep 0.02; done" >"$record"
+    patiently has_said_ready
+    node=$(node_process "$id")
+    kill -STOP "$node"
+    kill -INT "$pid"
+    patiently grep -q '"cancelled"' "$FORGE_HOME/runs/$id/events.jsonl"
+    begin=$(now_ms) status=0
+    kill -INT "$pid"
+    patiently both_wait "$node"
+    kill -CONT "$node"
+    wait "$pid" || status=$?
+    in_time "$begin" 60000
+    [ "$status" -eq 130 ]
+    [ "$(field .status)" = cancelled ]
+}
