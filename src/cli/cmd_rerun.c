@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -285,6 +286,24 @@ static void print_waiting(const json_t *step)
 	fputs(" has no run yet: what it waits for comes first\n", stderr);
 }
 
+/* The courier of the run stores it a moment after it begins; who is told its id looks for it there. */
+static void wait_until_stored(const char *run_id, uint64_t end)
+{
+	forge_auto_session struct forge_session s = FORGE_SESSION_INIT;
+	const struct timespec pause = { .tv_nsec = 5000000 };
+	int rc = forge_session_open(&s, true, NULL);
+
+	while (rc == 0 && forge_now_usec() < end) {
+		json_t *row = NULL;
+		rc = forge_store_get(s.store, run_id, &row, NULL);
+		json_decref(row);
+		if (rc != -ENOENT)
+			return;
+		rc = 0;
+		(void)nanosleep(&pause, NULL); /* waking early does no harm */
+	}
+}
+
 static int detach(const json_t *step, const char *run_id, struct forge_error *err)
 {
 	struct said said;
@@ -321,6 +340,7 @@ static int detach(const json_t *step, const char *run_id, struct forge_error *er
 		*err = said.err;
 		return -said.err.code;
 	}
+	wait_until_stored(said.run_id, end);
 	if (is_json)
 		printf("{\"run_id\": \"%s\", \"existing\": false}\n", said.run_id);
 	else
