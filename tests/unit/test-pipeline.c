@@ -343,7 +343,7 @@ static void a_notebook_is_always_an_output(void **state)
 {
 	char first[] = "r.json", second[] = "parts/*.csv", notebook[] = "nb/book.ipynb",
 	     script[] = "book.py";
-	char *patterns[] = { first, second };
+	char *patterns[] = { first, second, NULL };
 	struct forge_step step = { .script = notebook };
 	struct forge_task t = { .step = &step };
 
