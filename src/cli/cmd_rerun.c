@@ -286,7 +286,7 @@ static void print_waiting(const json_t *step)
 	fputs(" has no run yet: what it waits for comes first\n", stderr);
 }
 
-/* The courier of the run stores it a moment after it begins; who is told its id looks for it there. */
+/* The courier of the run stores it a moment after it begins, and the caller of forge looks for the id in the store. */
 static void wait_until_stored(const char *run_id, uint64_t end)
 {
 	forge_auto_session struct forge_session s = FORGE_SESSION_INIT;

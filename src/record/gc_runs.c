@@ -131,8 +131,8 @@ static void remove_workdir(struct forge_gc *g, const char *run_id, int dir,
 				 kept.path, 0))
 		return;
 	/*
-	 * First: of a gc that is killed half of the files may stay, and nothing may go on from those, whoever asks the
-	 * store for them.
+	 * Before the removal: if gc is killed, half of the files may stay, and neither this record nor the row in the
+	 * store may lead another run to them.
 	 */
 	rc = 0;
 	if (was_begun) {
