@@ -118,13 +118,22 @@ static void reply(struct forge_mcp_call *c)
 	c->result = NULL;
 }
 
-/* A run that was refused has no log: that is no failure of the call. */
-static void add_tail(struct forge_mcp_call *c, const char *key, const char *cut)
+/* A run that never began has no log. One that cannot be read is null, with the reason: it is no empty one. */
+static void add_tail(struct forge_mcp_call *c, const char *key, const char *cut,
+		     const char *problem)
 {
 	const struct forge_mcp_child *log = c->child;
-	size_t len = log->status == 0 ? log->len : 0;
 
-	json_object_set_new(c->result, key, forge_mcp_text(log->text, len));
+	if (log->status == 0 || !forge_json_string(c->record, "started_at")) {
+		json_object_set_new(
+			c->result, key,
+			forge_mcp_text(log->text, log->status == 0 ? log->len : 0));
+	} else {
+		forge_auto_free char *why = forge_mcp_child_problem(log);
+		json_object_set_new(c->result, key, json_null());
+		json_object_set_new(c->result, problem,
+				    forge_mcp_text(why, why ? strlen(why) : 0));
+	}
 	json_object_set_new(c->result, cut, json_boolean(log->total > log->len));
 }
 
@@ -145,13 +154,13 @@ static void read_tail(struct forge_mcp_call *c, const char *option,
 
 static void after_stderr(struct forge_mcp_call *c)
 {
-	add_tail(c, "stderr", "stderr_is_cut");
+	add_tail(c, "stderr", "stderr_is_cut", "stderr_problem");
 	reply(c);
 }
 
 static void after_stdout(struct forge_mcp_call *c)
 {
-	add_tail(c, "stdout", "stdout_is_cut");
+	add_tail(c, "stdout", "stdout_is_cut", "stdout_problem");
 	read_tail(c, "--stderr", after_stderr);
 }
 

@@ -98,7 +98,7 @@ test('20 calls at once: a long one holds up no other', async (t) => {
     await until(() => isRunning(p), 'a running run')
     const calls = []
     for (let i = 0; i < 20; i++) calls.push(client.result('run_analysis', { code: `print(${i})`, memory: '64M', cpus: 0.1, wait_seconds: 600 }))
-    for (const [i, done] of (await Promise.all(calls)).entries()) assert.equal(done.stdout, `${i}\n`)
+    for (const [i, done] of (await Promise.all(calls)).entries()) assert.equal(done.stdout, `${i}\n`, JSON.stringify(done))
     assert.equal((await client.result('host_status')).running.length, 1)
     stop.abort()
     await until(() => p.runs().every((r) => r.status !== 'running'), 'the end of the run')
