@@ -218,6 +218,8 @@ Y
     gate_config
     printf 'steps: {a: {run: "until [ -e %s/gate/open ]; do sleep 0.05; done"}}' "$T" >pipeline.yaml
     for _ in 1 2 3 4 5; do
+        # That of the round before is no sign of this one.
+        rm -f head.json
         forge pipeline run --json >head.json 2>/dev/null 3>&- &
         head=$!
         patiently grep -q '"event":"started"' head.json
