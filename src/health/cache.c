@@ -40,23 +40,36 @@ static void add_list(struct forge_sha256 *h, const struct forge_strv *list)
 	forge_sha256_add(h, "|", 1);
 }
 
+/* Checks run at the same time: the first one's key is the key of all. */
+static bool make_key(int dir)
+{
+	char fresh[KEY_SIZE], name[32];
+
+	(void)snprintf(name, sizeof(name), ".key.%d", (int)getpid());
+	(void)unlinkat(dir, name, 0); /* of a killed process with this number */
+	forge_auto_close int fd = openat(
+		dir, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	bool is_made = fd >= 0 &&
+		       getrandom(fresh, sizeof(fresh), 0) == (ssize_t)sizeof(fresh) &&
+		       forge_write_all(fd, fresh, sizeof(fresh)) == 0 &&
+		       (linkat(dir, name, dir, "key", 0) == 0 || errno == EEXIST);
+	if (fd >= 0)
+		(void)unlinkat(dir, name, 0);
+	return is_made;
+}
+
 /*
  * A number that only this FORGE_HOME has: a digest without it would let a reader of the files guess a weak
  * password. False: there is none, and no result is used again.
  */
 static bool read_key(int dir, char key[KEY_SIZE])
 {
-	char fresh[KEY_SIZE];
-
 	for (int i = 0; i < 2; i++) {
 		forge_auto_close int fd =
 			openat(dir, "key", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 		if (fd >= 0)
 			return read(fd, key, KEY_SIZE) == KEY_SIZE;
-		/* Two processes may make it: the later one wins, and the other checks once more. */
-		if (errno != ENOENT ||
-		    getrandom(fresh, sizeof(fresh), 0) != (ssize_t)sizeof(fresh) ||
-		    forge_replace_file(dir, "key", fresh, sizeof(fresh), false) < 0)
+		if (errno != ENOENT || !make_key(dir))
 			return false;
 	}
 	return false;
